@@ -27,9 +27,9 @@ def test_every_value_is_read_as_it_was_written(value: Any, ascii_: bool) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"a": 1, "b": 2, "a": 1}', "`a` stands twice in one object"),
-        ('[{"x": {"user": "ann", "user": "bob"}}]', "`user` stands twice in one object"),
-        (r'{"a": 1, "\u0061": 1}', "`a` stands twice"),
+        ('{"a": 1, "b": 2, "a": 1}', "`a` occurs twice in one object"),
+        ('[{"x": {"user": "ann", "user": "bob"}}]', "`user` occurs twice in one object"),
+        (r'{"a": 1, "\u0061": 1}', "`a` occurs twice"),
         (r'{"a": "\ud800"}', "half of a surrogate pair"),
         (r'{"\uDFFF": 1}', "half of a surrogate pair"),
         (r'["\udc00\ud800"]', "half of a surrogate pair"),

@@ -53,7 +53,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"`{twice:.80}` stands twice in one object")
+        raise ValueError(f"`{twice:.80}` occurs twice in one object")
     return found
 
 

@@ -102,7 +102,7 @@ def test_a_waiver_says_who_why_and_until_when(key: str) -> None:
         (GOOD.replace("item/read", "read"), 2, "`read` is no operation"),
         (GOOD.replace("who: ann", "who: ''"), 4, "`who` is empty"),
         (GOOD.replace("who:", "woh:"), 4, "unknown key `woh`"),
-        (GOOD + "    who: ben\n", 8, "`who` stands twice"),
+        (GOOD + "    who: ben\n", 8, "`who` occurs twice"),
         ("- item/read\n", 1, "a file of waivers is a list, not a mapping"),
         ("waivers:\n  - item/read\n", 2, "a waiver is `item/read`, not a mapping"),
         ("waivers: [\n", 2, ""),

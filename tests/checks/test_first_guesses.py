@@ -58,7 +58,7 @@ def test_cells_of_other_languages(only: Callable[..., Any], cell: str, advice: s
     [
         ("semantics: {inheritance: true}", "`inheritance` must be `none` or `down`, not `true`", "write `down`"),
         ("semantics: {inheritance: false}", "`inheritance` must be `none` or `down`, not `false`", "write `none`"),
-        ("semantics: {inheritance: yes}", "`yes` is no value of `inheritance`", "write `down`"),
+        ("semantics: {inheritance: yes}", "`yes` is not a value of `inheritance`", "write `down`"),
         ("semantics: {deny: true}", "`deny` must be `none` or `overrides`, not `true`", "write `overrides`"),
         ("semantics: {groups: true}", "`groups` must be `state` or `request`, not `true`", None),
         ("types: {shop: {single: yes}}", "`single` must be `true` or `false`, not text", "write `true`"),
@@ -72,13 +72,13 @@ def test_cells_of_other_languages(only: Callable[..., Any], cell: str, advice: s
             "`becomes` must be an effect, not `true`",
             "an effect reads `owner`",
         ),
-        ("inheritance: down", "unknown key `inheritance` in a policy file", "it stands below `semantics`"),
+        ("inheritance: down", "unknown key `inheritance` in a policy file", "it belongs under `semantics`"),
         ("permissions: [READ]", "unknown key `permissions` in a policy file", "write `privileges`"),
         ("rules: {shop: {open: READ (shop)}}", "unknown key `rules` in a policy file", "write `tables`"),
         (
             "grants: []",
             "unknown key `grants` in a policy file",
-            "who holds what is no part of a policy: it is a table of the state, which commands take as `--state`",
+            "grants and memberships are not part of a policy: they are tables of the state, which commands read from `--state`",
         ),
         ("tables: {shop: {open: {if: READ (shop)}}}", "unknown key `if` in a row", "write `requires`"),
         (

@@ -7,7 +7,7 @@ from typing import Any
 def test_a_key_of_a_row(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: {requires: READ (shop), requires: WRITE (shop)}}}\n", "P005")
     assert found.message == "duplicate key `requires`"
-    assert found.help == "it stands on line 1 already: join the two"
+    assert found.help == "it already occurs on line 1: merge the two"
     assert found.under == "requires"
 
 
@@ -21,5 +21,5 @@ def test_a_table(only: Callable[..., Any]) -> None:
         "P005",
     )
     assert found.message == "duplicate key `shop`"
-    assert found.help == "it stands on line 2 already: join the two"
+    assert found.help == "it already occurs on line 2: merge the two"
     assert found.under == "shop"

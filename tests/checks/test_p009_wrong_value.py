@@ -6,7 +6,7 @@ from typing import Any
 
 def test_a_misspelt_word(only: Callable[..., Any]) -> None:
     found = only("semantics: {inheritance: dwon}\n", "P009")
-    assert found.message == "`dwon` is no value of `inheritance`"
+    assert found.message == "`dwon` is not a value of `inheritance`"
     assert found.help == "did you mean `down`?"
     assert found.under == "dwon"
 
@@ -28,7 +28,7 @@ def test_another_format(only: Callable[..., Any]) -> None:
 
 def test_becoming_what_nobody_becomes(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: {requires: READ (shop), becomes: boss}}}\n", "P009")
-    assert found.message == "`boss` is no value of `becomes`"
+    assert found.message == "`boss` is not a value of `becomes`"
     assert found.help == "it is `owner` or `member`"
     assert found.under == "boss"
 

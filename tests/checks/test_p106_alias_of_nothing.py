@@ -12,7 +12,7 @@ def test_a_misspelt_privilege(only: Callable[..., Any]) -> None:
         """,
         "P106",
     )
-    assert found.message == "`VIEW` is an alias of `REDA`, which is no privilege"
+    assert found.message == "`VIEW` is an alias of `REDA`, which is not a privilege"
     assert found.help == "did you mean `READ`?"
     assert found.under == "REDA"
 
@@ -26,6 +26,6 @@ def test_a_set(only: Callable[..., Any]) -> None:
         """,
         "P106",
     )
-    assert found.message == "`VIEW` is an alias of `ALL`, which is no privilege"
+    assert found.message == "`VIEW` is an alias of `ALL`, which is not a privilege"
     assert found.help == "the privileges are `READ`"
     assert found.under == "ALL"

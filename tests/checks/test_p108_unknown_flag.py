@@ -10,13 +10,13 @@ import pytest
     ("flags", "under", "help_"),
     [
         ("{privat: required}", "privat", "did you mean `private`?"),
-        ("{loud: optional}", "loud", "the row asks about `private`"),
+        ("{loud: optional}", "loud", "the row uses `private`"),
     ],
 )
 def test_a_flag_that_the_row_does_not_ask_about(only: Callable[..., Any], flags: str, under: str, help_: str) -> None:
     row = f"{{requires: READ (shop) and (WRITE (shop) when private), flags: {flags}}}"
     found = only(f"tables: {{shop: {{open: {row}}}}}\n", "P108")
-    assert found.message == f"no condition of the row `open` asks about the flag `{under}`"
+    assert found.message == f"no condition of the row `open` uses the flag `{under}`"
     assert found.under == under
     assert found.help == help_
 

@@ -12,7 +12,7 @@ def test_two(only: Callable[..., Any]) -> None:
         """,
         "P203",
     )
-    assert found.message == "aliases go round in a circle: `A` → `B` → `A`"
+    assert found.message == "aliases form a cycle: `A` → `B` → `A`"
     assert found.help == "one of them must be a privilege of its own"
     assert found.under == "B"
 
@@ -25,6 +25,6 @@ def test_itself(only: Callable[..., Any]) -> None:
         """,
         "P203",
     )
-    assert found.message == "aliases go round in a circle: `A` → `A`"
+    assert found.message == "aliases form a cycle: `A` → `A`"
     assert found.help == "one of them must be a privilege of its own"
     assert found.under == "A"

@@ -14,15 +14,15 @@ def test_two_rows(only: Callable[..., Any]) -> None:
         """,
         "P204",
     )
-    assert found.message == "`can` goes round in a circle: `shop/open` → `shop/close` → `shop/open`"
-    assert found.help == "one of these rows must say itself what it requires"
+    assert found.message == "`can` forms a cycle: `shop/open` → `shop/close` → `shop/open`"
+    assert found.help == "one of these rows must state its own requirements"
     assert found.under == "close"
 
 
 def test_a_row_that_asks_for_itself(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: can open (shop)}}\n", "P204")
-    assert found.message == "`can` goes round in a circle: `shop/open` → `shop/open`"
-    assert found.help == "one of these rows must say itself what it requires"
+    assert found.message == "`can` forms a cycle: `shop/open` → `shop/open`"
+    assert found.help == "one of these rows must state its own requirements"
     assert found.under == "open"
 
 
@@ -36,8 +36,8 @@ def test_through_an_object(only: Callable[..., Any]) -> None:
         """,
         "P204",
     )
-    assert found.message == "`can` goes round in a circle: `shop/look` → `shop/turn` → `shop/look`"
-    assert found.help == "one of these rows must say itself what it requires"
+    assert found.message == "`can` forms a cycle: `shop/look` → `shop/turn` → `shop/look`"
+    assert found.help == "one of these rows must state its own requirements"
     assert found.under == "turn"
 
 

@@ -13,12 +13,12 @@ def test_two_sets(only: Callable[..., Any]) -> None:
         "P205",
     )
     assert found.message == "the sets `A` and `B` contain each other"
-    assert found.help == "sets must come to an end in privileges"
+    assert found.help == "sets must eventually resolve to privileges"
     assert found.under == "A"
 
 
 def test_itself(only: Callable[..., Any]) -> None:
     found = only("sets: {A: [READ, A]}\n", "P205")
     assert found.message == "the set `A` contains itself"
-    assert found.help == "sets must come to an end in privileges"
+    assert found.help == "sets must eventually resolve to privileges"
     assert found.under == "A"

@@ -14,6 +14,6 @@ def test_one_object(only: Callable[..., Any]) -> None:
         """,
         "P209",
     )
-    assert found.message == "`can fill` on `shelf` needs `article`, which nobody names"
+    assert found.message == "`can fill` on `shelf` needs `article`, which `can` cannot name"
     assert found.help == "a row with `with` objects cannot be reached by `can`: write its condition out"
     assert found.under == "fill"

@@ -6,15 +6,15 @@ from typing import Any
 
 def test_self_of_a_shelf(only: Callable[..., Any]) -> None:
     found = only("tables: {shelf: {look: READ (shelf) or self}}\n", "P210")
-    assert found.message == "`self` asks for a user, but `shelf` is none"
-    assert found.help == "say so: `types: {shelf: {principal: user}}`, if it is one"
+    assert found.message == "`self` requires a user, but `shelf` is not one"
+    assert found.help == "if it is one, declare it: `types: {shelf: {principal: user}}`"
     assert found.under == "self"
 
 
 def test_a_shelf_that_one_holds(only: Callable[..., Any]) -> None:
     found = only("tables: {shelf: {look: READ (shelf) or holds (shelf)}}\n", "P210")
-    assert found.message == "`holds` asks for a role, but `shelf` is none"
-    assert found.help == "say so: `types: {shelf: {principal: role}}`, if it is one"
+    assert found.message == "`holds` requires a role, but `shelf` is not one"
+    assert found.help == "if it is one, declare it: `types: {shelf: {principal: role}}`"
 
 
 def test_rows_about_a_shelf(only: Callable[..., Any]) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 def test_a_condition(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: READ (shop) or owner (shop)}}\n", "P211")
-    assert found.message == "the condition speaks of owners, but the file has none"
+    assert found.message == "the condition refers to owners, but the file has none"
     assert found.help == "say what ownership means: `semantics: {owner: {creator: true}}`"
     assert found.under == "owner"
 
 
 def test_an_effect(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: {requires: READ (shop), becomes: owner}}}\n", "P211")
-    assert found.message == "the effect speaks of owners, but the file has none"
+    assert found.message == "the effect refers to owners, but the file has none"
     assert found.help == "say what ownership means: `semantics: {owner: {creator: true}}`"
     assert found.under == "owner"
 

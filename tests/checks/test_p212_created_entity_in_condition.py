@@ -6,8 +6,8 @@ from typing import Any
 
 def test_the_entity_itself(only: Callable[..., Any]) -> None:
     found = only("tables: {shelf: {create: {requires: WRITE (shelf), creates: true}}}\n", "P212")
-    assert found.message == "the row creates the `shelf`, but its condition speaks of it"
-    assert found.help == "ask for something on what contains it: `parent`, or drop `creates`"
+    assert found.message == "the row creates the `shelf`, but its condition refers to it"
+    assert found.help == "require something on its parent (`parent`), or drop `creates`"
     assert found.under == "true"
 
 
@@ -18,6 +18,6 @@ def test_through_can(only: Callable[..., Any]) -> None:
         """,
         "P212",
     )
-    assert found.message == "the row creates the `shelf`, but its condition speaks of it"
-    assert found.help == "ask for something on what contains it: `parent`, or drop `creates`"
+    assert found.message == "the row creates the `shelf`, but its condition refers to it"
+    assert found.help == "require something on its parent (`parent`), or drop `creates`"
     assert found.under == "true"

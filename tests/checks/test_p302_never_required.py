@@ -12,8 +12,8 @@ def test_a_dead_privilege(only: Callable[..., Any]) -> None:
         """,
         "P302",
     )
-    assert found.message == "no row asks for `WRITE`"
-    assert found.help == "granting it changes nothing: add the rows that it is for, or drop it"
+    assert found.message == "no row requires `WRITE`"
+    assert found.help == "granting it changes nothing: add rows that require it, or drop it"
     assert found.under == "WRITE"
 
 

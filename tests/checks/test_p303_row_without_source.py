@@ -12,7 +12,7 @@ def test_a_row_for_many_types(only: Callable[..., Any]) -> None:
         """,
         "P303",
     )
-    assert found.message == "the row `open` does not say where it comes from"
+    assert found.message == "the row `open` has no `source`"
     assert found.help == "add the line of the document: `source: 15`"
     assert found.under == "open"
 
@@ -25,7 +25,7 @@ def test_two_documents(only: Callable[..., Any]) -> None:
         """,
         "P303",
     )
-    assert found.message == "the row `open` does not say where it comes from"
+    assert found.message == "the row `open` has no `source`"
     assert found.help == "add the line of the document: `source: one:15`"
     assert found.under == "open"
 

@@ -13,7 +13,7 @@ def test_in_one_term(only: Callable[..., Any]) -> None:
         """,
         "P304",
     )
-    assert found.message == "`READ` on the `shop` passes by a denial on the `shelf`"
+    assert found.message == "`READ` on the `shop` bypasses a denial on the `shelf`"
     assert found.help == "name the `shelf` alone: grants on the `shop` reach it by inheritance"
     assert found.under == "shop"
 
@@ -27,7 +27,7 @@ def test_in_two_alternatives(only: Callable[..., Any]) -> None:
         """,
         "P304",
     )
-    assert found.message == "`READ` on the `shop` passes by a denial on the `shelf`"
+    assert found.message == "`READ` on the `shop` bypasses a denial on the `shelf`"
     assert found.help == "name the `shelf` alone: grants on the `shop` reach it by inheritance"
     assert found.under == "shop"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 def test_never_looked_at(only: Callable[..., Any]) -> None:
     found = only("tables: {item: {move: {with: {target: shelf}, requires: READ/WRITE (item)}}}\n", "P308")
-    assert found.message == "the row `move` never looks at its object `target`"
-    assert found.help == "every request must name it all the same: say what it takes, or drop it"
+    assert found.message == "the row `move` never uses its object `target`"
+    assert found.help == "every request must still name it: require something of it, or drop it"
     assert found.under == "target"
 
 

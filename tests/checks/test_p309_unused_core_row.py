@@ -13,7 +13,7 @@ def test_a_core_row_of_parents_where_all_are_roots(only: Callable[..., Any]) -> 
         """,
         "P309",
     )
-    assert found.message == "the core row `open` holds for no entity type"
+    assert found.message == "the core row `open` applies to no entity type"
     assert found.help == "every entity type has a row of its own: drop it, or drop a row that says the same"
     assert found.under == "open"
 

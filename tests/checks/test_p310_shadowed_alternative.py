@@ -6,7 +6,7 @@ from typing import Any
 
 def test_more_than_another_asks_for(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: READ (shop) and WRITE (shop) or READ (shop)}}\n", "P310")
-    assert found.message == "this alternative is never needed: another alternative asks for less"
+    assert found.message == "this alternative is never needed: another alternative requires less"
     assert found.help == "drop it, or check what it was meant to say"
     assert found.under == "READ"
 
@@ -19,7 +19,7 @@ def test_twice(only: Callable[..., Any]) -> None:
         """,
         "P310",
     )
-    assert found.message == "this alternative stands twice"
+    assert found.message == "this alternative occurs twice"
     assert found.help == "drop it, or check what it was meant to say"
     assert found.under == "READ"
 
@@ -32,7 +32,7 @@ def test_in_parentheses(only: Callable[..., Any]) -> None:
         """,
         "P310",
     )
-    assert found.message == "this alternative is never needed: another alternative asks for less"
+    assert found.message == "this alternative is never needed: another alternative requires less"
     assert found.help == "drop it, or check what it was meant to say"
     assert found.under == "READ"
 
@@ -44,4 +44,4 @@ def test_nothing_to_say_different_things(codes: Callable[[str], list[str]]) -> N
 def test_parentheses_within_alternatives_make_no_difference(only: Callable[..., Any]) -> None:
     cell = "(READ (shop) or WRITE (shop)) or (READ (shop) or SHARE (shop))"
     found = only(f"privileges: [READ, WRITE, SHARE]\ntables: {{shop: {{open: {cell}}}}}\n", "P310")
-    assert found.message == "this alternative stands twice"
+    assert found.message == "this alternative occurs twice"

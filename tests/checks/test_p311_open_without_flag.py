@@ -23,7 +23,7 @@ OWNERS = "semantics: {owner: {kinds: [user]}}\n"
 )
 def test_nothing_beside_it(only: Callable[..., Any], cell: str, under: str) -> None:
     found = only(f"{OWNERS}tables: {{shop: {{open: {cell}}}}}\n", "P311")
-    assert found.message == "without the flag `urgent` this condition holds for anybody"
+    assert found.message == "without the flag `urgent` this condition holds for every caller"
     assert found.help == "put it beside what is always required: `A and (B when urgent)`"
     assert found.under == under
 
@@ -31,14 +31,14 @@ def test_nothing_beside_it(only: Callable[..., Any], cell: str, under: str) -> N
 @pytest.mark.parametrize("word", ["and", "or"])
 def test_several_flags_are_one_finding(only: Callable[..., Any], word: str) -> None:
     found = only(f"tables: {{shop: {{open: READ (shop) when urgent {word} WRITE (shop) when late}}}}\n", "P311")
-    assert found.message == "without the flags `urgent` and `late` this condition holds for anybody"
+    assert found.message == "without the flags `urgent` and `late` this condition holds for every caller"
     assert found.help == "put it beside what is always required: `A and (B when urgent)`"
     assert found.under == "when urgent"
 
 
 def test_items_of_a_listing(only: Callable[..., Any]) -> None:
     found = only("tables: {shelf: {list: {requires: READ (shop), each: READ (shelf) when strict}}}\n", "P311")
-    assert found.message == "without the flag `strict` this condition holds for anybody"
+    assert found.message == "without the flag `strict` this condition holds for every caller"
     assert found.under == "when strict"
 
 

@@ -15,7 +15,7 @@ def test_a_type_to_which_the_condition_does_not_fit(only: Callable[..., Any]) ->
         "P312",
     )
     assert found.message == "no state allows `shelf/attach` where `what` is of the type `shelf`"
-    assert found.help == "take the type out of `with`, or say what is asked of it"
+    assert found.help == "remove the type from `with`, or write what is required of it"
     assert found.under == "attach"
 
 
@@ -34,7 +34,7 @@ def test_a_listing_that_asks_about_the_listed_entity(only: Callable[..., Any]) -
     found = only("tables: {shelf: {list: {requires: WRITE (shelf), each: READ (shelf)}}}\n", "P312")
     assert found.message == "no state allows `shelf/list` without a name"
     assert found.help is not None
-    assert found.help.endswith("ask on what contains it, or in `each`")
+    assert found.help.endswith("require something on its parent, or use `each`")
 
 
 def test_only_with_a_flag(only: Callable[..., Any]) -> None:

@@ -14,7 +14,7 @@ def test_the_same_in_other_words(only: Callable[..., Any]) -> None:
         """,
         "P313",
     )
-    assert found.message == "the row `open` says what the core row says"
+    assert found.message == "the row `open` repeats the core row"
     assert found.help == "drop it"
     assert found.under == "open"
 
@@ -39,7 +39,7 @@ def test_rows_that_record_a_cell_are_one_finding(only: Callable[..., Any]) -> No
         """,
         "P313",
     )
-    assert found.message == "2 rows that record a cell say what core rows say"
+    assert found.message == "2 rows that record a cell repeat core rows"
     assert found.help == "keep them for what they record, or drop them: `shelf/open` and `shelf/close`"
 
 

@@ -20,7 +20,7 @@ import pytest
 def test_how_it_deviates(only: Callable[..., Any], row: str, said: str) -> None:
     found = only(f"core: {{open: READ (entity)}}\ntables: {{shelf: {{open: {row}}}}}\n", "P314")
     assert found.message == f"the row `shelf/open` {said} the core row"
-    assert found.help == "say in a `note` why, or let the core row hold"
+    assert found.help == "explain why in a `note`, or drop the row so that the core row applies"
     assert found.under == "open"
 
 
@@ -28,7 +28,10 @@ def test_many_types_are_one_finding(only: Callable[..., Any]) -> None:
     found = only(
         "core: {open: READ (entity)}\ntables: {shop: {open: WRITE (shop)}, shelf: {open: WRITE (shelf)}}\n", "P314"
     )
-    assert found.help == "say in a `note` why, or let the core row hold; the same goes for `shelf/open`"
+    assert (
+        found.help
+        == "explain why in a `note`, or drop the row so that the core row applies; the same applies to `shelf/open`"
+    )
 
 
 def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:

@@ -11,7 +11,7 @@ def test_a_type_with_a_row_of_its_own(only: Callable[..., Any], row: str, said: 
     found = only(
         f"any: {{open: {{requires: READ (entity), for: [shop, shelf]}}}}\ntables: {{shelf: {{open: {row}}}}}\n", "P315"
     )
-    assert found.message == f"the row `open` of `shelf` says {said}, and this one never holds for it"
+    assert found.message == f"the row `open` of `shelf` says {said}, so this one never applies to it"
     assert found.help == "keep one: drop the row of the table, or leave `shelf` out of `for`"
     assert found.under == "shelf"
 

@@ -10,8 +10,11 @@ def test_the_grant_is_not_what_reading_takes(only: Callable[..., Any]) -> None:
     found = only(
         "tables: {shelf: {create: {requires: WRITE (shop), grants: WRITE (shelf)}, get: READ (shelf)}}\n", "P316"
     )
-    assert found.message == "who makes a `shelf` cannot read it: `create` gives `WRITE`, which `get` does not take"
-    assert found.help == "grant what `get` asks for"
+    assert (
+        found.message
+        == "the creator of a `shelf` cannot read it: `create` gives `WRITE`, which is not enough for `get`"
+    )
+    assert found.help == "grant what `get` requires"
     assert found.under == "create"
 
 
@@ -19,7 +22,9 @@ def test_a_child_that_an_effect_names(only: Callable[..., Any]) -> None:
     found = only(
         "tables: {shelf: {fill: {requires: WRITE (shelf), grants: WRITE (item)}}, item: {view: READ (item)}}\n", "P316"
     )
-    assert found.message == "who makes a `item` cannot read it: `fill` gives `WRITE`, which `view` does not take"
+    assert (
+        found.message == "the creator of a `item` cannot read it: `fill` gives `WRITE`, which is not enough for `view`"
+    )
 
 
 def test_one_way_to_create_is_not_enough(codes: Callable[[str], list[str]]) -> None:

@@ -8,8 +8,8 @@ def test_no_reason(only: Callable[..., Any]) -> None:
     found = only(
         "tables: {shelf: {look: {requires: READ (shelf), ambiguous: {readings: {other: WRITE (shelf)}}}}}\n", "P318"
     )
-    assert found.message == "the row `look` does not say why it took the reading it has"
-    assert found.help == "say it: `why: …`"
+    assert found.message == "the row `look` does not say why its reading was chosen"
+    assert found.help == "add `why: …`"
     assert found.under == "look"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 def test_a_row_for_every_type(only: Callable[..., Any]) -> None:
     found = only("any: {ping: anyone}\n", "P319")
-    assert found.message == "`ping` exists on every type, and nothing is asked"
+    assert found.message == "`ping` exists on every type, and nothing is required"
     assert found.help == "name the types it is for: `for: [TYPE]`"
     assert found.under == "ping"
 
@@ -17,8 +17,8 @@ def test_nothing_but_the_gate(only: Callable[..., Any]) -> None:
     found = only(
         "semantics: {gate: member (shop)}\ncore: {ping: anyone}\ntables: {shop: {look: READ (shop)}}\n", "P319"
     )
-    assert found.message == "`ping` exists on every type, and nothing is asked beyond the gate"
-    assert found.help == "ask for something, or give types rows"
+    assert found.message == "`ping` exists on every type, and nothing is required beyond the gate"
+    assert found.help == "require something, or give types rows"
 
 
 def test_an_object_that_may_be_anything(only: Callable[..., Any]) -> None:

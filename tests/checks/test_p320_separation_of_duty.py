@@ -17,7 +17,7 @@ def policy(rest: str, *, ask: str = "ASK (shop)", approve: str = "APPROVE (shop)
 def test_a_role_holds_both(only: Callable[..., Any]) -> None:
     found = only(policy("roles: {boss: {grants: {shop: [ASK, APPROVE]}}}\n"), "P320")
     assert found.message == "the role `boss` holds `payment/ask` and `payment/approve`"
-    assert found.help == "ask for something else in one of them, or give less: Four eyes"
+    assert found.help == "require something else in one of them, or grant less: Four eyes"
     assert found.under == "payment/ask"
 
 
@@ -51,13 +51,13 @@ def test_one_set_is_enough(only: Callable[..., Any]) -> None:
 
 def test_an_owner_does_both(only: Callable[..., Any]) -> None:
     text = policy("semantics: {owner: {holds: ASK}}\n", ask="ASK (payment)", approve="owner (payment)")
-    assert only(text, "P320").message == "who owns a `payment` may do `payment/ask` and `payment/approve`"
+    assert only(text, "P320").message == "the owner of a `payment` may do `payment/ask` and `payment/approve`"
 
 
 def test_asking_gives_what_approving_takes(only: Callable[..., Any]) -> None:
     text = policy("", approve="APPROVE (payment)", grants=", grants: APPROVE (payment)")
     found = only(text, "P320")
-    assert found.message == "who does `ask` gets what it takes to do `payment/ask` and `payment/approve`"
+    assert found.message == "a caller of `ask` gets what is required for `payment/ask` and `payment/approve`"
 
 
 def test_two_of_three_are_allowed_where_it_says_so(only: Callable[..., Any], codes: Callable[[str], list[str]]) -> None:

@@ -10,15 +10,15 @@ def test_a_grant_on_the_wrong_type(only: Callable[..., Any]) -> None:
     found = only(
         "roles: {boss: {grants: {shop: [READ], shelf: [READ]}}}\ntables: {shelf: {look: READ (shelf)}}\n", "P321"
     )
-    assert found.message == "no row asks for `READ` on a `shop`"
-    assert found.help == "drop it, or add the rows that it is for"
+    assert found.message == "no row requires `READ` on a `shop`"
+    assert found.help == "drop it, or add rows that require it"
     assert found.under == "READ"
 
 
 @pytest.mark.parametrize("grants", ["{shop: [READ]}", "{}"])
 def test_a_role_that_gives_nothing(only: Callable[..., Any], grants: str) -> None:
     found = only(f"roles: {{boss: {{grants: {grants}}}}}\ntables: {{shelf: {{look: READ (shelf)}}}}\n", "P321")
-    assert found.message == "the role `boss` gives nothing that a row asks for"
+    assert found.message == "the role `boss` grants nothing that a row requires"
     assert found.under == "boss"
 
 

@@ -8,8 +8,8 @@ import pytest
 
 def test_a_forgotten_type(only: Callable[..., Any]) -> None:
     found = only("entities: {shop: {shelf:, cellar:}}\ntables: {shelf: {look: READ (shelf)}}\n", "P322")
-    assert found.message == "no row speaks of the type `cellar`"
-    assert found.help == "nothing can be asked about it: add the rows that it is for, or drop it"
+    assert found.message == "no row uses the type `cellar`"
+    assert found.help == "no request can be made about it: add rows for it, or drop it"
     assert found.under == "cellar"
 
 

@@ -8,14 +8,14 @@ import pytest
 
 def test_what_the_call_takes(only: Callable[..., Any]) -> None:
     found = only("tables: {shelf: {fill: {requires: WRITE (shelf), grants: WRITE (shelf)}}}\n", "P323")
-    assert found.message == "the row `fill` grants `WRITE` of the `shelf`, which the call takes already"
+    assert found.message == "the row `fill` grants `WRITE` of the `shelf`, which the call already requires"
     assert found.help == "drop it, or check what it was meant to give"
     assert found.under == "WRITE"
 
 
 def test_what_nobody_asks_for(only: Callable[..., Any]) -> None:
     found = only("tables: {shelf: {fill: {requires: WRITE (shelf), grants: READ (shelf)}}}\n", "P323")
-    assert found.message == "the row `fill` grants `READ` of the `shelf`, which no row asks for"
+    assert found.message == "the row `fill` grants `READ` of the `shelf`, which no row requires"
 
 
 def test_ownership_that_means_nothing(only: Callable[..., Any]) -> None:
@@ -23,7 +23,7 @@ def test_ownership_that_means_nothing(only: Callable[..., Any]) -> None:
         "semantics: {owner: {kinds: [user]}}\ntables: {shelf: {fill: {requires: WRITE (shop), becomes: owner}}}\n",
         "P323",
     )
-    assert found.message == "the row `fill` makes the caller `owner` of the `shelf`, which no row asks for"
+    assert found.message == "the row `fill` makes the caller `owner` of the `shelf`, which no row requires"
     assert found.under == "fill"
 
 

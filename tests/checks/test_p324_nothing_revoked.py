@@ -10,7 +10,7 @@ OTHER = "item: {delete: {requires: WRITE (item), revokes: WRITE (item)}}"
 def test_a_deletion_that_leaves_grants(only: Callable[..., Any]) -> None:
     found = only(f"tables: {{shelf: {{{CREATE}, delete: WRITE (shelf)}}, {OTHER}}}\n", "P324")
     assert found.message == "`delete` leaves `READ` of the `shelf` behind"
-    assert found.help == "whoever makes another of that name finds it there: `revokes: READ`"
+    assert found.help == "whoever creates another with the same name inherits it: add `revokes: READ`"
     assert found.under == "delete"
 
 

@@ -8,8 +8,8 @@ import pytest
 
 def test_the_call_takes_it_already(only: Callable[..., Any]) -> None:
     found = only("tables: {shelf: {list: {requires: READ + WRITE (shop), each: READ (shop)}}}\n", "P327")
-    assert found.message == "every item of `list` passes: the call takes all that `each` asks for"
-    assert found.help == "write `each: anyone`, or ask for something about the item"
+    assert found.message == "every item of `list` passes: the call already requires all that `each` requires"
+    assert found.help == "write `each: anyone`, or require something on the item"
     assert found.under == "READ"
 
 

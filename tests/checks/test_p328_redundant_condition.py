@@ -19,14 +19,14 @@ import pytest
 )
 def test_what_stands_beside_it_is_enough(only: Callable[..., Any], cell: str, under: str) -> None:
     found = only(f"tables: {{shop: {{enter: READ (shop)}}, shelf: {{open: {cell}}}}}\n", "P328")
-    assert found.message == "this condition adds nothing: what stands beside it asks for as much"
+    assert found.message == "this condition adds nothing: the conditions next to it require as much"
     assert found.help == "drop it, or check what it was meant to say"
     assert found.under == under
 
 
 def test_the_gate_is_enough(only: Callable[..., Any]) -> None:
     found = only("semantics: {gate: member (shop)}\ntables: {shelf: {open: READ (shelf) and member (shop)}}\n", "P328")
-    assert found.message == "this condition adds nothing: the gate asks for it"
+    assert found.message == "this condition adds nothing: the gate requires it"
     assert found.under == "shop"
 
 

@@ -12,7 +12,7 @@ def text(readings: str) -> str:
 def test_the_same_as_the_row(only: Callable[..., Any]) -> None:
     found = only(text("joined: WRITE + READ (shelf)"), "P329")
     assert found.message == "the reading `joined` means the same as the row itself"
-    assert found.help == "drop it, or write what it was to say: choosing it changes no answer"
+    assert found.help == "drop it, or write what it was meant to say: choosing it changes no answer"
     assert found.under == "joined"
 
 

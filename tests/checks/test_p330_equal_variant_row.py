@@ -8,7 +8,7 @@ def test_the_same_in_other_words(only: Callable[..., Any]) -> None:
     found = only(
         "tables: {shelf: {look: READ (shelf)}}\nvariants: {strict: {tables: {shelf: {look: READ (entity)}}}}\n", "P330"
     )
-    assert found.message == "the variant `strict` says of `shelf/look` what the file says anyway"
+    assert found.message == "`shelf/look` of the variant `strict` means the same as the row of the file"
     assert found.help == "drop it, or write what the variant changes"
 
 

@@ -9,8 +9,8 @@ import pytest
 @pytest.mark.parametrize("cell", ["READ (shelf) or anyone", "can browse (shop)", "READ (shelf) or can browse (shop)"])
 def test_open_to_anybody(only: Callable[..., Any], cell: str) -> None:
     found = only(f"tables: {{shop: {{browse: anyone}}, shelf: {{look: {cell}}}}}\n", "P331")
-    assert found.message == "`requires` of `look` holds for anybody"
-    assert found.help == "write `requires: anyone` if it is meant so; else check its alternatives"
+    assert found.message == "`requires` of `look` holds for every caller"
+    assert found.help == "write `requires: anyone` if that is intended; else check its alternatives"
     assert found.under == "look"
 
 

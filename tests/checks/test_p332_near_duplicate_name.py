@@ -18,7 +18,7 @@ import pytest
 )
 def test_operations(only: Callable[..., Any], one: str, other: str) -> None:
     found = only(f"tables: {{shop: {{{one}: READ (shop)}}, shelf: {{{other}: READ (shelf)}}}}\n", "P332")
-    assert found.message == f"the operations `{one}` and `{other}` are easily taken for each other"
+    assert found.message == f"the operations `{one}` and `{other}` are easily confused"
     assert found.under == other
 
 

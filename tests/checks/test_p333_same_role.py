@@ -12,7 +12,7 @@ def test_two_names_for_one_role(only: Callable[..., Any]) -> None:
         """,
         "P333",
     )
-    assert found.message == "the role `tender` gives what `keeper` gives"
+    assert found.message == "the role `tender` grants the same as `keeper`"
     assert found.help == "one role is enough, unless states grant more to one of them"
     assert found.under == "tender"
 

@@ -9,15 +9,15 @@ import pytest
 @pytest.mark.parametrize("row", ["claim: {requires: anyone, ", "create: {requires: anyone, creates: false, "])
 def test_anybody_takes_it(only: Callable[..., Any], row: str) -> None:
     found = only(f"tables: {{shelf: {{{row}grants: WRITE (shelf)}}}}, item: {{fill: WRITE (shelf)}}}}\n", "P335")
-    assert found.message.startswith("anybody gets `WRITE` of a `shelf` by `c")
-    assert found.help == "ask for something that not everybody has"
+    assert found.message.startswith("every caller gets `WRITE` of a `shelf` by `c")
+    assert found.help == "require something that not every caller has"
 
 
 def test_something_above(only: Callable[..., Any]) -> None:
     found = only(
         "tables: {shelf: {enter: {requires: anyone, grants: READ (shop)}}, shop: {look: READ (shop)}}\n", "P335"
     )
-    assert found.message == "anybody gets `READ` of a `shop` by `enter`"
+    assert found.message == "every caller gets `READ` of a `shop` by `enter`"
 
 
 @pytest.mark.parametrize(

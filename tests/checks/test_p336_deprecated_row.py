@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 
-@pytest.mark.parametrize(("deprecated", "help_"), [("use look", "use look"), ("true", "say what is meant without it")])
+@pytest.mark.parametrize(
+    ("deprecated", "help_"), [("use look", "use look"), ("true", "write what is meant without it")]
+)
 def test_a_row_that_will_go(only: Callable[..., Any], deprecated: str, help_: str) -> None:
     found = only(
         f"tables: {{shop: {{enter: {{requires: READ (shop), deprecated: {deprecated}}}}}, shelf: {{open: can enter (shop)}}}}\n",

@@ -8,8 +8,8 @@ import pytest
 
 def test_a_type_where_nobody_asks(only: Callable[..., Any]) -> None:
     found = only("privileges: {READ: {on: [shop, shelf]}}\ntables: {shelf: {look: READ (shelf)}}\n", "P337")
-    assert found.message == "no row asks for `READ` on a `shop`"
-    assert found.help == "granting it there changes nothing: drop the type, or add the rows that it is for"
+    assert found.message == "no row requires `READ` on a `shop`"
+    assert found.help == "granting it there changes nothing: drop the type, or add rows that require it"
     assert found.under == "shop"
 
 

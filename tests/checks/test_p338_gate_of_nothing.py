@@ -6,8 +6,8 @@ from typing import Any
 
 def test_no_gate_to_lay_down(only: Callable[..., Any]) -> None:
     found = only("tables: {shelf: {look: {requires: READ (shelf), gate: none}}}\n", "P338")
-    assert found.message == "the row `look` lays down a gate that the file does not have"
-    assert found.help == "drop `gate: none`, or say in `semantics` what the gate is"
+    assert found.message == "the row `look` has `gate: none`, but the file has no gate"
+    assert found.help == "drop `gate: none`, or define the gate in `semantics`"
     assert found.under == "look"
 
 

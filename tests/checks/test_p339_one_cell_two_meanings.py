@@ -12,8 +12,8 @@ def text(look: str, touch: str) -> str:
 
 def test_one_line_and_two_rules(only: Callable[..., Any]) -> None:
     found = only(text("requires: READ (shelf), source: 3", "requires: WRITE (shelf), source: 3"), "P339")
-    assert found.message == "`touch` and `look` come from one line of the document, but do not say the same"
-    assert found.help == "put one of them right, or say in a `note` why they differ"
+    assert found.message == "`touch` and `look` come from one line of the document, but differ"
+    assert found.help == "correct one of them, or explain in a `note` why they differ"
     assert found.under == "touch"
 
 

@@ -8,8 +8,8 @@ import pytest
 
 def test_a_flag_of_which_the_row_says_nothing(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: READ (shop) and (WRITE (shop) when private)}}\n", "P340")
-    assert found.message == "a request that forgets the flag `private` is asked for less"
-    assert found.help == "let every request say it: `flags: {private: required}`; or `optional`, where less is meant"
+    assert found.message == "a request without the flag `private` has fewer requirements"
+    assert found.help == "make every request state it: `flags: {private: required}`; or `optional`, if that is intended"
     assert found.under == "when private"
 
 

@@ -264,5 +264,5 @@ def test_a_request_with_two_meanings_is_none(
     ran = privtab("decide", "-p", policy, "-s", state, "-r", asked, "-e", engine)
     assert ran.code == 1
     assert [answer["decision"] for answer in answers(ran.out)] == [True, *[False] * 5, True]
-    assert "line 2: not JSON: `id` stands twice in one object" in ran.err
-    assert "line 3: not JSON: `action` stands twice in one object" in ran.err
+    assert "line 2: not JSON: `id` occurs twice in one object" in ran.err
+    assert "line 3: not JSON: `action` occurs twice in one object" in ran.err

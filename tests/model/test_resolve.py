@@ -148,7 +148,7 @@ CASCADES = {
         ),
         ["P010"],
     ),
-    "a mistake in a row that stands twice": (
+    "a mistake in a row that occurs twice": (
         "entities: {shop: }\nprivileges: [READ]\ntables:\n  shop:\n    open: READ (shop)\n    open: REED (shop)\n",
         ["P101"],
     ),

@@ -102,7 +102,7 @@ def test_lists_of_actions_and_resources_are_as_many_cases(reads: Reads) -> None:
         ('{user: x, action: read, resource: "item:s/a/x"}', "T002", "`decision` is missing in a case"),
         ('{user: x, resource: "item:s/a/x", decision: deny}', "T002", "`action` is missing in a case"),
         ('{usr: x, action: read, resource: "item:s/a/x", decision: deny}', "T001", "unknown key `usr` in a case"),
-        ('{user: x, user: y, action: read, resource: "item:s/a/x", decision: deny}', "T005", "`user` stands twice in a case, first on line 3"),
+        ('{user: x, user: y, action: read, resource: "item:s/a/x", decision: deny}', "T005", "`user` occurs twice in a case, first on line 3"),
         ('{user: x, action: open, resource: "store:s", decision: deny, effects: []}', "T006", "a denial has no `effects`"),
         ('{user: x, action: open, resource: "store:s", decision: deny, reason: [self]}', "T006", "a denial has no `reason`"),
         ('{user: x, action: open, resource: "store:s", decision: allow, missing: [[self]]}', "T006", "an allow has no `missing`"),

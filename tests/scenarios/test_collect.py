@@ -92,7 +92,7 @@ def test_readings_of_the_command_line_replace_those_of_the_files(tmp_path: Path)
         ("policy: nowhere.yaml", "T101 there is no policy"),
         ("variant: day", "T101"),
         ("readings: {store/open: loose}", "T101"),
-        ("scenarios: 1", "T005 `scenarios` stands twice"),
+        ("scenarios: 1", "T005 `scenarios` occurs twice"),
         ("suits: []", "T001 unknown key `suits` in a scenario file"),
     ],
 )

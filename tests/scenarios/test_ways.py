@@ -54,7 +54,7 @@ def test_names_may_name_names(reads: Reads) -> None:
         ("by: [[self]], all: [self]", "T006", "an entry of `needs` has either `by` or `all`"),
         ("why: nothing", "T006", "an entry of `needs` has either `by` or `all`"),
         ("by: [[self], [self, service admin]]", "T201", "self, service admin is no smallest set"),
-        ("by: [[self], [self]]", "T201", "self stands twice"),
+        ("by: [[self], [self]]", "T201", "self occurs twice"),
         ("by: [[~]]", "T003", "an atom is empty, not text"),
     ],
 )

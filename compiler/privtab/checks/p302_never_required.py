@@ -28,10 +28,10 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
         if privilege.deprecated is not None:
             continue
         if name not in required:
-            yield _finding(policy, name, f"no row asks for `{name}`", "add the rows that it is for")
+            yield _finding(policy, name, f"no row requires `{name}`", "add rows that require it")
         elif name in idle:
-            message = f"`{name}` decides nothing: wherever it is asked, something else is enough"
-            yield _finding(policy, name, message, "look at the rows that ask for it")
+            message = f"`{name}` decides nothing: wherever it is required, something else is enough"
+            yield _finding(policy, name, message, "check the rows that require it")
 
 
 def _in_force(policy: Policy) -> frozenset[str]:

@@ -29,7 +29,7 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
             code=CODE,
             name=NAME,
             severity=SEVERITY,
-            message=f"the row `{row.operation}` does not say where it comes from",
+            message=f"the row `{row.operation}` has no `source`",
             span=row.decl.span,
             help=f"add the line of the document: `{example}`",
         )

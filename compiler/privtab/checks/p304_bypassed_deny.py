@@ -58,7 +58,7 @@ def _finding(upper: m.TargetSlot, lower: m.TargetSlot, privilege: str) -> Diagno
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"`{privilege}` on the `{upper.types[0]}` passes by a denial on the `{lower.types[0]}`",
+        message=f"`{privilege}` on the `{upper.types[0]}` bypasses a denial on the `{lower.types[0]}`",
         span=upper.spot.span,
         help=f"name the `{lower.types[0]}` alone: grants on the `{upper.types[0]}` reach it by inheritance",
     )

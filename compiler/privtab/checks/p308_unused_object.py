@@ -29,9 +29,9 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
                     code=CODE,
                     name=NAME,
                     severity=SEVERITY,
-                    message=f"the row `{row.operation}` never looks at its object `{with_.name.value}`",
+                    message=f"the row `{row.operation}` never uses its object `{with_.name.value}`",
                     span=with_.name.span,
-                    help="every request must name it all the same: say what it takes, or drop it",
+                    help="every request must still name it: require something of it, or drop it",
                 )
 
 

@@ -24,7 +24,7 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
                 code=CODE,
                 name=NAME,
                 severity=SEVERITY,
-                message=f"the core row `{row.operation.value}` holds for no entity type",
+                message=f"the core row `{row.operation.value}` applies to no entity type",
                 span=row.operation.span,
                 help="every entity type has a row of its own: drop it, or drop a row that says the same",
             )

@@ -16,8 +16,8 @@ CODE = "P310"
 NAME = "shadowed-alternative"
 SEVERITY = Severity.WARNING
 _WHY = {
-    "same": "is never needed: another alternative says the same",
-    "less": "is never needed: another alternative asks for less",
+    "same": "is never needed: another alternative means the same",
+    "less": "is never needed: another alternative requires less",
     "others": "is never needed: the others are enough wherever it is",
 }
 
@@ -42,7 +42,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 def _why(part: Superfluous) -> str:
     if part.why == "twice":
-        return "stands twice"
+        return "occurs twice"
     if part.why == "row":
         return "is never needed: the row decides the same without it"
     if part.kind == "object":

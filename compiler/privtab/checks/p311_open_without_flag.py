@@ -87,7 +87,7 @@ def _finding(condition: m.Condition, first: m.Required) -> Diagnostic:
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"without the flag{'s' if len(flags) > 1 else ''} {listed(flags)} this condition holds for anybody",
+        message=f"without the flag{'s' if len(flags) > 1 else ''} {listed(flags)} this condition holds for every caller",
         span=first.spot.span,
         help=f"put it beside what is always required: `A and (B when {first.flag})`",
     )

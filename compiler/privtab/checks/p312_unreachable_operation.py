@@ -51,14 +51,14 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 def _finding(rule: Rule, never: list[Setting], *, always: bool, unnamed: bool) -> Diagnostic:
     call = " without a name" if unnamed else ""
     if unnamed:
-        advice = f"such a call names no `{rule.entity}`, so nothing can be held on one: ask on what contains it, or in `each`"
+        advice = f"such a call names no `{rule.entity}`, so nothing can be held on one: require something on its parent, or use `each`"
     elif always:
-        advice = "a part of the condition asks for what nobody can have: see what it was to say"
+        advice = "part of the condition requires what no caller can have: check what it was meant to say"
     else:
         advice = (
-            "take the type out of `with`, or say what is asked of it"
+            "remove the type from `with`, or write what is required of it"
             if never[0][1]
-            else "see what the flag was to ask for"
+            else "check what the flag was meant to require"
         )
     return Diagnostic(
         code=CODE,

@@ -34,11 +34,11 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         if _records(row.decl, core.decl):
             recorded.append(row)
         else:
-            yield _finding(row.decl.span, f"the row `{row.operation}` says what the core row says", "drop it")
+            yield _finding(row.decl.span, f"the row `{row.operation}` repeats the core row", "drop it")
     if recorded:
         names = listed(f"{row.entity}/{row.operation}" for row in recorded)
         many = len(recorded) > 1
-        message = f"{len(recorded)} row{'s' if many else ''} that record{'' if many else 's'} a cell say{'' if many else 's'} what core rows say"
+        message = f"{len(recorded)} row{'s' if many else ''} that record{'' if many else 's'} a cell repeat{'' if many else 's'} core rows"
         yield _finding(recorded[0].decl.span, message, f"keep them for what they record, or drop them: {names}")
 
 

@@ -33,7 +33,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     for (operation, said), rows in groups.items():
         first = rows[0]
         others = listed(f"{row.entity}/{row.operation}" for row in rows[1:])
-        also = f"; the same goes for {others}" if len(rows) > 1 else ""
+        also = f"; the same applies to {others}" if len(rows) > 1 else ""
         core_row = core_rows.get(operation)
         yield Diagnostic(
             code=CODE,
@@ -41,7 +41,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             severity=SEVERITY,
             message=f"the row `{first.entity}/{operation}` {said} the core row",
             span=first.decl.span,
-            help=f"say in a `note` why, or let the core row hold{also}",
+            help=f"explain why in a `note`, or drop the row so that the core row applies{also}",
             related=() if core_row is None else (Related(message="the core row", span=core_row.operation.span),),
         )
 

@@ -33,8 +33,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                 code=CODE,
                 name=NAME,
                 severity=SEVERITY,
-                message=f"the row `{row.operation}` of `{row.entity}` says {said}, and this one never holds for it",
+                message=f"the row `{row.operation}` of `{row.entity}` says {said}, so this one never applies to it",
                 span=word.span,
                 help=f"keep one: drop the row of the table, or leave `{row.entity}` out of `for`",
-                related=(Related(message="the row that holds", span=row.decl.span),),
+                related=(Related(message="the row that applies", span=row.decl.span),),
             )

@@ -64,9 +64,9 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             code=CODE,
             name=NAME,
             severity=SEVERITY,
-            message=f"who makes a `{type_}` cannot read it: `{row.operation}` gives {given}, which `{operation}` does not take",
+            message=f"the creator of a `{type_}` cannot read it: `{row.operation}` gives {given}, which is not enough for `{operation}`",
             span=row.decl.span,
-            help=f"grant what `{operation}` asks for" + (f"; the same goes for {listed(others)}" if others else ""),
+            help=f"grant what `{operation}` requires" + (f"; the same applies to {listed(others)}" if others else ""),
         )
 
 

@@ -72,7 +72,7 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
                     severity=SEVERITY,
                     message=f"the note of `{row.operation}` says `{claim}`, but {fact}",
                     span=row.decl.span,
-                    help="put the row or its note right; if the document says both, record the other reading under `ambiguous`",
+                    help="correct the row or its note; if the document says both, record the other reading under `ambiguous`",
                 ),
             )
             break
@@ -97,7 +97,7 @@ def _wrong(seen: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
 
     claims: tuple[tuple[re.Pattern[str], Callable[[], bool], str], ...] = (
         (_UNFILTERED, lambda: _filters(seen, rule), "items are left out"),
-        (_OPEN, lambda: not seen.implies(rule, rule.gate, asks, unknown=True), "something is asked of the caller"),
+        (_OPEN, lambda: not seen.implies(rule, rule.gate, asks, unknown=True), "something is required of the caller"),
         (_OWNERS, lambda: any(not any(isinstance(a, Owner) for a in s) for s in ways()), "others pass too"),
         (_ADMINS, lambda: any(not any(isinstance(a, ServiceAdmin) for a in s) for s in ways()), "others pass too"),
         (_NOTHING, lambda: bool(rule.effects), "it has effects"),
@@ -114,7 +114,7 @@ def _wrong(seen: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
             continue
         uses = [[isinstance(a, Has) and a.privilege == name for a in s] for s in ways()]
         if _NOT_NEEDED.match(claim["rest"]) and uses and all(any(use) for use in uses):
-            yield _short(claim.group()), f"nobody passes without `{name}`"
+            yield _short(claim.group()), f"no caller passes without `{name}`"
         if _NOT_ENOUGH.match(claim["rest"]) and any(all(use) for use in uses if use):
             yield _short(claim.group()), f"`{name}` is enough"
 

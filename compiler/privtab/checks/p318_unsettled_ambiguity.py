@@ -27,8 +27,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             message = f"the row `{row.operation}` is ambiguous, but records no other reading"
             advice = "write the other readings under `readings`, or drop `ambiguous`"
         elif not (ambiguous.why or "").strip():
-            message = f"the row `{row.operation}` does not say why it took the reading it has"
-            advice = "say it: `why: …`"
+            message = f"the row `{row.operation}` does not say why its reading was chosen"
+            advice = "add `why: …`"
         else:
             continue
         yield Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=row.decl.span, help=advice)

@@ -32,17 +32,17 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             beside = " beyond the gate" if row.gate is not None else ""
             yield _finding(
                 row.decl.span,
-                f"`{row.operation}` exists on every type, and nothing is asked{beside}",
+                f"`{row.operation}` exists on every type, and nothing is required{beside}",
                 "name the types it is for: `for: [TYPE]`"
                 if row.origin == "any"
-                else "ask for something, or give types rows",
+                else "require something, or give types rows",
             )
         for decl in row.decl.withs:
             if decl.types is None and _fits_all(policy, row, decl.name.value):
                 yield _finding(
                     decl.name.span,
                     f"`{decl.name.value}` may be an entity of any type at all",
-                    "name its types, or ask what only some can give: a privilege, or `can OPERATION`",
+                    "name its types, or require what only some can give: a privilege, or `can OPERATION`",
                 )
 
 

@@ -39,7 +39,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                 message=f"{said} {names}"
                 + ("" if conflict.at_most == 1 else f", more than {conflict.at_most} of them"),
                 span=conflict.span,
-                help="ask for something else in one of them, or give less" + (f": {why}" if why else ""),
+                help="require something else in one of them, or grant less" + (f": {why}" if why else ""),
             )
 
 
@@ -65,11 +65,11 @@ def _broken(seen: View, rules: list[Rule], at_most: int) -> Iterator[tuple[str, 
     for type_ in policy.entities if owner is not None else ():
         held = [rule for rule in rules if _owned(seen, rule, type_)]
         if len(held) > at_most:
-            yield f"who owns a `{type_}` may do", held
+            yield f"the owner of a `{type_}` may do", held
     for rule in rules:
         held = [rule, *(other for other in rules if other is not rule and _follows(seen, rule, other))]
         if len(held) > at_most and len(held) > 1:
-            yield f"who does `{rule.operation}` gets what it takes to do", held
+            yield f"a caller of `{rule.operation}` gets what is required for", held
 
 
 def _enough(seen: View, rule: Rule, gives: Callable[[str, str], bool]) -> bool:

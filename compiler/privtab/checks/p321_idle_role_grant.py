@@ -30,16 +30,16 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             if not any(seen.counts(member, type_.value) for member in _members(policy, word.value))
         ]
         if len(idle) == sum(len(words) for _, words in role.grants):
-            message = f"the role `{role.name.value}` gives nothing that a row asks for"
+            message = f"the role `{role.name.value}` grants nothing that a row requires"
             yield _finding(
                 role.name.span,
                 message,
-                "give it what its holders are to do, or drop it: grants of a state need no declaration",
+                "grant what its holders are meant to do, or drop it: grants of a state need no declaration",
             )
             continue
         for type_, word in idle:
-            message = f"no row asks for `{word.value}` on a `{type_.value}`"
-            yield _finding(word.span, message, "drop it, or add the rows that it is for")
+            message = f"no row requires `{word.value}` on a `{type_.value}`"
+            yield _finding(word.span, message, "drop it, or add rows that require it")
 
 
 def _members(policy: m.Policy, name: str) -> tuple[str, ...]:

@@ -43,9 +43,9 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                 code=CODE,
                 name=NAME,
                 severity=SEVERITY,
-                message=f"no row speaks of the type `{name}`",
+                message=f"no row uses the type `{name}`",
                 span=decl.name.span,
-                help="nothing can be asked about it: add the rows that it is for, or drop it",
+                help="no request can be made about it: add rows for it, or drop it",
             )
 
 

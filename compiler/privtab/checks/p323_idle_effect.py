@@ -64,12 +64,12 @@ def _idle(seen: View, rule: Rule, effect: Effect) -> str | None:
     if not given:
         given = [Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)]
     if effect.target.slot == RESOURCE and seen.implies(rule, call_condition(rule), conjunction(*given)):
-        return "which the call takes already"
+        return "which the call already requires"
     if effect.privileges:
         counts = any(seen.counts(privilege, effect.target.type) for privilege in effect.privileges)
     else:
         counts = _relation_counts(seen, effect)
-    return None if counts else "which no row asks for"
+    return None if counts else "which no row requires"
 
 
 def _relation_counts(seen: View, effect: Effect) -> bool:

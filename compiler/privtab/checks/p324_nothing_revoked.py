@@ -44,5 +44,5 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             severity=SEVERITY,
             message=f"`{row.operation}` leaves `{given[row.entity]}` of the `{row.entity}` behind",
             span=row.decl.span,
-            help=f"whoever makes another of that name finds it there: `revokes: {given[row.entity]}`",
+            help=f"whoever creates another with the same name inherits it: add `revokes: {given[row.entity]}`",
         )

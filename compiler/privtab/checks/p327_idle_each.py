@@ -39,8 +39,8 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
                     code=CODE,
                     name=NAME,
                     severity=SEVERITY,
-                    message=f"every item of `{row.operation}` passes: the call takes all that `each` asks for",
+                    message=f"every item of `{row.operation}` passes: the call already requires all that `each` requires",
                     span=row.decl.span if spot is None else spot.span,
-                    help="write `each: anyone`, or ask for something about the item",
+                    help="write `each: anyone`, or require something on the item",
                 ),
             )

@@ -17,9 +17,9 @@ SEVERITY = Severity.WARNING
 
 
 _WHY = {
-    "always": "it holds for everybody",
-    "gate": "the gate asks for it",
-    "others": "what stands beside it asks for as much",
+    "always": "it holds for every caller",
+    "gate": "the gate requires it",
+    "others": "the conditions next to it require as much",
     "row": "the row decides the same without it",
 }
 

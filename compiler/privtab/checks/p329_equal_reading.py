@@ -41,6 +41,6 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
                         severity=SEVERITY,
                         message=f"the reading `{name}` means the same as {same}",
                         span=reading.name.span,
-                        help="drop it, or write what it was to say: choosing it changes no answer",
+                        help="drop it, or write what it was meant to say: choosing it changes no answer",
                     ),
                 )

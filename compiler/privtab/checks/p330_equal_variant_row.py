@@ -37,7 +37,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             code=CODE,
             name=NAME,
             severity=SEVERITY,
-            message=f"the variant `{variant}` says of `{row.entity}/{row.operation}` what the file says anyway",
+            message=f"`{row.entity}/{row.operation}` of the variant `{variant}` means the same as the row of the file",
             span=row.decl.span,
             help="drop it, or write what the variant changes",
             related=(Related(message="the row of the file", span=known.decl.span),),

@@ -34,7 +34,7 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
             if formula in (None, ALWAYS, rule.gate):
                 continue
             if seen.implies(rule, rule.gate, formula):
-                who = "whoever passes the gate" if rule.gate != ALWAYS else "anybody"
+                who = "whoever passes the gate" if rule.gate != ALWAYS else "every caller"
                 yield (
                     row,
                     Diagnostic(
@@ -43,6 +43,6 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
                         severity=SEVERITY,
                         message=f"`{key}` of `{row.operation}` holds for {who}",
                         span=row.decl.span,
-                        help=f"write `{key}: anyone` if it is meant so; else check its alternatives",
+                        help=f"write `{key}: anyone` if that is intended; else check its alternatives",
                     ),
                 )

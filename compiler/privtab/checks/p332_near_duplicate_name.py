@@ -49,9 +49,9 @@ def _pairs(kind: str, names: Mapping[str, Span], meant: Callable[[str, str, bool
                 code=CODE,
                 name=NAME,
                 severity=SEVERITY,
-                message=f"the {kind}s `{first}` and `{second}` are easily taken for each other",
+                message=f"the {kind}s `{first}` and `{second}` are easily confused",
                 span=place,
-                help="use one name if they are one thing; else tell them apart, by a title where the names are given",
+                help="use one name if they mean the same; else distinguish them, by a title if the names are fixed",
             )
 
 

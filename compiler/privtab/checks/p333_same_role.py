@@ -29,7 +29,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                 code=CODE,
                 name=NAME,
                 severity=SEVERITY,
-                message=f"the role `{role.name}` gives what `{twin}` gives",
+                message=f"the role `{role.name}` grants the same as `{twin}`",
                 span=places[role.name],
                 help="one role is enough, unless states grant more to one of them",
                 related=(Related(message="the other role", span=places[twin]),) if twin in places else (),

@@ -36,7 +36,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                 code=CODE,
                 name=NAME,
                 severity=SEVERITY,
-                message=f"creating a `{row.entity}` asks for something on the `{row.entity}`, which is not there yet",
+                message=f"creating a `{row.entity}` requires something on the `{row.entity}`, which does not exist yet",
                 span=row.decl.span,
-                help="ask on what will contain it; `creates: false` if it is there before",
+                help="require it on its parent, or write `creates: false` if it already exists",
             )

@@ -46,9 +46,9 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                 code=CODE,
                 name=NAME,
                 severity=SEVERITY,
-                message=f"anybody gets `{given[0].what}` of a `{given[0].type}` by `{row.operation}`",
+                message=f"every caller gets `{given[0].what}` of a `{given[0].type}` by `{row.operation}`",
                 span=row.decl.span,
-                help="ask for something that not everybody has",
+                help="require something that not every caller has",
             )
 
 

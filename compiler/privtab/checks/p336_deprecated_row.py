@@ -36,5 +36,5 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                     severity=SEVERITY,
                     message=f"the row `{old.entity}/{old.operation}` is deprecated",
                     span=term.spot.span,
-                    help=advice or "say what is meant without it",
+                    help=advice or "write what is meant without it",
                 )

@@ -31,7 +31,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                     code=CODE,
                     name=NAME,
                     severity=SEVERITY,
-                    message=f"no row asks for `{name}` on a `{word.value}`",
+                    message=f"no row requires `{name}` on a `{word.value}`",
                     span=word.span,
-                    help="granting it there changes nothing: drop the type, or add the rows that it is for",
+                    help="granting it there changes nothing: drop the type, or add rows that require it",
                 )

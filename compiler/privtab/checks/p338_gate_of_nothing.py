@@ -27,7 +27,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                 code=CODE,
                 name=NAME,
                 severity=SEVERITY,
-                message=f"the row `{row.operation}` lays down a gate that the file does not have",
+                message=f"the row `{row.operation}` has `gate: none`, but the file has no gate",
                 span=row.decl.span,
-                help="drop `gate: none`, or say in `semantics` what the gate is",
+                help="drop `gate: none`, or define the gate in `semantics`",
             )

@@ -41,8 +41,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             code=CODE,
             name=NAME,
             severity=SEVERITY,
-            message=f"`{row.operation}` and `{known.operation}` come from one line of the document, but do not say the same",
+            message=f"`{row.operation}` and `{known.operation}` come from one line of the document, but differ",
             span=decl.span,
-            help="put one of them right, or say in a `note` why they differ",
+            help="correct one of them, or explain in a `note` why they differ",
             related=(Related(message="the other row", span=known.decl.span),),
         )

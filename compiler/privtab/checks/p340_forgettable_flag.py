@@ -41,7 +41,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                     code=CODE,
                     name=NAME,
                     severity=SEVERITY,
-                    message=f"a request that forgets the flag `{when.flag}` is asked for less",
+                    message=f"a request without the flag `{when.flag}` has fewer requirements",
                     span=when.spot.span,
-                    help=f"let every request say it: `flags: {{{when.flag}: required}}`; or `optional`, where less is meant",
+                    help=f"make every request state it: `flags: {{{when.flag}: required}}`; or `optional`, if that is intended",
                 )

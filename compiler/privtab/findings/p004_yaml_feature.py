@@ -18,7 +18,7 @@ def anchor(span: Span, name: str) -> Diagnostic:
 
 def alias(span: Span, name: str | None) -> Diagnostic:
     """`*name`."""
-    return _finding(span, f"alias `*{name}`", "write the value out: every cell stands for itself in a review")
+    return _finding(span, f"alias `*{name}`", "write the value out, so that every cell can be reviewed on its own")
 
 
 def merge(span: Span) -> Diagnostic:

@@ -17,6 +17,6 @@ def finding(span: Span, key: str, first: Span) -> Diagnostic:
         severity=SEVERITY,
         message=f"duplicate key `{key}`",
         span=span,
-        help=f"it stands on line {first.line} already: join the two",
+        help=f"it already occurs on line {first.line}: merge the two",
         related=(Related(message="first here", span=first),),
     )

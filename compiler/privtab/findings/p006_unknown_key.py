@@ -12,8 +12,10 @@ NAME = "unknown-key"
 SEVERITY = Severity.ERROR
 
 
-_STATE = "who holds what is no part of a policy: it is a table of the state, which commands take as `--state`"
-_SEMANTICS = "it stands below `semantics`"
+_STATE = (
+    "grants and memberships are not part of a policy: they are tables of the state, which commands read from `--state`"
+)
+_SEMANTICS = "it belongs under `semantics`"
 _CONDITION = "write `requires`"
 INSTEAD: Mapping[str, Mapping[str, str]] = {
     "a policy file": {

@@ -18,7 +18,7 @@ def finding(span: Span, what: str, value: str, known: Sequence[str]) -> Diagnost
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"`{value}` is no value of {what}",
+        message=f"`{value}` is not a value of {what}",
         span=span,
         help=did_you_mean(value, known) or f"it is {listed(known, last='or')}",
         fix=nearest(value, known),
@@ -27,7 +27,7 @@ def finding(span: Span, what: str, value: str, known: Sequence[str]) -> Diagnost
 
 def meant(span: Span, what: str, value: str, instead: str) -> Diagnostic:
     """Build the finding for a wrong `value` that clearly stands for `instead`."""
-    message = f"`{value}` is no value of {what}"
+    message = f"`{value}` is not a value of {what}"
     return Diagnostic(
         code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=f"write `{instead}`", fix=instead
     )

@@ -18,7 +18,7 @@ def finding(span: Span, alias: str, of: str, known: Collection[str]) -> Diagnost
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"`{alias}` is an alias of `{of}`, which is no privilege",
+        message=f"`{alias}` is an alias of `{of}`, which is not a privilege",
         span=span,
         help=did_you_mean(of, known) or f"the privileges are {listed(known)}",
         fix=nearest(of, known),

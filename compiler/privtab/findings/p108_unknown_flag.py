@@ -15,12 +15,12 @@ SEVERITY = Severity.ERROR
 def finding(span: Span, operation: str, flag: str, read: Collection[str]) -> Diagnostic:
     """Build the finding for a flag that the row and what it reaches by `can` never use; `read`: the flags they use."""
     near = nearest(flag, read)
-    known = f"the row asks about {listed(sorted(read))}" if read else "write `CONDITION when FLAG`, or drop it"
+    known = f"the row uses {listed(sorted(read))}" if read else "write `CONDITION when FLAG`, or drop it"
     return Diagnostic(
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"no condition of the row `{operation}` asks about the flag `{flag}`",
+        message=f"no condition of the row `{operation}` uses the flag `{flag}`",
         span=span,
         help=f"did you mean `{near}`?" if near else known,
     )

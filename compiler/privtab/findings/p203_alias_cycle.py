@@ -19,7 +19,7 @@ def finding(targets: Sequence[Located[str]], names: Sequence[str]) -> Diagnostic
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"aliases go round in a circle: {circle}",
+        message=f"aliases form a cycle: {circle}",
         span=first.span,
         help="one of them must be a privilege of its own",
         related=tuple(Related(message="and here", span=other.span) for other in others),

@@ -19,8 +19,8 @@ def finding(spans: Sequence[Span], rows: Sequence[str]) -> Diagnostic:
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"`can` goes round in a circle: {circle}",
+        message=f"`can` forms a cycle: {circle}",
         span=first,
-        help="one of these rows must say itself what it requires",
+        help="one of these rows must state its own requirements",
         related=tuple(Related(message="and here", span=other) for other in others),
     )

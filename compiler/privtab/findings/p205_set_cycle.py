@@ -19,5 +19,5 @@ def finding(span: Span, name: str, member: str) -> Diagnostic:
         if name == member
         else f"the sets `{member}` and `{name}` contain each other",
         span=span,
-        help="sets must come to an end in privileges",
+        help="sets must eventually resolve to privileges",
     )

@@ -18,7 +18,7 @@ def finding(span: Span, operation: str, types: Collection[str], objects: Collect
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"`can {operation}` on {listed(types)} needs {listed(objects)}, which nobody names",
+        message=f"`can {operation}` on {listed(types)} needs {listed(objects)}, which `can` cannot name",
         span=span,
         help="a row with `with` objects cannot be reached by `can`: write its condition out",
     )

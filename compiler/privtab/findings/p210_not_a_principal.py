@@ -15,9 +15,9 @@ def finding(span: Span, word: str, type_: str, kind: str) -> Diagnostic:
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"`{word}` asks for a {kind}, but `{type_}` is none",
+        message=f"`{word}` requires a {kind}, but `{type_}` is not one",
         span=span,
-        help=f"say so: `types: {{{type_}: {{principal: {kind}}}}}`, if it is one",
+        help=f"if it is one, declare it: `types: {{{type_}: {{principal: {kind}}}}}`",
     )
 
 

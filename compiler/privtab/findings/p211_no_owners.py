@@ -15,7 +15,7 @@ def finding(span: Span, what: str) -> Diagnostic:
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"{what} speaks of owners, but the file has none",
+        message=f"{what} refers to owners, but the file has none",
         span=span,
         help="say what ownership means: `semantics: {owner: {creator: true}}`",
     )

@@ -15,7 +15,7 @@ def finding(span: Span, entity: str) -> Diagnostic:
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"the row creates the `{entity}`, but its condition speaks of it",
+        message=f"the row creates the `{entity}`, but its condition refers to it",
         span=span,
-        help="ask for something on what contains it: `parent`, or drop `creates`",
+        help="require something on its parent (`parent`), or drop `creates`",
     )

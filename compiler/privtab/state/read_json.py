@@ -42,7 +42,7 @@ def read_value(value: object, path: str, reading: RawReader, table: str | None =
     place = RowLocation(path=path, table=table or "", row=0)
     if isinstance(value, Mapping):
         for name in value.repeated if isinstance(value, _Pairs) else ():
-            reading.report("S106", f"`{_mended(name)}` stands twice", place)
+            reading.report("S106", f"`{_mended(name)}` occurs twice", place)
         for name, rows in value.items():
             if name not in TABLES:
                 reading.unknown_table(_mended(name), place)
@@ -72,7 +72,7 @@ def _rows(rows: object, path: str, table: str, reading: RawReader) -> None:
             reading.report("S004", f"a row of `{table}` is {_what(row)}, not a mapping from columns to text", place)
         elif isinstance(row, _Pairs) and row.repeated:
             for name in row.repeated:
-                reading.report("S106", f"column `{_mended(name)}` stands twice", place)
+                reading.report("S106", f"column `{_mended(name)}` occurs twice", place)
         else:
             reading.row(path, table, number, None, {_mended(name): _cell(value) for name, value in row.items()})
 

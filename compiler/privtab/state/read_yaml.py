@@ -100,7 +100,7 @@ class _Tables:
                 self.reading.unknown_table(name, self.place(key))
                 self.skip(value)
             elif name in seen:
-                self.reading.report("S106", f"table `{name}` stands twice", self.place(key, name))
+                self.reading.report("S106", f"table `{name}` occurs twice", self.place(key, name))
                 self.skip(value)
             elif only is not None and name != only:
                 message = f"table `{name}` stands in the file of `{only}`"
@@ -138,7 +138,7 @@ class _Tables:
             name = self.key(key)
             value = self.next()
             if name in cells:
-                self.reading.report("S106", f"column `{name}` stands twice", self.place(key, table, number))
+                self.reading.report("S106", f"column `{name}` occurs twice", self.place(key, table, number))
                 repeated = True
             cells[name] = _scalar(value) if isinstance(value, ScalarEvent) else NotText(_what(value))
             self.skip(value)

@@ -58,7 +58,7 @@ def _operations(reader: Reader, node: Node) -> tuple[Word, ...] | None:
             advice = "an operation of a type is written `TYPE/OPERATION`"
             reader.take(p009_wrong_value.other(word.span, f"`{word.value}` names no operation", advice))
         elif word.value in good:
-            reader.take(p009_wrong_value.other(word.span, f"`{word.value}` stands twice", "name another, or drop it"))
+            reader.take(p009_wrong_value.other(word.span, f"`{word.value}` occurs twice", "name another, or drop it"))
         else:
             good[word.value] = word
     return tuple(good.values()) if reader.mistakes == before else None

@@ -110,7 +110,7 @@ class DocumentReader(NodeReader):
 
     def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
         """As NodeReader.repeated."""
-        message = f"`{key.text}` stands twice in {what}, first on line {self.span(first).line}"
+        message = f"`{key.text}` occurs twice in {what}, first on line {self.span(first).line}"
         self.report(self.CODES[Mistake.DUPLICATE_KEY], key, message)
 
     def unknown(self, key: Scalar, value: Node, what: str, known: Words[str]) -> None:
