@@ -1,1 +1,1 @@
-"""Who holds what: tables of rows, read, validated, indexed."""
+"""Who holds what: tables of rows that are read, validated and indexed."""

@@ -1,7 +1,7 @@
-"""The codes of findings in a state, and how findings are written: for people and as JSON.
+"""The codes of findings in a state, and findings as text and as JSON.
 
-`S0…` speaks of a file or of a whole table, `S1…` of one row. An error takes the row out of the state (or all rows of
-the table that could not be read); a warning or a note leaves it in.
+`S0…` is about a file or a whole table, `S1…` about one row. An error removes the row from the state (or all rows of
+the table that could not be read); a warning or a note does not.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ CODES = {
 
 
 def errors(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
-    """The findings that took a row, or a whole table, out of the state."""
+    """The findings that removed a row, or a whole table, from the state."""
     return tuple(f for f in findings if f.severity == "error")
 
 
 def in_order(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
-    """Findings sorted by place, then code; the same input gives the same order."""
+    """Findings sorted by position, then code; the same input gives the same order."""
     return tuple(sorted(findings, key=_order))
 
 
 def render_text(findings: Iterable[StateFinding]) -> str:
-    """Findings for people, each with its row and its advice below; an empty text where there are none."""
+    """Findings as text, each with its row and its advice below; empty if there are none."""
     lines: list[str] = []
     for finding in findings:
         name = CODES[finding.code]

@@ -14,8 +14,8 @@ _NOBODY: frozenset[str] = frozenset()
 class Holdings:
     """Who holds what, for one policy.
 
-    Keys are `type:path`. `groups` arguments are the groups that a request brings: they count where the policy takes
-    groups from the request, beside those of the state.
+    Keys are `type:path`. `groups` arguments are the groups that a request brings: if the policy takes groups from the
+    request, they count in addition to those of the state.
     """
 
     def __init__(self, program: Program, state: State) -> None:
@@ -36,7 +36,7 @@ class Holdings:
         return brought | self._of("memberships", "user", user, "group") if self._takes_state_groups else brought
 
     def principals(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
-        """`user:…`, `group:…` and `role:…` that the user is everywhere: roles assigned for a scope are not among them."""
+        """The user's principals that count everywhere, `user:…`, `group:…` and `role:…`, without roles assigned for a scope."""
         own = self._own(user, groups)
         return own | {f"role:{role}" for role, scope in self._assigned(own) if scope is None}
 
@@ -50,9 +50,9 @@ class Holdings:
         return frozenset({role for role, _ in self._assigned(self._own(user, groups))})
 
     def alone(self, principal: str) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str]]:
-        """What `principals`, `scoped` and `roles` say of somebody who is in a group, or holds a role, and nothing else.
+        """`principals`, `scoped` and `roles` for a user who only belongs to one group, or only holds one role.
 
-        A role that the policy declares for a scope is held within each scope that the state assigns it for.
+        A role that the policy declares for a scope is held within each scope for which the state assigns it.
         """
         kind, _, name = principal.partition(":")
         if kind == "group":
@@ -66,7 +66,7 @@ class Holdings:
         return _NOBODY, tuple(sorted((principal, scope) for scope in scopes)), frozenset({name})
 
     def grants_on(self, privilege: str, key: str) -> tuple[frozenset[str], frozenset[str]]:
-        """Who is allowed and who is denied the privilege by a grant on this very entity, aliases and sets resolved."""
+        """The principals that a grant on this very entity allows or denies the privilege, with aliases and sets resolved."""
         if key not in self._grants:
             self._grants[key] = self._granted(key)
         return self._grants[key].get(privilege, (_NOBODY, _NOBODY))
@@ -81,17 +81,17 @@ class Holdings:
         for grantee, effect, name in grants:
             for privilege in self._names.given(str(name), type_):
                 found.setdefault(privilege, (set(), set()))[effect == "deny"].add(str(grantee))
-        # Frozen once: an entity can have thousands of grantees, and each of them may be asked about.
+        # Frozen once: an entity can have thousands of grantees, and each of them may be looked up.
         return {privilege: (frozenset(allow), frozenset(deny)) for privilege, (allow, deny) in found.items()}
 
     def owners(self, key: str) -> frozenset[str]:
-        """Who owns the entity: principals."""
+        """The principals that own the entity."""
         if key not in self._owners:
             self._owners[key] = self._of("owners", "entity", key, "owner")
         return self._owners[key]
 
     def is_member(self, user: str, key: str) -> bool:
-        """Whether the state's `members` have the user under the entity; who is in a group is what `groups` says."""
+        """Whether the state's `members` have the user under the entity; for membership in groups, see `groups`."""
         if user not in self._members:
             self._members[user] = self._of("members", "user", user, "of")
         return key in self._members[user]

@@ -1,4 +1,4 @@
-"""The state as OPA holds it: a document in which every question is a lookup by key."""
+"""The index of a state, as OPA holds it: a document in which every query is a look-up by key."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ from privtab.state.uses import Uses, uses
 
 SEPARATOR = "\n"
 """Between the principals of a user. One string for all of them takes a third less of OPA's memory than a list, and no name
-holds a line break (`names.py` refuses it)."""
+contains a line break (`names.py` refuses it).
+"""
 
 T = TypeVar("T")
 Truths: TypeAlias = dict[str, dict[str, Any]]
-"""Key → names, each with `true`: a set as JSON has it."""
+"""Key → names, each with `true`: a set in JSON."""
 
 
 def index(program: Program, state: State) -> dict[str, Any]:
     """The document below `data.privtab_state.<system>`; the same rows in any order give the same document.
 
-    `revision` is the hash of everything else. Parts that the policy never asks for are empty maps.
+    `revision` is the hash of everything else. Parts that the policy does not use are empty maps.
 
-    A role that is held within a scope becomes a principal of its own, `scoped:[scope, role]`: its grants are entered where
-    they take effect, at their entity where that lies in the scope, at the scope where their entity contains it. So an engine
-    looks up a user's principals and asks nothing about scopes. Such an entry lists the entities that the rows name.
+    A role that is held within a scope becomes a principal of its own, `scoped:[scope, role]`. Its grants are entered where
+    they take effect: at their entity if that lies in the scope, at the scope if their entity contains it. So an engine looks up
+    a user's principals without checking scopes. Such an entry lists the entities that the rows name.
     """
     return stamped(unstamped(program, state))
 
 
 def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
-    """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; written once for both."""
+    """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; serialised once for both."""
     return stamped_bytes(unstamped(program, state))
 
 
@@ -49,12 +50,12 @@ def revision(document: Mapping[str, Any]) -> str:
 
 
 def stamped(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A document with its revision, the hash of everything else in it, its keys in order."""
+    """A document with its revision, the hash of everything else in it; keys are sorted."""
     return {"revision": revision(document), **{part: document[part] for part in sorted(document)}}
 
 
 def stamped_bytes(document: Mapping[str, Any]) -> tuple[str, bytes]:
-    """The revision of a document without one, and the document with it, as JSON."""
+    """The revision of a document without one, and the document with the revision, as JSON."""
     texts = {part: f"{_JSON(part)}:{_JSON(document[part])}" for part in sorted(document)}
     found = _digest("{" + ",".join(texts.values()) + "}", document)
     texts["revision"] = f'"revision":"{found}"'
@@ -65,14 +66,14 @@ _JSON = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":
 
 
 def _digest(text: str, document: Mapping[str, Any]) -> str:
-    """The hash is of JSON in ASCII, which nearly all texts are as they stand."""
+    """The hash is that of JSON in ASCII, which nearly all texts already are."""
     if not text.isascii() or "\x7f" in text:
         text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def unstamped(program: Program, state: State) -> dict[str, Any]:
-    """The index without its revision: what a revision is the hash of."""
+    """The index without its revision, which is the hash of this."""
     with _no_collection():
         grants = _grants(program, StateNames(program), state, _scopes(state))
         return {
@@ -87,7 +88,7 @@ def unstamped(program: Program, state: State) -> dict[str, Any]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without a search for cycles: there are none among millions of small maps, and the search takes a third of the time."""
+    """Disable garbage collection: millions of small maps contain no cycles, and the search for them takes a third of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -103,7 +104,7 @@ def scoped_principal(role: str, scope: str) -> str:
 
 
 def _scopes(state: State) -> dict[str, dict[str, Entity]]:
-    """For each role (`role:…`) the scopes that it is held in, by key."""
+    """For each role (`role:…`), the scopes for which it is assigned, by key."""
     found: dict[str, dict[str, Entity]] = {}
     for assignment in state.assignments:
         if assignment.scope is not None:
@@ -151,16 +152,16 @@ def _grants(
 
 
 def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
-    """Everything that is looked up by a user's or a group's name."""
+    """Everything that is looked up by the name of a user or a group."""
     granted = {grant.grantee for grant in state.grants} | {owner for _, owner in state.owners}
     declared = {f"role:{role.name}" for role in program.roles.values()}
     groups: dict[str, set[str]] = defaultdict(set)
     for user, group in state.memberships if used.state_groups else ():
         groups[user].add(f"group:{group}")
     named: dict[tuple[str, Entity | None], str | None] = {}
-    """Role and scope → the principal that stands for them, where it matters."""
+    """Role and scope → the principal for them; None if nothing depends on it."""
     held: dict[str, set[str]] = {}
-    """Principal → the principals that they have by their roles."""
+    """Principal → the principals that it has through its roles."""
     scoped: dict[str, set[tuple[str, str]]] = {}
     for a in state.assignments:
         role = f"role:{a.role}"
@@ -201,7 +202,7 @@ def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
 
 
 def _united(people: Mapping[str, Sequence[str]], has: Mapping[str, set[T]]) -> Iterator[tuple[str, Iterable[T]]]:
-    """For each name what its principals have together; names that have nothing are left out."""
+    """For each name, what its principals have together; names that have nothing are omitted."""
     for name, principals in people.items():
         found = [values for principal in principals if (values := has.get(principal))]
         if found:

@@ -16,10 +16,10 @@ from privtab.state.read_parquet import read_parquet
 
 
 def load(path: Path | str) -> RawState:
-    """Read the rows of a state with their places; what cannot be read becomes findings.
+    """Read the rows of a state with their positions; what cannot be read becomes findings.
 
-    Raises FileError where there is no such file, UsageError where the file is only one table of a state, or where there is no
-    table at all: by such a state everybody would be denied everything, which nobody means.
+    Raises FileError if the file does not exist. Raises UsageError if it is only one table of a state, or if there is no table at
+    all: such a state would deny everything, which is surely a mistake.
     """
     path = Path(path)
     if not path.exists():
@@ -37,7 +37,7 @@ def load(path: Path | str) -> RawState:
 
 
 def no_table(where: Path | str, noted: Sequence[StateFinding] = ()) -> str:
-    """What to say of a folder, a file or anything else that has no table; `noted`: what was found on the way."""
+    """The message for a folder, a file or another source without any table; `noted`: findings so far."""
     if not isinstance(where, Path) or not where.is_dir():
         return (
             f"{where} has no table of a state; the tables are {', '.join(TABLES)}, and one may be empty: `grants: []`"
@@ -51,14 +51,14 @@ def no_table(where: Path | str, noted: Sequence[StateFinding] = ()) -> str:
 
 
 def from_tables(tables: object, path: str) -> RawState:
-    """Rows from a mapping of tables to lists of mappings, as JSON has them; `path` says where they came from."""
+    """Rows from a mapping of tables to lists of mappings, as in JSON; `path` is their source."""
     reading = RawReader()
     read_value(tables, path, reading)
     return reading.done()
 
 
 def _directory(directory: Path, reading: RawReader) -> None:
-    """Read the file of each table; a table with two files has none that can be trusted."""
+    """Read the file of each table; if a table has two files, read neither."""
     files = sorted(directory.iterdir(), key=lambda f: f.name)
     for table in TABLES:
         found = [f for f in files if f.stem == table and f.suffix.lower() in LOCAL]
@@ -75,7 +75,7 @@ def _directory(directory: Path, reading: RawReader) -> None:
 
 
 def _ignored(file: Path, reading: RawReader) -> None:
-    """Note a file that is not read though its name is nearly that of a table."""
+    """Note a file that is not read although its name resembles that of a table."""
     stem, suffix = file.stem, file.suffix.lower()
     if (stem in TABLES and suffix in LOCAL) or file.name.startswith((".", "_")):
         return
@@ -90,7 +90,7 @@ def _ignored(file: Path, reading: RawReader) -> None:
 
 
 def _file(file: Path, reading: RawReader, table: str | None) -> None:
-    """Read a file that holds all tables, or the one that `table` names."""
+    """Read a file with all tables, or with the one that `table` names."""
     path, suffix = str(file), file.suffix.lower()
     if suffix == ".parquet" and table is not None:
         read_parquet(file, path, reading, table)

@@ -1,4 +1,4 @@
-"""The names of a state, read by a policy: entities, principals, privileges."""
+"""Read the names in a state according to a policy: entities, principals, privileges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from privtab.request import Entity
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a name cannot be taken: a code, a message, and a hint."""
+    """Why a name is not accepted: a code, a message, and a hint."""
 
     code: str
     message: str
@@ -23,7 +23,7 @@ class Problem:
 
 
 def unusable_name(text: str) -> Problem | None:
-    """Why a text cannot be a name, whatever it names: by its characters or its length."""
+    """Why a text cannot be any name: because of its characters or its length."""
     if len(text) > LONGEST_NAME:
         return Problem("S117", f"`{text[:40]}…` has {len(text):,} characters; {LONGEST_NAME:,} is the most")
     character = unusable(text)
@@ -34,7 +34,7 @@ def unusable_name(text: str) -> Problem | None:
 
 
 class StateNames(PrivilegeNames):
-    """Reads names of one policy; an entity that occurs in many rows is looked at once."""
+    """Reads names for one policy; an entity that occurs in many rows is parsed once."""
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
@@ -42,7 +42,7 @@ class StateNames(PrivilegeNames):
         self._depths = program.depths
 
     def grantable(self, name: str, type_: str) -> Problem | None:
-        """Why a privilege, alias or set cannot be granted on a type; None where it gives something there."""
+        """Why a privilege, alias or set cannot be granted on a type; None if it gives something there."""
         members = self.privileges(name)
         if members is None:
             advice = did_you_mean(name, self.known_privileges())
@@ -97,7 +97,7 @@ class StateNames(PrivilegeNames):
         return entity
 
     def _wildcard(self, entity: Entity, at: int) -> Problem:
-        """What to say of a wildcard in place of a name."""
+        """The problem with a wildcard in place of a name."""
         name = entity.names[at]
         above = "/".join(entity.names[:at])
         types = [t for t in self.program.chain(entity.type) if self._depths[t] == at]
@@ -114,7 +114,7 @@ class StateNames(PrivilegeNames):
         return f"{type_}:{'/'.join(named)}"
 
     def principal(self, text: str, allowed: Collection[str], bare: str | None = None) -> tuple[str, str] | Problem:
-        """Read `kind:name` to (kind, name); where `bare` is a kind, a name alone is of that kind."""
+        """Read `kind:name` to (kind, name); if `bare` is a kind, a name alone is of that kind."""
         problem = unusable_name(text)
         if problem is not None:
             return problem

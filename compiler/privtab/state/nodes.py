@@ -1,4 +1,4 @@
-"""Who holds what, validated: the value that the reference meaning reads and every index is made from."""
+"""The validated state, which the reference engine reads and every index is made from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowLocation:
-    """Where a row stands: the file, its table, its 1-based number in the table, and the line where that is known."""
+    """The position of a row: the file, its table, its 1-based number in the table, and the line if it is known."""
 
     path: str
     table: str
@@ -32,7 +32,7 @@ class RowLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """One grant or denial. `grantee` is `user:…`, `group:…` or `role:…`; `privilege` as written: may be an alias or a set."""
+    """One grant or denial. `grantee` is `user:…`, `group:…` or `role:…`; `privilege` is as written: possibly an alias or a set."""
 
     grantee: str
     effect: Effect
@@ -144,7 +144,7 @@ def _column(rows: Sequence[Any], table: str, name: str) -> Column:
 class StateFinding:
     """One wrong row: where, why, a hint, and whether it is quarantined (an error) or only reported (a warning, a note).
 
-    A place without a table speaks of the whole file; row 0 speaks of the whole table.
+    A place without a table means the whole file; row 0 means the whole table.
     """
 
     place: RowLocation
@@ -155,7 +155,7 @@ class StateFinding:
     row: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """What is wrong and where, and below it the advice."""
+        """The position and the message, and below them the advice."""
         lines = [f"{self.place}: {self.severity}[{self.code}]: {self.message}"]
         if self.help is not None:
             lines.append(f"  help: {self.help}")

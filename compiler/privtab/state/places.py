@@ -1,4 +1,4 @@
-"""Where the rows of a validated state stand in its files: what an explanation points to."""
+"""The positions of a validated state's rows in its files, for explanations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from privtab.state.raw import RawRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The read row of each row of a state, by table, in the order of the state's own tuples. Empty where nobody knows."""
+    """The raw row for each row of a state, by table, in the order of the state's own tuples. Empty if unknown."""
 
     rows: Mapping[str, Sequence[RawRow]] = field(default_factory=dict)
 
@@ -25,7 +25,7 @@ NOWHERE = Places()
 
 
 def place_text(place: RowLocation | None) -> str:
-    """`state.yaml:12`, or `state.json: grants row 3` where no line is known; empty for no place."""
+    """`state.yaml:12`, or `state.json: grants row 3` if the line is unknown; empty without a place."""
     if place is None:
         return ""
     return f"{place.path}: {place.table} row {place.row}" if place.line is None else f"{place.path}:{place.line}"

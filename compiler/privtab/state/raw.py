@@ -1,4 +1,4 @@
-"""Rows as they were read, before a policy has looked at them: every cell is text, every row knows its place."""
+"""Rows as read, before they are checked against a policy: every cell is text, every row has its position."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from privtab.hints import did_you_mean
 from privtab.state.nodes import TABLES, RowLocation, StateFinding
 
 LARGEST = 1 << 30
-"""Bytes of a file that is read here as a whole, and that a Parquet file unpacks to."""
+"""Limit on the bytes of a file that is read as a whole, and on those that a Parquet file unpacks to."""
 LARGE = 20_000
 """Rows of a table, or of a state, from which on they are handled as columns: loading numpy and pyarrow takes as long as fewer."""
 MOST_ROWS = 5_000_000
 """Rows of one table that are read here: some 400 bytes of memory each where they are no columns."""
 MOST_VALUES = 30_000_000
-"""Objects, lists and members of a JSON text."""
+"""Limit on the objects, lists and members of a JSON text."""
 _ADVICE = "`privtab state build` reads larger ones, in Spark"
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a table: those that every row has, and those that it may have."""
+    """The columns of a table: those that every row has, and those that are optional."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ COLUMNS: Mapping[str, Columns] = {
 
 @dataclass(frozen=True, slots=True)
 class RawRow:
-    """One row whose cells are text. An optional column that is absent, null or empty is not among the cells."""
+    """One row whose cells are text. An optional column that is absent, null or empty has no cell."""
 
     path: str
     table: str
@@ -55,13 +55,13 @@ class RawRow:
 
     @property
     def place(self) -> RowLocation:
-        """Where the row stands."""
+        """The position of the row."""
         return RowLocation(path=self.path, table=self.table, row=self.number, line=self.line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawState:
-    """Everything that was read: rows by table, in the order of the input, and what could not be read."""
+    """Everything that was read: rows by table, in the order of the input, and findings about the rest."""
 
     rows: Mapping[str, Sequence[RawRow]] = field(default_factory=dict)
     """Each of TABLES that has rows; large tables as `raw_table.RawTable`."""
@@ -70,7 +70,7 @@ class RawState:
 
 @dataclass(frozen=True, slots=True)
 class NotText:
-    """A cell that cannot be text: `what` says what stood there instead."""
+    """A cell that is not text; `what` describes its value."""
 
     what: str
 
@@ -88,7 +88,7 @@ class RawReader:
         self.findings: list[StateFinding] = []
         self._full: set[str] = set()
         self.tables: set[str] = set()
-        """Those that there are, rows or no rows."""
+        """The tables found so far, with or without rows."""
 
     def done(self) -> RawState:
         """What was read."""
@@ -111,16 +111,16 @@ class RawReader:
         )
 
     def too_much(self, what: str, place: RowLocation) -> None:
-        """Report a file or a table that is larger than what is read here."""
+        """Report a file or a table that exceeds a limit."""
         self.report("S007", f"{what}; nothing after this place was read", place, help=_ADVICE)
 
     def unknown_table(self, name: str, place: RowLocation) -> None:
-        """Report a table that no state has."""
+        """Report a table that is not one of a state."""
         advice = did_you_mean(name, TABLES) or f"the tables are {', '.join(TABLES)}"
         self.report("S003", f"unknown table `{name}`", place, help=advice)
 
     def header(self, table: str, names: Sequence[str], place: RowLocation) -> bool:
-        """Check the column names of a table that has them once for all rows; False where its rows cannot be read."""
+        """Check the column names of a table that lists them once for all rows; False if its rows cannot be read."""
         columns = COLUMNS[table]
         before = len(self.findings)
         if len(names) == 1 and names[0] not in columns.all:
@@ -140,7 +140,7 @@ class RawReader:
         return len(self.findings) == before
 
     def row(self, path: str, table: str, number: int, line: int | None, cells: dict[str, object]) -> None:
-        """Take one row if all its cells are text, else report what is wrong with it."""
+        """Add a row if all its cells are text; otherwise report what is wrong with it."""
         columns = COLUMNS[table]
         text = {name: value for name in columns.all if isinstance(value := cells.get(name), str) and value}
         if len(text) == len(cells) and all(name in text for name in columns.required):
@@ -149,7 +149,7 @@ class RawReader:
             self._mend(RawRow(path, table, number, line, text), cells)
 
     def _mend(self, row: RawRow, cells: dict[str, object]) -> None:
-        """Report everything that is wrong with a row; take it if its cells only had to be turned into text."""
+        """Report everything that is wrong with a row; add it if its cells only had to be converted to text."""
         columns, place = COLUMNS[row.table], row.place
         text: dict[str, str] = {}
         good = True
@@ -179,7 +179,7 @@ class RawReader:
             self.take(RawRow(row.path, row.table, row.number, row.line, {c: text[c] for c in columns.all if c in text}))
 
     def take(self, row: RawRow) -> None:
-        """Take one row whose cells are all there and all text; report the first of a table that is too large."""
+        """Add a row whose cells are complete and all text; report the first one beyond the limit."""
         rows = self.rows.setdefault(row.table, [])
         if len(rows) < MOST_ROWS:
             rows.append(row)
@@ -197,7 +197,7 @@ class RawReader:
 
 
 def plain(cells: Mapping[str, object]) -> dict[str, object]:
-    """Cells of a bad row as JSON has them; what is not text, number, truth value or null stands as words."""
+    """The cells of a bad row as JSON values; anything other than text, numbers, booleans or null becomes text."""
     return {n: v if v is None or isinstance(v, str | int | float) else str(v) for n, v in cells.items()}
 
 

@@ -1,4 +1,4 @@
-"""One table from CSV text: the first line names the columns."""
+"""Read one table from CSV text; the first line names the columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from privtab.state.raw import RawReader, RawRow
 
 
 def read_csv(text: str, path: str, reading: RawReader, table: str) -> None:
-    """Read the rows of `table`. Blank lines are no rows; a row's line is the one that it begins on."""
+    """Read the rows of `table`. Blank lines are skipped; the line of a row is the one on which it begins."""
     if text.count("\n") >= raw.LARGE and _columns(text, path, reading, table):
         return
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
@@ -29,7 +29,7 @@ def read_csv(text: str, path: str, reading: RawReader, table: str) -> None:
                 continue
             number += 1
             if len(cells) == len(names) and "" not in cells:
-                # The header has all columns that there must be, and no others: such a row needs no second look.
+                # The header has all required columns and no unknown ones: such a row needs no further check.
                 reading.take(RawRow(path, table, number, start, dict(zip(names, cells, strict=True))))
             elif len(cells) == len(names):
                 reading.row(path, table, number, start, dict(zip(names, cells, strict=True)))

@@ -1,4 +1,4 @@
-"""Tables from JSON text, or from values that have JSON's shapes."""
+"""Read tables from JSON text, or from values of the same structure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from privtab.state.raw import MOST_VALUES, NotText, RawReader
 
 
 class _Pairs(dict[str, object]):
-    """A JSON object; `repeated` holds the names that it has more than once."""
+    """A JSON object; `repeated` holds its duplicate names."""
 
     repeated: tuple[str, ...] = ()
 
 
 def read_json(text: str, path: str, reading: RawReader, table: str | None = None) -> None:
-    """Read the tables of a state, or one table where `table` names it. Rows have numbers, not lines."""
+    """Read the tables of a state, or only the one that `table` names. Rows have numbers, not lines."""
     if len(text) > MOST_VALUES and sum(map(text.count, ",{[")) > MOST_VALUES:
         reading.too_much(
             f"the text holds more than {MOST_VALUES:,} values", RowLocation(path=path, table=table or "", row=0)
@@ -38,7 +38,7 @@ def read_json(text: str, path: str, reading: RawReader, table: str | None = None
 
 
 def read_value(value: object, path: str, reading: RawReader, table: str | None = None) -> None:
-    """Read tables from a mapping of lists of mappings; with `table`, that one from a list, or from such a mapping."""
+    """Read tables from a mapping of lists of mappings; with `table`, only that one, from a list or from such a mapping."""
     place = RowLocation(path=path, table=table or "", row=0)
     if isinstance(value, Mapping):
         for name in value.repeated if isinstance(value, _Pairs) else ():
@@ -98,7 +98,7 @@ def _cell(value: object) -> object:
 
 
 def _is_unicode(text: str) -> bool:
-    r"""Whether the text can be written as UTF-8: JSON can spell half a surrogate pair as `\ud800`."""
+    r"""Whether the text can be encoded in UTF-8: JSON allows lone surrogates such as `\ud800`."""
     return text.isascii() or text == _mended(text)
 
 

@@ -1,4 +1,4 @@
-"""One table from a Parquet file, or from a directory of them as Spark writes it; needs pyarrow."""
+"""Read one table from a Parquet file, or from a directory of them as Spark writes it; needs pyarrow."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from privtab.state.nodes import RowLocation
 from privtab.state.raw import LARGEST, MOST_ROWS, NotText, RawReader
 
 LOGS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
-"""Where a table of a format that has versions says which of its files count."""
+"""Where a table of a versioned format records which of its files count."""
 
 
 def read_parquet(file: Path, path: str, reading: RawReader, table: str) -> None:
-    """Read the rows of `table`; columns are text, or whole numbers."""
+    """Read the rows of `table`; columns are text or integers."""
     place = RowLocation(path=path, table=table, row=0)
     try:
         import pyarrow
@@ -134,7 +134,7 @@ def _columns(found: _File, path: str, reading: RawReader, table: str) -> bool:
 
 
 def table_format(path: Path) -> str | None:
-    """The format of a table with versions, where a folder holds one: its Parquet files alone are not its rows."""
+    """The format of a versioned table in a folder, whose Parquet files also hold deleted rows; None for any other folder or file."""
     if not path.is_dir():
         return None
     for format_, log in LOGS.items():
@@ -144,7 +144,7 @@ def table_format(path: Path) -> str | None:
 
 
 def _cells(column: Any) -> list[object]:
-    """The cells of a column; what is repeated is one object."""
+    """The cells of a column; repeated values share one object."""
     import pyarrow
 
     if isinstance(column, pyarrow.DictionaryArray):

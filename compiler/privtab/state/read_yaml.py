@@ -1,4 +1,4 @@
-"""Tables from YAML text, read event by event: every row keeps its line, and no tree of nodes is held in memory."""
+"""Read tables from YAML text, event by event: every row keeps its line, and no tree of nodes is held in memory."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from privtab.state.nodes import TABLES, RowLocation
 from privtab.state.raw import NotText, RawReader
 from privtab.yaml_text import DEEPEST, check_line_breaks
 
-# YAML 1.2's core schema: `no`, `on` and `y` are words; numbers are taken as they are written.
+# YAML 1.2's core schema: `no`, `on` and `y` are text; numbers are taken as written.
 _NULL = re.compile(r"|~|null|Null|NULL")
 _TRUTH = re.compile(r"true|True|TRUE|false|False|FALSE")
 _TEXT_TAGS = {None, "!"} | {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float")}
 
 
 class _Stop(Exception):
-    """The file cannot be read further: why, on which line, and what to do about it."""
+    """The file cannot be read further: the reason, the line, and advice."""
 
     def __init__(self, message: str, line: int, advice: str | None = None) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class _Stop(Exception):
 
 
 def read_yaml(text: str, path: str, reading: RawReader, table: str | None = None) -> None:
-    """Read the tables of a state, or one table where `table` names it."""
+    """Read the tables of a state, or only the one that `table` names."""
     try:
         check_line_breaks(text)
         _Tables(text, path, reading).read(table)
@@ -63,17 +63,17 @@ def read_yaml(text: str, path: str, reading: RawReader, table: str | None = None
 
 
 class _Tables:
-    """Walks the events of one document and hands its rows on."""
+    """Walks the events of one document and passes its rows on."""
 
     def __init__(self, text: str, path: str, reading: RawReader) -> None:
-        # libyaml where PyYAML was built with it: ten times faster, the same events.
+        # Uses libyaml if PyYAML was built with it: ten times faster, the same events.
         self.events: Iterator[Event] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         self.path = path
         self.reading = reading
         self.depth = 0
 
     def read(self, table: str | None) -> None:
-        """Read the only document; with `table`, its rows may stand without the table's name."""
+        """Read the only document; with `table`, it may be a list of rows without the table's name."""
         self.next()
         if isinstance(self.next(), StreamEndEvent):
             return
@@ -146,7 +146,7 @@ class _Tables:
             self.reading.row(self.path, table, number, line, cells)
 
     def next(self) -> Event:
-        """The next event; refuses anchors and aliases, whose rows would stand in two places at once."""
+        """The next event. Refuses anchors and aliases, since a row would have two positions."""
         event = next(self.events)
         anchor = getattr(event, "anchor", None)
         if anchor is not None:
@@ -160,25 +160,25 @@ class _Tables:
         return event
 
     def key(self, event: Event) -> str:
-        """A key's text; a collection as a key ends the reading."""
+        """The text of a key; a collection as a key stops the reading."""
         if not isinstance(event, ScalarEvent):
             raise _Stop(f"a key is {_what(event)}, not text", _line(event))
         return str(event.value)
 
     def skip(self, event: Event) -> None:
-        """Leave out the value that begins with `event`."""
+        """Skip the value that begins with `event`."""
         depth = int(isinstance(event, CollectionStartEvent))
         while depth:
             event = self.next()
             depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
 
     def place(self, event: Event, table: str = "", row: int = 0) -> RowLocation:
-        """Where an event stands."""
+        """The position of an event."""
         return RowLocation(path=self.path, table=table, row=row, line=_line(event))
 
 
 def _scalar(event: ScalarEvent) -> object:
-    """The text of a cell, None for null; other values are not text."""
+    """The text of a cell, or None for null; for other values, NotText."""
     value = str(event.value)
     if event.tag not in _TEXT_TAGS:
         return None if event.tag == "tag:yaml.org,2002:null" else NotText(f"a value with the tag {event.tag}")

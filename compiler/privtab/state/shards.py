@@ -1,12 +1,12 @@
-"""The index of a state in parts: what is looked up by people in one, what is held on entities in one for each root entity.
+"""Split the index of a state: one part for what is looked up by user or group, and a shard for each root entity.
 
-Each part is a document that OPA loads as a bundle of its own, so that a change of one root entity's grants moves that
-entity's bundle alone, and a sidecar may load the people and only some of the shards. `parts` takes a whole index apart,
-`merged` puts the parts together again.
+Each part is a document that OPA loads as a bundle of its own, so that a change of one root entity's grants replaces only that
+entity's bundle, and a sidecar may load the people and only some of the shards. `parts` splits a whole index, `merged` puts
+the parts together again.
 
-People, below `privtab_state/<system>`: `revision`, `shards` (root key → true: every shard that there is), and the parts
-of the index that go by names. A shard, below `privtab_state/<system>/at/<shard_name(root key)>`: `revision`, and `allow`,
-`deny`, `owners`, `members` of the root entity and what lies below it.
+People, below `privtab_state/<system>`: `revision`, `shards` (root key → true, for every shard that exists), and the parts
+of the index that are looked up by name. A shard, below `privtab_state/<system>/at/<shard_name(root key)>`: `revision`, and
+`allow`, `deny`, `owners`, `members` of the root entity and what lies below it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from privtab.state.nodes import State
 
 Document: TypeAlias = dict[str, Any]
 
-__all__ = [  # `shard_name` is found here too
+__all__ = [  # `shard_name` can be imported from here too
     "PEOPLE",
     "PEOPLE_ROOTS",
     "content",
@@ -36,17 +36,17 @@ __all__ = [  # `shard_name` is found here too
 ]
 
 PEOPLE = "people"
-"""The part that is no shard, among parts by root key; a root key holds a colon."""
+"""The part that is not a shard, in mappings of parts by root key; a root key contains a colon."""
 GRANTS = ("allow", "deny")
 HELD = (*GRANTS, "owners", "members")
-"""What a shard holds, beside its revision."""
+"""The content of a shard, besides its revision."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
-"""What the people's part holds, beside its revision and the list of the shards."""
+"""The content of the people's part, besides its revision and the list of the shards."""
 PEOPLE_ROOTS = ("revision", "shards", *BY_NAME)
 
 
 def shards(program: Program, state: State) -> dict[str, Document]:
-    """The parts of a state's index: under `people` what goes by names, under each root key what is held there and below.
+    """The parts of a state's index: under `people` what is looked up by name, under each root key what is held there and below.
 
     The same rows in any order give the same documents. A root entity on which nothing is held has no shard.
     """
@@ -54,7 +54,7 @@ def shards(program: Program, state: State) -> dict[str, Document]:
 
 
 def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
-    """A whole index, with or without its revision, taken apart; its inner maps are shared with the parts."""
+    """Split a whole index, with or without its revision; the parts share its inner maps."""
     root = root_keys(program)
     found: dict[str, Document] = {}
 
@@ -73,7 +73,7 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
 
 
 def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
-    """The whole index that parts were made from, revision and all; shards that the people's part does not name are left out."""
+    """The whole index from which parts were made, with its revision; shards that the people's part does not name are omitted."""
     people = documents[PEOPLE]
     whole: Document = {part: {} for part in HELD} | {part: people[part] for part in BY_NAME}
     for key in people["shards"]:
@@ -91,7 +91,7 @@ def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
 
 
 def root_keys(program: Program) -> Callable[[str], str]:
-    """A function that gives, for an entity's key, that of the root entity it lies below: `table:m/c/s/t` → `metalake:m`."""
+    """A function from an entity's key to that of its root entity: `table:m/c/s/t` → `catalog:m`."""
     roots = {type_: chain[0][0] for type_, chain in vocabulary(program).chains.items()}
 
     def root(key: str) -> str:
@@ -108,7 +108,7 @@ def roots(system: str, key: str) -> list[str]:
 
 
 def content(key: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What stands below `privtab_state/<system>` in the bundle of a part."""
+    """The content below `privtab_state/<system>` of the bundle of a part."""
     return document if key == PEOPLE else {"at": {shard_name(key): document}}
 
 

@@ -1,4 +1,4 @@
-"""Which parts of a state the conditions of a policy look at."""
+"""Which parts of a state the conditions of a policy use."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from privtab.ir.nodes import Holds, Member, Program, ServiceAdmin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
-    """What some condition of the policy asks for."""
+    """The parts of a state that some condition of the policy uses."""
 
     member_types: frozenset[str]
-    """The entity types that membership is asked for."""
+    """The entity types on which membership is checked."""
     group_membership: bool
-    """Whether one of them has groups as its entities, so that the memberships count too."""
+    """Whether entities of one of these types are groups, so that memberships count too."""
     holds: bool
-    """Whether it asks which roles a user holds."""
+    """Whether the roles that a user holds are checked."""
     service_admins: bool
-    """Whether it asks who is a service administrator."""
+    """Whether service administrators are checked."""
     state_groups: bool
     """Whether the groups of the state count."""
     request_groups: bool
@@ -27,9 +27,9 @@ class Uses:
 
 
 def uses(program: Program) -> Uses:
-    """Walk every rule; `can` needs no following, since it stands for another rule of the same policy.
+    """Walk every rule; `can` need not be followed, since it refers to another rule of the same policy.
 
-    A program without rules knows names alone: what it may be asked for is everything.
+    A program without rules has only names, and may be asked for anything.
     """
     if not program.rules:
         return Uses(

@@ -1,4 +1,4 @@
-"""Rows and a policy → the state of good rows, and a finding for every other row."""
+"""Rows and a policy → the state of valid rows, and a finding for every other row."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from privtab.state.uses import uses
 T = TypeVar("T")
 
 MOST_ALIKE = 10_000
-"""Findings of one kind in one table; of more the number is told."""
+"""Limit on findings of one kind in one table; the others are only counted."""
 _LONE_PRINCIPALS = ("user", "group")
 
 
 def validate(program: Program, raw: RawState) -> tuple[State, tuple[StateFinding, ...]]:
     """Check every row against the policy. A row with an error is in the findings, any other row is in the state.
 
-    A row that says what an earlier one says is reported and taken once. The findings include those of the reading.
+    A row that repeats an earlier one is reported and used once. The findings include those from reading.
     """
     state, _, findings = validate_with_places(program, raw)
     return state, findings
 
 
 def validate_with_places(program: Program, raw: RawState) -> tuple[State, Places, tuple[StateFinding, ...]]:
-    """As `validate`, with the place of each row of the state."""
+    """As `validate`, with the position of each row of the state."""
     checker = Checker(program, raw)
     if sum(map(len, raw.rows.values())) < raw_rows.LARGE:
         state = checker.state()
@@ -49,9 +49,9 @@ def validate_with_places(program: Program, raw: RawState) -> tuple[State, Places
 
 
 class RowChecker:
-    """Checks rows one by one, for readers whose rows are in many places: what several rows say together is left to them.
+    """Checks rows one by one, for readers that distribute rows and must compare rows with each other themselves.
 
-    So `S152` (a role that no other row speaks of) and `S160` (a row that says what another says) are not reported here.
+    So `S152` (a role that no other row mentions) and `S160` (a row that repeats another) are not reported here.
     """
 
     def __init__(self, program: Program) -> None:
@@ -66,7 +66,7 @@ class RowChecker:
         }
 
     def check(self, row: RawRow) -> tuple[object, tuple[StateFinding, ...]]:
-        """What a row says, as `State` has it, or None for a wrong one; and its findings."""
+        """The value of a row, as in `State`, or None for a wrong one; and its findings."""
         checker = self._checker
         checker.findings = []
         checker.alike.clear()
@@ -76,7 +76,7 @@ class RowChecker:
         return value, tuple(checker.findings)
 
     def nearly_declared(self, role: str) -> str | None:
-        """The advice for a role that no row speaks of but that is spelt nearly like a declared one."""
+        """The advice for a role that no row mentions but whose name resembles a declared one."""
         return Checker.nearly_declared(self._checker, role)
 
 
@@ -116,7 +116,7 @@ class Checker:
     def table(
         self, name: str, read: Callable[[RawRow], T | None], key: Callable[[T], Hashable] = lambda value: value
     ) -> tuple[T, ...]:
-        """The good rows of one table; repetitions are reported and left out."""
+        """The valid rows of one table; repetitions are reported and omitted."""
         seen: dict[Hashable, int] = {}
         good: list[T] = []
         self.kept[name] = kept = list[RawRow]()
@@ -134,7 +134,7 @@ class Checker:
         return tuple(good)
 
     def unheld(self, state: State) -> None:
-        """Note groups that rows speak of and nobody is in, and roles that nobody holds but one of nearly that name is."""
+        """Note groups without members that rows mention, and roles that are not held but whose name resembles one that is."""
         in_state = self.program.semantics.groups == ("state",)
         filled = state.distinct(("memberships", "group"))
         held = state.distinct(("assignments", "role")) | set(self.program.roles)
@@ -259,7 +259,7 @@ class Checker:
         return self.roles[role]
 
     def nearly_declared(self, role: str) -> str | None:
-        """The advice for a role that does nothing but is spelt nearly like a declared one."""
+        """The advice for a role that has no effect but whose name resembles a declared one."""
         if role in self.program.roles or f"role:{role}" in self.mentioned or self.uses.holds:
             return None
         for name, declared in self.program.roles.items():
@@ -268,7 +268,7 @@ class Checker:
         return did_you_mean(role, self.program.roles)
 
     def binds(self, privilege: str, type_: str | None) -> Problem | None:
-        """Why a privilege cannot be granted; without a type (the entity is wrong) only whether it is known."""
+        """Why a privilege cannot be granted; without a type (the entity is wrong), only whether it is known."""
         if type_ is None:
             known = self.names.privileges(privilege) is not None
             return None if known else self.names.grantable(privilege, "")
@@ -278,7 +278,7 @@ class Checker:
         return self.grantable[key]
 
     def principal(self, row: RawRow, column: str, allowed: tuple[str, ...]) -> str | None:
-        """A `kind:name` cell; None after reporting what is wrong with it."""
+        """The value of a `kind:name` cell; None after reporting what is wrong with it."""
         found = self.names.principal(row.cells[column], allowed)
         if isinstance(found, Problem):
             self.error(row, found)
@@ -286,7 +286,7 @@ class Checker:
         return row.cells[column]
 
     def bare(self, row: RawRow, column: str, kind: str) -> str | None:
-        """A cell that holds a name of one kind; None after reporting what is wrong with it."""
+        """The value of a cell with a name of one kind; None after reporting what is wrong with it."""
         found = self.names.bare(row.cells[column], kind)
         if isinstance(found, Problem):
             self.error(row, found)
@@ -294,7 +294,7 @@ class Checker:
         return found
 
     def entity(self, row: RawRow, column: str) -> Entity | None:
-        """An entity cell; None after reporting what is wrong with it."""
+        """The value of an entity cell; None after reporting what is wrong with it."""
         found = self.names.entity(row.cells[column])
         if isinstance(found, Problem):
             self.error(row, found)
@@ -302,25 +302,25 @@ class Checker:
         return found
 
     def spaces(self, row: RawRow) -> None:
-        """Warn of spaces around a name: another name than the one without, though it looks the same."""
+        """Warn about spaces around a name: with them it is another name, although it looks the same."""
         for column, text in row.cells.items():
             if text != text.strip():
                 self.warn(row, "S108", f"`{column}` begins or ends with a space", f"did you mean `{text.strip()}`?")
 
     def error(self, row: RawRow, problem: Problem) -> None:
-        """Report what takes a row out of the state."""
+        """Report an error, which removes the row from the state."""
         self._report(row, problem, "error")
 
     def warn(self, row: RawRow, code: str, message: str, advice: str | None = None) -> None:
-        """Report what is odd about a row that stays in the state."""
+        """Report an oddity of a row that stays in the state."""
         self._report(row, Problem(code, message, advice), "warning")
 
     def note(self, row: RawRow, code: str, message: str, advice: str | None = None) -> None:
-        """Report what is most likely meant otherwise, of a row that is right."""
+        """Note a probable mistake in a valid row."""
         self._report(row, Problem(code, message, advice), "note")
 
     def uncounted(self) -> None:
-        """Say how many rows have findings of which only the first were kept."""
+        """Report how many findings were left out beyond the limit."""
         for (path, table, code, severity), number in self.alike.items():
             if number > MOST_ALIKE:
                 message = f"{number - MOST_ALIKE:,} more rows of `{table}` have a finding of this kind"
@@ -345,13 +345,13 @@ class Checker:
 
 
 class _OneByOne(Checker):
-    """Knows no row but the one it looks at."""
+    """Checks each row without the others."""
 
     def nearly_declared(self, role: str) -> str | None:  # noqa: ARG002  (some other row may speak of it)
-        """Nothing."""
+        """None: another row may mention the role."""
         return None
 
 
 def _folded(name: str) -> str:
-    """A name without what people spell in different ways: case, spaces, `_` and `-`."""
+    """A name without differences in case, spaces, `_` and `-`."""
     return "".join(c for c in name.lower() if c not in " _-")
