@@ -1,4 +1,4 @@
-"""Arrow arrays from values, and back, without pandas: pyarrow's own ways load it, which takes longer than to read a state.
+"""Convert values to Arrow arrays and back without pandas, which pyarrow's own conversions load: that takes longer than reading a state.
 
 Needs numpy and pyarrow.
 """
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 
 def texts(values: Sequence[str]) -> pa.Array:
-    """An array of strings, as `pa.array` makes of texts that are there and can be written in UTF-8.
+    """An array of strings, as `pa.array` makes it; the texts must not be None and must be encodable in UTF-8.
 
     >>> texts(["a", "", "ä"]).to_pylist()
     ['a', '', 'ä']
@@ -36,13 +36,13 @@ def integers(values: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def truths(values: npt.NDArray[np.bool_]) -> pa.Array:
-    """An array of truth values."""
+    """An array of booleans."""
     packed = np.packbits(values, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
 
 
 def numbers(array: pa.Array, null: int = -1) -> npt.NDArray[np.int64]:
-    """The whole numbers of an array.
+    """The integers in an array; `null` stands for nulls.
 
     >>> numbers(pa.Array.from_buffers(pa.int32(), 2, [None, pa.py_buffer(np.array([3, 4], np.int32))])).tolist()
     [3, 4]
@@ -58,7 +58,7 @@ def numbers(array: pa.Array, null: int = -1) -> npt.NDArray[np.int64]:
 
 
 def truth(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """The truth values of an array without nulls.
+    """The booleans in an array without nulls.
 
     >>> truth(truths(np.array([True, False]))).tolist()
     [True, False]
@@ -70,6 +70,6 @@ def truth(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def position(array: pa.Array, text: str) -> int:
-    """Where a text stands first in an array of strings; -1 where it does not."""
+    """The first position of a text in an array of strings, or -1."""
     found: int = pc.index(array, texts([text])[0].cast(array.type)).as_py()
     return found

@@ -25,7 +25,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def loads_object(text: str | bytes, what: str, error: type[Exception]) -> dict[str, Any]:
-    """The object of a JSON text; raises `error` with the name `what` of the text for any other value."""
+    """The object in a JSON text. Raises `error`, which names the text by `what`, for any other value."""
     try:
         value = loads(text)
     except ValueError as wrong:

@@ -133,7 +133,7 @@ def check_values(name: str, text: bytes, most: int | None = None) -> None:
 
 
 def read_object(name: str, text: bytes, error: type[Exception] = BrokenBundle) -> dict[str, Any]:
-    """The object in a JSON file of a bundle; raises `error` for any other value, BrokenBundle for one with too many values."""
+    """The object in a JSON file of a bundle. Raises `error` for any other value, BrokenBundle for too many values."""
     check_values(name, text)
     return strict_json.loads_object(text, f"`{name}`", error)
 

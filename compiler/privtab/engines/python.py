@@ -39,11 +39,11 @@ class QuickWays(dict[tuple[str, str], Quick]):
 
 
 class PythonEngine(RowEngine):
-    """Decides one by one, and large batches column by column."""
+    """Decides requests one by one, and large batches column by column."""
 
     name = "python"
     _batches: Batches | Literal[False] | None = None
-    """False: what they need is not installed."""
+    """False: numpy or pyarrow is not installed."""
 
     def allow_many(self, requests: Sequence[Request]) -> list[bool]:
         """Whether each request is allowed, by position."""

@@ -1,4 +1,4 @@
-"""Decides requests one by one: a policy's program over the index of a state."""
+"""Decide requests one by one: a policy's program over the index of a state."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Canonical:
         self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
         self._meant: dict[Can, Formula] = {}
         self.cut: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
-        """The minimal sets that are listed of conditions with too many."""
+        """The listed minimal sets of conditions that have too many."""
         self.few: dict[tuple[Can, frozenset[str]], list[AtomSet]] = {}
         """Some minimal sets of the condition that a `can` refers to, if there are too many."""
 

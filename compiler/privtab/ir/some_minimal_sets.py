@@ -21,7 +21,7 @@ def minimal_listing(
     flags: frozenset[str] = frozenset(),
     types: Mapping[str, str] | None = None,
 ) -> Listing:
-    """The minimal sets of a formula, or the first few found if all of them take more than `canonical.STEPS`."""
+    """The minimal sets of a formula, or some of them if they take more than `canonical.STEPS`."""
     key = formula, flags, tuple((types or {}).items())
     if key in form.cut:
         return Listing(form.cut[key], complete=False)

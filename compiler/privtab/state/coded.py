@@ -1,4 +1,4 @@
-"""Columns of large tables: each text is kept once, and each row has its number. Needs numpy and pyarrow."""
+"""Columns of large tables: each text is stored once, and each row has its text's number. Needs numpy and pyarrow."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Codes: TypeAlias = npt.NDArray[np.int64]
 Truth: TypeAlias = npt.NDArray[np.bool_]
 
 FEW = 16
-"""Questions that are answered by looking through the column, before it is sorted for more of them."""
+"""Look-ups that are answered by scanning the column, before it is sorted for more of them."""
 
 
 class CodedColumn:
-    """A column as numbers of its texts. As state.columns.Column; every text of `array` is some row's, and is there once."""
+    """A column as numbers of its texts. As state.columns.Column; each text of `array` occurs once, and in some row."""
 
     def __init__(self, codes: npt.NDArray[np.integer], array: pa.Array) -> None:
-        """`codes`: of each row the number of its text in `array`, -1 where it has none."""
+        """`codes`: for each row the number of its text in `array`, or -1 if it has none."""
         self.codes: Codes = codes.astype(np.int64, copy=False)
         self.array = array
         self._asked = 0
 
     @classmethod
     def of(cls, texts: pa.Array | pa.ChunkedArray) -> CodedColumn:
-        """From an Arrow column of strings, or of dictionaries of them."""
+        """Convert an Arrow column of strings, or of dictionaries of them."""
         if isinstance(texts, pa.ChunkedArray):
             if pa.types.is_dictionary(texts.type):
                 texts = texts.unify_dictionaries()
@@ -39,25 +39,25 @@ class CodedColumn:
         found = cls(arrow.numbers(coded.indices), coded.dictionary.cast(pa.string()))
         return (
             found if coded is not texts else found.mapped(found.array)
-        )  # a file's own may say texts twice, or in vain
+        )  # a file's own dictionary may have repeated or unused texts
 
     @classmethod
     def of_texts(cls, texts: Iterable[str | None]) -> CodedColumn:
-        """From single texts, however long and often repeated they are."""
+        """Convert single texts, of any length and with any repetitions."""
         numbers: dict[str, int] = {}
         codes = [-1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts]
         return cls(np.array(codes, np.int64), arrow.texts(list(numbers)))
 
     def compact(self) -> CodedColumn:
-        """Without texts that no row holds."""
+        """Drop texts that no row has."""
         return self.mapped(self.array)
 
     def meaning(self, to: pa.Array) -> CodedColumn:
-        """As `mapped`; itself where each text stands for itself."""
+        """As `mapped`; the column itself if each text is mapped to itself."""
         return self if to.equals(self.array) else self.mapped(to)
 
     def mapped(self, to: pa.Array) -> CodedColumn:
-        """The column with `to[number]` for each text: equal ones become one, those that no row holds are left out."""
+        """The column with `to[number]` for each text; equal texts become one, those that no row has are dropped."""
         once = to.dictionary_encode()
         new = np.append(arrow.numbers(once.indices), -1)
         codes = new[self.codes]
@@ -94,12 +94,12 @@ class CodedColumn:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """Each text's number."""
+        """The number of each text."""
         return {name: number for number, name in enumerate(self.names)}
 
     @cached_property
     def runs(self) -> tuple[Codes, Codes]:
-        """The rows, those of each text together; and where each text's begin in there, from -1's on."""
+        """The rows grouped by text, and the position where each text's rows begin, starting with -1's."""
         order = np.argsort(self.codes, kind="stable")
         first = np.searchsorted(self.codes[order], np.arange(-1, len(self.array) + 1))
         return order, first
@@ -133,7 +133,7 @@ class CodedColumn:
 
 
 def groups(columns: Iterable[CodedColumn]) -> Codes:
-    """Rows by what several columns hold together: equal numbers for equal rows."""
+    """Number the rows by what several columns contain together: equal numbers for equal rows."""
     found: Codes | None = None
     size = 1
     for column in columns:

@@ -1,4 +1,4 @@
-"""Columns of a state's tables, asked by text: which rows hold a text, and what other rows hold.
+"""Columns of a state's tables, for look-ups by text: which rows have a text, and what other columns have there.
 
 Entities are texts here, `table:m/c/s/t`. Standard library only: `coded.py` has the columns of large states.
 """
@@ -12,20 +12,20 @@ from typing import Protocol
 
 
 class Column(Protocol):
-    """The texts of one column, by row from 0 on; None where a row has none."""
+    """The texts of one column, by row from 0 on; None for a row without one."""
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
 
     def __iter__(self) -> Iterator[str | None]:
         """The text of each row."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Every text that some row holds, once."""
+        """Every text in some row, once."""
 
     def where(self, texts: Iterable[str]) -> list[int]:
-        """The rows that hold any of the texts, ascending."""
+        """The rows with any of the texts, ascending."""
 
     def take(self, rows: Iterable[int]) -> list[str | None]:
         """The texts of some rows."""
@@ -67,7 +67,7 @@ class ListColumn:
 
 
 class LongerColumn:
-    """A column with more rows behind its last."""
+    """A column with more rows appended."""
 
     def __init__(self, first: Column, more: Column) -> None:
         self._first = first

@@ -1,4 +1,4 @@
-"""What the reference meaning asks of a state: plain answers from its columns, of which only what is asked about is read."""
+"""Look-ups in a state for the reference engine, from its columns, of which only the necessary rows are read."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Holdings:
         return self._grants[key].get(privilege, (_NOBODY, _NOBODY))
 
     def _granted(self, key: str) -> Mapping[str, tuple[frozenset[str], frozenset[str]]]:
-        """By privilege who is allowed and who is denied it on an entity."""
+        """For each privilege, the principals that are allowed and denied it on an entity."""
         rows = self._state.column("grants", "entity").where([key])
         type_ = key.partition(":")[0]
         found: dict[str, tuple[set[str], set[str]]] = {}
@@ -97,12 +97,12 @@ class Holdings:
         return key in self._members[user]
 
     def _of(self, table: str, column: str, text: str, other: str) -> frozenset[str]:
-        """What rows with a text in one column have in another."""
+        """The values of one column in the rows that have a text in another column."""
         found = self._state.column(table, other).take(self._state.column(table, column).where([text]))
         return frozenset(one for one in found if one is not None)
 
     def _assigned(self, principals: Collection[str]) -> list[tuple[str, str | None]]:
-        """(role, key of the scope) of the rows that assign a role to any of the principals."""
+        """(role, key of the scope) for each row that assigns a role to any of the principals."""
         rows = self._state.column("assignments", "principal").where(principals)
         roles, scopes = (self._state.column("assignments", name).take(rows) for name in ("role", "scope"))
         return [(str(role), scope) for role, scope in zip(roles, scopes, strict=True)]

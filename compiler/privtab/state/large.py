@@ -1,4 +1,4 @@
-"""Large tables checked by columns: rows that plainly need no finding are taken together, the others one by one."""
+"""Check large tables by columns: rows that clearly need no finding are accepted together, the others one by one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class _Screened(NamedTuple):
-    """Which rows need no finding, and what is known of the texts of each column."""
+    """Which rows need no finding, and the assessment of each column's texts."""
 
     good: Truth
     judged: Mapping[str, Judged]
 
 
 class ColumnChecker:
-    """Checks the tables of a state by columns, with a row-wise checker for what has to be worded."""
+    """Checks the tables of a state by columns; a row-wise checker reports findings."""
 
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
@@ -36,7 +36,7 @@ class ColumnChecker:
         self.judge = TextJudge(checker.names)
 
     def state(self) -> State:
-        """The state of the good rows."""
+        """The state of the valid rows."""
         checker = self.checker
         grants = self._table("grants", self._grants, checker.grant)
         owners = self._table("owners", self._owners, checker.owner)
@@ -57,7 +57,7 @@ class ColumnChecker:
         screen: Callable[[Mapping[str, CodedColumn]], _Screened],
         read: Callable[[RawRow], object | None],
     ) -> ColumnRows | tuple[()]:
-        """The good rows of one table; repetitions are reported and left out."""
+        """The valid rows of one table; repetitions are reported and omitted."""
         rows = self.checker.raw.rows.get(name)
         if not rows:
             self.checker.kept[name] = ()

@@ -62,7 +62,7 @@ _ROWS: Mapping[str, tuple[str, ...]] = {
 class State:
     """All rows of a state, in the order of the input. User and group names are bare.
 
-    Rows of a large state are made when they are looked at (`rows.ColumnRows`). `column` answers without making any.
+    Rows of a large state are made on access (`rows.ColumnRows`); `column` makes none.
     """
 
     members: Sequence[tuple[str, Entity]] = ()
@@ -77,7 +77,7 @@ class State:
     _columns: Any = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def column(self, table: str, name: str) -> Column:
-        """One column of a table, by the name that it has in files."""
+        """One column of a table, by its name in files."""
         found: Column | None = self._columns.get((table, name))
         if found is None:
             found = self._columns[table, name] = _column(getattr(self, table), table, name)
@@ -93,7 +93,7 @@ class State:
 
 
 class LongerRows(Sequence[Any]):
-    """Rows with more behind them, without copying the first."""
+    """Rows with others appended, without copying the first."""
 
     __slots__ = ("first", "more")
 
@@ -126,7 +126,7 @@ class LongerRows(Sequence[Any]):
 
 
 def _column(rows: Sequence[Any], table: str, name: str) -> Column:
-    """The column of any rows: those that have columns say it themselves."""
+    """The column of any rows: their own one if they have columns."""
     of = getattr(rows, "column", None)
     if of is not None:
         found: Column = of(table, name)

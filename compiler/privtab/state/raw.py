@@ -12,9 +12,9 @@ from privtab.state.nodes import TABLES, RowLocation, StateFinding
 LARGEST = 1 << 30
 """Limit on the bytes of a file that is read as a whole, and on those that a Parquet file unpacks to."""
 LARGE = 20_000
-"""Rows of a table, or of a state, from which on they are handled as columns: loading numpy and pyarrow takes as long as fewer."""
+"""Rows of a table, or of a state, from which on columns are used: loading numpy and pyarrow takes as long as fewer rows."""
 MOST_ROWS = 5_000_000
-"""Rows of one table that are read here: some 400 bytes of memory each where they are no columns."""
+"""Limit on the rows of one table: some 400 bytes of memory each, unless they are read as columns."""
 MOST_VALUES = 30_000_000
 """Limit on the objects, lists and members of a JSON text."""
 _ADVICE = "`privtab state build` reads larger ones, in Spark"
@@ -64,7 +64,7 @@ class RawState:
     """Everything that was read: rows by table, in the order of the input, and findings about the rest."""
 
     rows: Mapping[str, Sequence[RawRow]] = field(default_factory=dict)
-    """Each of TABLES that has rows; large tables as `raw_table.RawTable`."""
+    """Only tables that have rows; large ones as `raw_table.RawTable`."""
     findings: tuple[StateFinding, ...] = ()
 
 

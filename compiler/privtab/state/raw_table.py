@@ -1,4 +1,4 @@
-"""Rows of a large table as they were read: columns of texts, of which single rows are made for findings."""
+"""Rows of a large table as read: columns of texts, from which single rows are made for findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from privtab.state.raw import COLUMNS, RawReader, RawRow
 
 
 class RawTable(Sequence[RawRow]):
-    """The rows of one table. `columns` are in the order of the file; each row's cells are texts, or absent where they may be."""
+    """The rows of one table. `columns` are in the order of the file; the cells of a row are texts, or absent if optional."""
 
     def __init__(
         self, path: str, table: str, columns: Mapping[str, CodedColumn], numbers: Codes, lines: Codes | None
@@ -29,7 +29,7 @@ class RawTable(Sequence[RawRow]):
 
     @classmethod
     def of(cls, rows: Sequence[RawRow]) -> RawTable:
-        """From single rows of one file, of which there is at least one."""
+        """Convert single rows of one file, at least one."""
         if isinstance(rows, RawTable):
             return rows
         first = rows[0]
@@ -45,7 +45,7 @@ class RawTable(Sequence[RawRow]):
             return tuple(self[row] for row in range(len(self))[at])
         row = range(len(self))[at]
         found = ((name, column, column.codes[row]) for name, column in self.columns.items())
-        cells = {name: column.names[code] for name, column, code in found if code >= 0}  # shared, however long they are
+        cells = {name: column.names[code] for name, column, code in found if code >= 0}  # shared, even if long
         if len(cells) < len(self.columns):
             cells = {name: cells[name] for name in COLUMNS[self.table].all if name in cells}
         line = None if self.lines is None else int(self.lines[row])
@@ -60,7 +60,7 @@ class RawTable(Sequence[RawRow]):
 
 
 class KeptRows(Sequence[RawRow]):
-    """The rows of a table that a state kept."""
+    """The rows of a table that are part of a state."""
 
     def __init__(self, table: RawTable, kept: Codes) -> None:
         self._table = table
@@ -76,9 +76,9 @@ class KeptRows(Sequence[RawRow]):
 def take(
     reading: RawReader, path: str, table: str, columns: Mapping[str, CodedColumn], line: int | None = None
 ) -> None:
-    """Take the rows of a table that has the right columns; what is wrong with a row is reported row by row.
+    """Add the rows of a table whose columns are right; wrong rows are reported one by one.
 
-    `line`: the line of the first row, where each row has one.
+    `line`: the line of the first row, if rows have lines.
     """
     good = np.ones(len(next(iter(columns.values()))), np.bool_)
     taken: dict[str, CodedColumn] = {}
@@ -98,6 +98,6 @@ def take(
         reading.too_much(f"`{table}` has more than {raw.MOST_ROWS:,} rows", place)
         kept = kept[: raw.MOST_ROWS]
     if len(kept):
-        order = COLUMNS[table].all if line is None else taken  # CSV shows good rows as they are written
+        order = COLUMNS[table].all if line is None else taken  # CSV shows valid rows as written
         rows = {name: taken[name].rows(kept) for name in order if name in taken}
         reading.large[table] = RawTable(path, table, rows, kept + 1, None if line is None else kept + line)

@@ -45,7 +45,7 @@ def read_csv(text: str, path: str, reading: RawReader, table: str) -> None:
 
 
 def _columns(text: str, path: str, reading: RawReader, table: str) -> bool:
-    """Take the rows as columns; False where some line may be no plain row: quotes, blank lines, another number of cells."""
+    """Read the rows as columns; False if any line may not be a plain row: quotes, blank lines, another number of cells."""
     if '"' in text or "\0" in text or text.count("\r") != text.count("\r\n"):
         return False
     header, _, body = text.partition("\n")

@@ -50,9 +50,9 @@ def read_parquet(file: Path, path: str, reading: RawReader, table: str) -> None:
 
 
 class _File:
-    """A Parquet file, or a folder of them. Its texts are read as dictionaries, which repeat nothing.
+    """A Parquet file, or a folder of them. Texts are read as dictionaries, which store repeated values once.
 
-    A kilobyte of Parquet may say one long text ten million times: sizes are asked of the file before anything is read.
+    A kilobyte of Parquet may repeat one long text ten million times, so the sizes in its metadata are checked before reading.
     """
 
     def __init__(self, file: Path) -> None:
@@ -83,7 +83,7 @@ class _File:
         return [name for name, kind in kinds if types.is_string(kind) or types.is_large_string(kind)]
 
     def batches(self) -> Iterator[Any]:
-        """Some rows at a time."""
+        """The rows in batches."""
         from pyarrow import parquet
 
         if self._file.is_dir():
@@ -110,7 +110,7 @@ class _File:
 
 
 def _columns(found: _File, path: str, reading: RawReader, table: str) -> bool:
-    """Take the rows as columns; False where a column holds more than texts, whole numbers and nulls."""
+    """Read the rows as columns; False if a column contains anything but texts, integers and nulls."""
     import pyarrow
     from pyarrow import types
 

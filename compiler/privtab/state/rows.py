@@ -1,4 +1,4 @@
-"""Rows of a large state: columns, of which rows are made when they are looked at."""
+"""Rows of a large state: columns, from which rows are made on access."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _MAKE: Mapping[str, Callable[..., Any]] = {
 
 
 class ColumnRows(Sequence[Any]):
-    """The rows of one table, as `State` has them."""
+    """The rows of one table, in the form that `State` has."""
 
     def __init__(self, table: str, columns: Mapping[str, CodedColumn]) -> None:
-        """`columns`: all that the table has, in its order."""
+        """`columns`: all columns of the table, in its order."""
         self.table = table
         self.columns = dict(columns)
 
@@ -54,7 +54,7 @@ class ColumnRows(Sequence[Any]):
 
     @cached_property
     def _rows(self) -> tuple[Any, ...]:
-        """All rows; texts and entities that are repeated are one object."""
+        """All rows; repeated texts and entities share one object."""
         values = []
         for name, column in self.columns.items():
             known = [*(_value(name, text) for text in column.names), None]

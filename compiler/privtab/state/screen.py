@@ -1,7 +1,7 @@
-"""Which rows of large tables need no finding, decided on the distinct texts of their columns.
+"""Determine which rows of large tables need no finding, from the distinct texts of their columns.
 
-What is said of the other rows is `validate`'s to say, row by row: here nothing is worded. A text that is not plainly good is
-looked at once by the same code that reads it there.
+Findings for the other rows come from `validate`, row by row. A text that is not clearly valid is read once, by the same code
+as there.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from privtab.state.names import Problem, StateNames
 from privtab.state.raw_table import RawTable
 
 _ODD = r"[^\pL\pM\pN\pP\pS ]|[%*?]|\A | \z"
-"""Controls, separators and unassigned characters; wildcards and escapes; spaces at an end."""
+"""Controls, separators and unassigned characters; wildcards and escapes; leading and trailing spaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is known of each distinct text of a column: whether it needs no finding, its kind by number, and what it stands for."""
+    """An assessment of each distinct text of a column: whether it needs no finding, the number of its kind, and its meaning."""
 
     good: Truth
     kinds: Codes
     means: pa.Array
 
     def of_rows(self, column: CodedColumn) -> tuple[Truth, Codes]:
-        """The same by row; a row without a text is good."""
+        """`good` and `kinds` by row; a row without a text is good."""
         return np.append(self.good, True)[column.codes], np.append(self.kinds, -1)[column.codes]
 
 
 class TextJudge:
-    """Judges texts of columns by the names of one policy."""
+    """Assesses texts of columns by the names of one policy."""
 
     def __init__(self, names: StateNames) -> None:
         self.names = names
@@ -48,7 +48,7 @@ class TextJudge:
         """Entity types by number."""
 
     def entities(self, column: CodedColumn) -> Judged:
-        """Entities; a kind is an entity type."""
+        """Entities; the kind is the entity type."""
         texts = column.array
         slashes = arrow.numbers(pc.count_substring(texts, "/"))
         plain = self._plain(texts, r"|//|/\z|\A[^:]*:(?:/|\z)")
@@ -65,7 +65,7 @@ class TextJudge:
         return _judged(texts, kinds, texts, read)
 
     def principals(self, column: CodedColumn, allowed: Collection[str], bare: str | None = None) -> Judged:
-        """Principals as `kind:name`, or names alone of the kind `bare`; kinds are as in KINDS."""
+        """Principals as `kind:name`, or as names alone of the kind `bare`; kinds are numbered as in KINDS."""
         texts = column.array
         colons = arrow.numbers(pc.count_substring(texts, ":"))
         plain = self._plain(texts, r"|:\z") & (colons == 1)
@@ -95,7 +95,7 @@ class TextJudge:
         return _judged(texts, kinds, texts, read)
 
     def each(self, column: CodedColumn, good: Callable[[str], bool], means: Callable[[str], str] = str) -> Judged:
-        """Texts of which there are few."""
+        """Texts of a column with few distinct ones."""
         found = [good(text) for text in column.names]
         texts = arrow.texts([means(text) for text in column.names])
         return Judged(np.array(found, np.bool_), np.arange(len(found)), texts)
@@ -113,7 +113,7 @@ def _begin(texts: pa.Array, prefix: str) -> Truth:
 def _judged(
     texts: pa.Array, kinds: npt.NDArray[np.int64], means: pa.Array, read: Callable[[str], tuple[int, str] | None]
 ) -> Judged:
-    """With the texts that are not plainly good read one by one."""
+    """Assess texts, reading those one by one that are not clearly valid."""
     good = kinds >= 0
     rest = np.flatnonzero(~good)
     changed: dict[int, str] = {}
@@ -133,7 +133,7 @@ def _judged(
 
 
 def all_pairs(one: Codes, other: Codes, good: Callable[[int, int], bool]) -> Truth:
-    """Which rows have a good pair of numbers, each different pair being asked about once; numbers are -1 or more."""
+    """Which rows have a good pair of numbers; each distinct pair is checked once. Numbers are -1 or more."""
     once, at = np.unique((one + 1) << 32 | (other + 1), return_inverse=True)
     pairs = ((pair >> 32, pair & 0xFFFFFFFF) for pair in once.tolist())
     found: Truth = np.array([good(a - 1, b - 1) for a, b in pairs], np.bool_)[at]
@@ -141,7 +141,7 @@ def all_pairs(one: Codes, other: Codes, good: Callable[[int, int], bool]) -> Tru
 
 
 def repeated(columns: Mapping[str, CodedColumn]) -> Codes:
-    """Of each row the first that says the same; its own number where it is the first."""
+    """For each row, the number of the first equal row, which may be its own."""
     found = groups(columns.values())
     _, first, at = np.unique(found, return_index=True, return_inverse=True)
     result: Codes = first[at]
@@ -149,6 +149,6 @@ def repeated(columns: Mapping[str, CodedColumn]) -> Codes:
 
 
 def column(table: RawTable, name: str) -> CodedColumn:
-    """A column of a table, which may have left it out."""
+    """A column of a table; empty if the table lacks it."""
     found = table.columns.get(name)
     return CodedColumn(np.full(len(table), -1, np.int64), arrow.texts([])) if found is None else found

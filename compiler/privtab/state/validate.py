@@ -98,7 +98,7 @@ class Checker:
         self.deprecated |= {a.name: a.deprecated for a in program.aliases.values() if a.deprecated is not None}
 
     def state(self) -> State:
-        """The state of the good rows, looked at one by one."""
+        """The state of the valid rows, checked one by one."""
         grants = self.table(
             "grants", self.grant, lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id)
         )
@@ -253,7 +253,7 @@ class Checker:
         return None
 
     def advice(self, role: str) -> str | None:
-        """As `nearly_declared`, worked out once for each role."""
+        """As `nearly_declared`, computed once for each role."""
         if role not in self.roles:
             self.roles[role] = self.nearly_declared(role)
         return self.roles[role]
