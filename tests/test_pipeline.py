@@ -78,4 +78,4 @@ def test_warnings_come_with_the_program(tmp_path: Path) -> None:
 def test_what_checks_find_never_stops_a_policy() -> None:
     finders = [module for module in checks.catalogue() if hasattr(module, "find")]
     assert finders
-    assert [module.CODE for module in finders if module.SEVERITY is Severity.ERROR] == []
+    assert [module.KIND.code for module in finders if module.KIND.severity is Severity.ERROR] == []

@@ -61,6 +61,36 @@ class Diagnostic:
     fix: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FindingKind:
+    """What all findings of one code share."""
+
+    code: str
+    name: str
+    severity: Severity
+
+    def at(
+        self,
+        span: Span,
+        message: str,
+        advice: str | None = None,
+        *,
+        related: tuple[Related, ...] = (),
+        fix: str | None = None,
+    ) -> Diagnostic:
+        """A finding of this kind; `advice` is its hint."""
+        return Diagnostic(
+            code=self.code,
+            name=self.name,
+            severity=self.severity,
+            message=message,
+            span=span,
+            help=advice,
+            related=related,
+            fix=fix,
+        )
+
+
 def in_order(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Findings sorted by position, then code, without duplicates."""
     return tuple(sorted(set(found), key=lambda d: (d.span, d.code, d.message)))

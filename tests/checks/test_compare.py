@@ -83,7 +83,7 @@ def verdicts(seeds: range) -> Iterator[bool]:
             rule = seen.program.rules["low", other.operation]
             tried = equal(seen.program, rule, seen.lowering.rule(other))
             if tried is not None:
-                assert bool(list(module.find(policy))) == tried, (module.CODE, text(seed))
+                assert bool(list(module.find(policy))) == tried, (module.KIND.code, text(seed))
                 yield tried
 
 

@@ -13,11 +13,11 @@ from privtab.diagnostics import Diagnostic, Severity
 ROOT = Path(__file__).parents[2]
 RULES = {path.stem: path for path in (ROOT / "docs" / "rules").glob("P*.md")}
 HEADINGS = ["What it finds", "Why it is bad", "Example", "Use instead"]
-CODES = [module.CODE for module in checks.catalogue()]
+CODES = [module.KIND.code for module in checks.catalogue()]
 
 
 def page(module: ModuleType) -> str:
-    return RULES[f"{module.CODE}-{module.NAME}"].read_text("utf-8")
+    return RULES[f"{module.KIND.code}-{module.KIND.name}"].read_text("utf-8")
 
 
 def block(text: str, heading: str) -> str | None:
@@ -27,7 +27,7 @@ def block(text: str, heading: str) -> str | None:
 
 
 def test_checks_tests_and_pages_are_the_same_set() -> None:
-    modules = {f"{m.CODE}-{m.NAME}" for m in checks.catalogue()}
+    modules = {f"{m.KIND.code}-{m.KIND.name}" for m in checks.catalogue()}
     rooms = (ROOT / "compiler" / "privtab" / room for room in ("findings", "checks"))
     files = {path.stem for room in rooms for path in room.glob("p*.py")}
     tests = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_p*.py")}
@@ -38,14 +38,14 @@ def test_checks_tests_and_pages_are_the_same_set() -> None:
 def test_codes_are_unique_and_severities_follow_them() -> None:
     assert len(set(CODES)) == len(CODES)
     for module in checks.catalogue():
-        assert (module.SEVERITY is Severity.ERROR) == (module.CODE < "P300")
-        assert hasattr(module, "find") == ("P300" <= module.CODE < "P400")
+        assert (module.KIND.severity is Severity.ERROR) == (module.KIND.code < "P300")
+        assert hasattr(module, "find") == ("P300" <= module.KIND.code < "P400")
 
 
 @pytest.mark.parametrize("module", checks.catalogue(), ids=CODES)
 def test_pages_have_their_headings_and_severity(module: ModuleType) -> None:
     text = page(module)
-    assert text.startswith(f"# {module.CODE} {module.NAME}\n\nSeverity: {module.SEVERITY}.\n")
+    assert text.startswith(f"# {module.KIND.code} {module.KIND.name}\n\nSeverity: {module.KIND.severity}.\n")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == HEADINGS
 
 
@@ -53,11 +53,11 @@ def test_pages_have_their_headings_and_severity(module: ModuleType) -> None:
 def test_the_example_has_the_finding_and_no_other(module: ModuleType, find: Callable[[str], list[Diagnostic]]) -> None:
     example = block(page(module), "Example")
     if example is None:
-        assert module.CODE in ("P001", "P341"), "bytes, and what takes too long, cannot be shown in a page"
+        assert module.KIND.code in ("P001", "P341"), "bytes, and what takes too long, cannot be shown in a page"
         return
     # What is said of the head, which stands below the example, belongs to other examples.
     found = [d for d in find(example) if d.span.line <= len(example.splitlines())]
-    assert {d.code for d in found if d.severity is Severity.ERROR or module.CODE >= "P300"} == {module.CODE}
+    assert {d.code for d in found if d.severity is Severity.ERROR or module.KIND.code >= "P300"} == {module.KIND.code}
 
 
 @pytest.mark.parametrize("module", checks.catalogue(), ids=CODES)
@@ -67,7 +67,7 @@ def test_what_to_use_instead_has_no_error_and_not_the_finding(
     better = block(page(module), "Use instead")
     if better is not None:
         found = find(better)
-        assert [d for d in found if d.severity is Severity.ERROR or d.code == module.CODE] == []
+        assert [d for d in found if d.severity is Severity.ERROR or d.code == module.KIND.code] == []
 
 
 @pytest.mark.parametrize("module", checks.catalogue(), ids=CODES)

@@ -35,6 +35,6 @@ def run(policy: Policy) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     for module in catalogue():
         if find := getattr(module, "find", None):
-            view(policy).code = module.CODE
+            view(policy).code = module.KIND.code
             found.extend(find(policy))
     return list(in_order(found))

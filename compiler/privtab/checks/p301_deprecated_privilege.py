@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy
 
-CODE = "P301"
-NAME = "deprecated-privilege"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P301", "deprecated-privilege", Severity.WARNING)
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
@@ -46,11 +44,4 @@ def _uses(policy: Policy) -> Iterator[tuple[str, Span]]:
 
 
 def _finding(span: Span, name: str, advice: str, of: str | None) -> Diagnostic:
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"`{name}` is deprecated",
-        span=span,
-        help=f"write `{of}`, which means the same" if of is not None else advice,
-    )
+    return KIND.at(span, f"`{name}` is deprecated", f"write `{of}`, which means the same" if of is not None else advice)

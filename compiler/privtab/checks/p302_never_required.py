@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy
     from privtab.syntax.nodes import ConditionCell, RowDecl, Tables, VariantDecl
 
-CODE = "P302"
-NAME = "never-required"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P302", "never-required", Severity.WARNING)
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
@@ -44,14 +42,7 @@ def _in_force(policy: Policy) -> frozenset[str]:
 
 
 def _finding(policy: Policy, name: str, message: str, advice: str) -> Diagnostic:
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=message,
-        span=policy.declared[name].span,
-        help=f"granting it changes nothing: {advice}, or drop it",
-    )
+    return KIND.at(policy.declared[name].span, message, f"granting it changes nothing: {advice}, or drop it")
 
 
 def _required(policy: Policy) -> Iterator[str]:

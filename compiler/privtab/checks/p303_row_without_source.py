@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy
 
-CODE = "P303"
-NAME = "row-without-source"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P303", "row-without-source", Severity.WARNING)
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
@@ -25,11 +23,6 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
         if row.decl.source or id(row.decl.body) in seen:
             continue
         seen.add(id(row.decl.body))
-        yield Diagnostic(
-            code=CODE,
-            name=NAME,
-            severity=SEVERITY,
-            message=f"the row `{row.operation}` has no `source`",
-            span=row.decl.span,
-            help=f"add the line of the document: `{example}`",
+        yield KIND.at(
+            row.decl.span, f"the row `{row.operation}` has no `source`", f"add the line of the document: `{example}`"
         )

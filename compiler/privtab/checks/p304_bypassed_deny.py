@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P304"
-NAME = "bypassed-deny"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P304", "bypassed-deny", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -54,11 +52,8 @@ def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetS
 
 
 def _finding(upper: m.TargetSlot, lower: m.TargetSlot, privilege: str) -> Diagnostic:
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"`{privilege}` on the `{upper.types[0]}` bypasses a denial on the `{lower.types[0]}`",
-        span=upper.spot.span,
-        help=f"name the `{lower.types[0]}` alone: grants on the `{upper.types[0]}` reach it by inheritance",
+    return KIND.at(
+        upper.spot.span,
+        f"`{privilege}` on the `{upper.types[0]}` bypasses a denial on the `{lower.types[0]}`",
+        f"name the `{lower.types[0]}` alone: grants on the `{upper.types[0]}` reach it by inheritance",
     )

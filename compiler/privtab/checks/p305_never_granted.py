@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.hints import listed
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy, Spot
 
-CODE = "P305"
-NAME = "never-granted"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P305", "never-granted", Severity.WARNING)
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
@@ -37,13 +35,10 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
         first.setdefault(key, spot)
     for (type_, core), privileges in lacking.items():
         rest = "; only a core row does" if core else ""
-        yield Diagnostic(
-            code=CODE,
-            name=NAME,
-            severity=SEVERITY,
-            message=f"no row ever grants {listed(privileges)} on the type `{type_}`{rest}",
-            span=first[type_, core].span,
-            help=f"only an administrator can give it, unless a row that creates the `{type_}` grants it",
+        yield KIND.at(
+            first[type_, core].span,
+            f"no row ever grants {listed(privileges)} on the type `{type_}`{rest}",
+            f"only an administrator can give it, unless a row that creates the `{type_}` grants it",
         )
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.hints import listed
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy
 
-CODE = "P307"
-NAME = "grant-outside-scope"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P307", "grant-outside-scope", Severity.WARNING)
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
@@ -24,11 +22,8 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
         for type_, _ in role.grants:
             if not policy.hierarchy.within(type_.value, role.scope.value):
                 inside = policy.hierarchy.inside(role.scope.value)
-                yield Diagnostic(
-                    code=CODE,
-                    name=NAME,
-                    severity=SEVERITY,
-                    message=f"a `{type_.value}` is never within the scope of `{role.name.value}`, a `{role.scope.value}`",
-                    span=type_.span,
-                    help=f"the scope holds {listed(inside)}",
+                yield KIND.at(
+                    type_.span,
+                    f"a `{type_.value}` is never within the scope of `{role.name.value}`, a `{role.scope.value}`",
+                    f"the scope holds {listed(inside)}",
                 )

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy, Row
 
-CODE = "P308"
-NAME = "unused-object"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P308", "unused-object", Severity.WARNING)
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
@@ -25,13 +23,10 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
         used = set(_slots(row))
         for with_ in row.decl.withs:
             if with_.name.value not in used:
-                yield Diagnostic(
-                    code=CODE,
-                    name=NAME,
-                    severity=SEVERITY,
-                    message=f"the row `{row.operation}` never uses its object `{with_.name.value}`",
-                    span=with_.name.span,
-                    help="every request must still name it: require something of it, or drop it",
+                yield KIND.at(
+                    with_.name.span,
+                    f"the row `{row.operation}` never uses its object `{with_.name.value}`",
+                    "every request must still name it: require something of it, or drop it",
                 )
 
 

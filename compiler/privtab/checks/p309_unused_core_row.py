@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy
 
-CODE = "P309"
-NAME = "unused-core-row"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P309", "unused-core-row", Severity.NOTE)
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
@@ -20,11 +18,8 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
     used = {row.operation for row in policy.rows.values() if row.origin == "core"}
     for row in policy.tables.core:
         if row.operation.value not in used:
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"the core row `{row.operation.value}` applies to no entity type",
-                span=row.operation.span,
-                help="every entity type has a row of its own: drop it, or drop a row that says the same",
+            yield KIND.at(
+                row.operation.span,
+                f"the core row `{row.operation.value}` applies to no entity type",
+                "every entity type has a row of its own: drop it, or drop a row that says the same",
             )

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.checks._superfluous import Superfluous
     from privtab.model import nodes as m
 
-CODE = "P310"
-NAME = "shadowed-alternative"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P310", "shadowed-alternative", Severity.WARNING)
 _WHY = {
     "same": "is never needed: another alternative means the same",
     "less": "is never needed: another alternative requires less",
@@ -30,13 +28,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """
     for part in view(policy).superfluous:
         if part.kind != "condition":
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"this {part.kind} {_why(part)}",
-                span=part.spot.span,
-                help="drop it, or check what it was meant to say",
+            yield KIND.at(
+                part.spot.span, f"this {part.kind} {_why(part)}", "drop it, or check what it was meant to say"
             )
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.hints import listed
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P311"
-NAME = "open-without-flag"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P311", "open-without-flag", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -83,11 +81,8 @@ def _flags(condition: m.Condition) -> Iterator[str]:
 
 def _finding(condition: m.Condition, first: m.Required) -> Diagnostic:
     flags = tuple(dict.fromkeys(_flags(condition)))
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"without the flag{'s' if len(flags) > 1 else ''} {listed(flags)} this condition holds for every caller",
-        span=first.spot.span,
-        help=f"put it beside what is always required: `A and (B when {first.flag})`",
+    return KIND.at(
+        first.spot.span,
+        f"without the flag{'s' if len(flags) > 1 else ''} {listed(flags)} this condition holds for every caller",
+        f"put it beside what is always required: `A and (B when {first.flag})`",
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.errors import Undecided
 from privtab.hints import listed
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Rule
     from privtab.model import nodes as m
 
-CODE = "P312"
-NAME = "unreachable-operation"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P312", "unreachable-operation", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -60,13 +58,10 @@ def _finding(rule: Rule, never: list[Setting], *, always: bool, unnamed: bool) -
             if never[0][1]
             else "check what the flag was meant to require"
         )
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"no state allows `{rule.entity}/{rule.operation}`{call}{'' if always else _where(rule, never)}",
-        span=rule.span,
-        help=advice,
+    return KIND.at(
+        rule.span,
+        f"no state allows `{rule.entity}/{rule.operation}`{call}{'' if always else _where(rule, never)}",
+        advice,
     )
 
 

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from privtab.checks._compare import compare
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import listed
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
     from privtab.syntax.nodes import RowDecl
 
-CODE = "P313"
-NAME = "repeats-core"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P313", "repeats-core", Severity.NOTE)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -48,4 +46,4 @@ def _records(row: RowDecl, core: RowDecl) -> bool:
 
 
 def _finding(span: Span, message: str, advice: str) -> Diagnostic:
-    return Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=advice)
+    return KIND.at(span, message, advice)

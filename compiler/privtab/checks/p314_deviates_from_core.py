@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, assert_never
 
 from privtab.checks._compare import compare
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Related, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity
 from privtab.hints import listed
 
 if TYPE_CHECKING:
     from privtab.checks._compare import Comparison
     from privtab.model import nodes as m
 
-CODE = "P314"
-NAME = "deviates-from-core"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P314", "deviates-from-core", Severity.NOTE)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -35,13 +33,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         others = listed(f"{row.entity}/{row.operation}" for row in rows[1:])
         also = f"; the same applies to {others}" if len(rows) > 1 else ""
         core_row = core_rows.get(operation)
-        yield Diagnostic(
-            code=CODE,
-            name=NAME,
-            severity=SEVERITY,
-            message=f"the row `{first.entity}/{operation}` {said} the core row",
-            span=first.decl.span,
-            help=f"explain why in a `note`, or drop the row so that the core row applies{also}",
+        yield KIND.at(
+            first.decl.span,
+            f"the row `{first.entity}/{operation}` {said} the core row",
+            f"explain why in a `note`, or drop the row so that the core row applies{also}",
             related=() if core_row is None else (Related(message="the core row", span=core_row.operation.span),),
         )
 

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from privtab.checks._compare import compare
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Related, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P315"
-NAME = "overridden-any-row"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P315", "overridden-any-row", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -29,12 +27,9 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             found = None if other is None else compare(seen, seen.rule(row), seen.lowering.rule(other))
             unknown = found is not None and found.breadth == "unknown"
             said = "the same" if found is not None and found.equal else "something" if unknown else "something else"
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"the row `{row.operation}` of `{row.entity}` says {said}, so this one never applies to it",
-                span=word.span,
-                help=f"keep one: drop the row of the table, or leave `{row.entity}` out of `for`",
+            yield KIND.at(
+                word.span,
+                f"the row `{row.operation}` of `{row.entity}` says {said}, so this one never applies to it",
+                f"keep one: drop the row of the table, or leave `{row.entity}` out of `for`",
                 related=(Related(message="the row that applies", span=row.decl.span),),
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.errors import Undecided
 from privtab.hints import listed
 
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Atom, Effect, Rule
     from privtab.model import nodes as m
 
-CODE = "P316"
-NAME = "creator-cannot-read"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P316", "creator-cannot-read", Severity.WARNING)
 _READING = [
     "get",
     "read",
@@ -60,13 +58,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     for given, cases in groups.items():
         row, type_, operation = cases[0]
         others = [other for _, other, _ in cases[1:]]
-        yield Diagnostic(
-            code=CODE,
-            name=NAME,
-            severity=SEVERITY,
-            message=f"the creator of a `{type_}` cannot read it: `{row.operation}` gives {given}, which is not enough for `{operation}`",
-            span=row.decl.span,
-            help=f"grant what `{operation}` requires" + (f"; the same applies to {listed(others)}" if others else ""),
+        yield KIND.at(
+            row.decl.span,
+            f"the creator of a `{type_}` cannot read it: `{row.operation}` gives {given}, which is not enough for `{operation}`",
+            f"grant what `{operation}` requires" + (f"; the same applies to {listed(others)}" if others else ""),
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import everywhere, view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.errors import Undecided
 
 if TYPE_CHECKING:
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Rule
     from privtab.model import nodes as m
 
-CODE = "P317"
-NAME = "note-contradicts-row"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P317", "note-contradicts-row", Severity.WARNING)
 _UNFILTERED = re.compile(
     r"\ball\b[^.;]*\b(even if|even when|regardless|whether or not|no matter)\b[^.;]*",
     re.IGNORECASE,
@@ -66,13 +64,10 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
         for claim, fact in _decided(seen, row, " ".join(row.decl.note.split())):
             yield (
                 row,
-                Diagnostic(
-                    code=CODE,
-                    name=NAME,
-                    severity=SEVERITY,
-                    message=f"the note of `{row.operation}` says `{claim}`, but {fact}",
-                    span=row.decl.span,
-                    help="correct the row or its note; if the document says both, record the other reading under `ambiguous`",
+                KIND.at(
+                    row.decl.span,
+                    f"the note of `{row.operation}` says `{claim}`, but {fact}",
+                    "correct the row or its note; if the document says both, record the other reading under `ambiguous`",
                 ),
             )
             break

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P318"
-NAME = "unsettled-ambiguity"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P318", "unsettled-ambiguity", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -31,4 +29,4 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             advice = "add `why: …`"
         else:
             continue
-        yield Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=row.decl.span, help=advice)
+        yield KIND.at(row.decl.span, message, advice)

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
 if TYPE_CHECKING:
     from privtab.checks._view import View
     from privtab.model import nodes as m
 
-CODE = "P319"
-NAME = "unbounded-any"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P319", "unbounded-any", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -71,4 +69,4 @@ def _names(term: m.HoldsPrivilege | m.Related | m.CanDo, name: str) -> bool:
 
 
 def _finding(span: Span, message: str, advice: str) -> Diagnostic:
-    return Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=advice)
+    return KIND.at(span, message, advice)

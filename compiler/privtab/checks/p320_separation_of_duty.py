@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.errors import Undecided
 from privtab.hints import listed
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Atom, Effect, Role, Rule
     from privtab.model import nodes as m
 
-CODE = "P320"
-NAME = "separation-of-duty"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P320", "separation-of-duty", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -32,14 +30,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         why = conflict.why.strip().rstrip(".") if conflict.why else None
         for said, held in _broken(seen, rules, conflict.at_most):
             names = listed(f"{rule.entity}/{rule.operation}" for rule in held)
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"{said} {names}"
-                + ("" if conflict.at_most == 1 else f", more than {conflict.at_most} of them"),
-                span=conflict.span,
-                help="require something else in one of them, or grant less" + (f": {why}" if why else ""),
+            yield KIND.at(
+                conflict.span,
+                f"{said} {names}" + ("" if conflict.at_most == 1 else f", more than {conflict.at_most} of them"),
+                "require something else in one of them, or grant less" + (f": {why}" if why else ""),
             )
 
 

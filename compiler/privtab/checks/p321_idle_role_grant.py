@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P321"
-NAME = "idle-role-grant"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P321", "idle-role-grant", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -49,4 +47,4 @@ def _members(policy: m.Policy, name: str) -> tuple[str, ...]:
 
 
 def _finding(span: Span, message: str, advice: str) -> Diagnostic:
-    return Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=advice)
+    return KIND.at(span, message, advice)

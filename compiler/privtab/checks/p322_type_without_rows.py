@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Formula
     from privtab.model import nodes as m
 
-CODE = "P322"
-NAME = "type-without-rows"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P322", "type-without-rows", Severity.NOTE)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -39,13 +37,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     for decl in policy.tables.entities:
         name = decl.name.value
         if name not in named and policy.entities[name].principal is None:
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"no row uses the type `{name}`",
-                span=decl.name.span,
-                help="no request can be made about it: add rows for it, or drop it",
+            yield KIND.at(
+                decl.name.span,
+                f"no row uses the type `{name}`",
+                "no request can be made about it: add rows for it, or drop it",
             )
 
 

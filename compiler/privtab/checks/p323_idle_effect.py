@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import everywhere, view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.checks._view import View
     from privtab.ir.nodes import Effect, Formula, Rule
     from privtab.model import nodes as m
 
-CODE = "P323"
-NAME = "idle-effect"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P323", "idle-effect", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -40,13 +38,10 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
             verb = "grants" if effect.kind == "grant" else "makes the caller"
             yield (
                 row,
-                Diagnostic(
-                    code=CODE,
-                    name=NAME,
-                    severity=SEVERITY,
-                    message=f"the row `{row.operation}` {verb} `{effect.what}` of the `{effect.target.type}`, {said}",
-                    span=row.decl.span if outcome.use is None else outcome.use.spot.span,
-                    help="drop it, or check what it was meant to give",
+                KIND.at(
+                    row.decl.span if outcome.use is None else outcome.use.spot.span,
+                    f"the row `{row.operation}` {verb} `{effect.what}` of the `{effect.target.type}`, {said}",
+                    "drop it, or check what it was meant to give",
                 ),
             )
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.ir.nodes import PRINCIPAL_TABLES
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P324"
-NAME = "nothing-revoked"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P324", "nothing-revoked", Severity.NOTE)
 _DELETING = frozenset({"delete", "drop", "remove", "destroy", "unregister", "purge"})
 
 
@@ -38,11 +36,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         if not deletes or revokes or row.entity not in given or row.decl.span in told:
             continue
         told.add(row.decl.span)
-        yield Diagnostic(
-            code=CODE,
-            name=NAME,
-            severity=SEVERITY,
-            message=f"`{row.operation}` leaves `{given[row.entity]}` of the `{row.entity}` behind",
-            span=row.decl.span,
-            help=f"whoever creates another with the same name inherits it: add `revokes: {given[row.entity]}`",
+        yield KIND.at(
+            row.decl.span,
+            f"`{row.operation}` leaves `{given[row.entity]}` of the `{row.entity}` behind",
+            f"whoever creates another with the same name inherits it: add `revokes: {given[row.entity]}`",
         )

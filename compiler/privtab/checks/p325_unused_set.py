@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
     from privtab.syntax.nodes import Tables, VariantDecl
 
-CODE = "P325"
-NAME = "unused-set"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P325", "unused-set", Severity.NOTE)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -27,13 +25,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     used |= set(_in_cells(tables))
     for set_ in tables.sets:
         if set_.name.value not in used:
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"no row, role or set uses the set `{set_.name.value}`",
-                span=set_.name.span,
-                help="keep it if states grant it by that name; else drop it",
+            yield KIND.at(
+                set_.name.span,
+                f"no row, role or set uses the set `{set_.name.value}`",
+                "keep it if states grant it by that name; else drop it",
             )
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P326"
-NAME = "alias-chain"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P326", "alias-chain", Severity.NOTE)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -20,11 +18,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     for decl in policy.tables.privileges:
         if decl.alias_of is not None and decl.alias_of.value in policy.aliases:
             of = policy.aliases[decl.name.value].of
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"`{decl.name.value}` is an alias of the alias `{decl.alias_of.value}`",
-                span=decl.alias_of.span,
-                help=f"name the privilege itself: `alias_of: {of}`",
+            yield KIND.at(
+                decl.alias_of.span,
+                f"`{decl.name.value}` is an alias of the alias `{decl.alias_of.value}`",
+                f"name the privilege itself: `alias_of: {of}`",
             )

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import everywhere, view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P327"
-NAME = "idle-each"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P327", "idle-each", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -35,12 +33,9 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
             spot = first_spot(row.each)
             yield (
                 row,
-                Diagnostic(
-                    code=CODE,
-                    name=NAME,
-                    severity=SEVERITY,
-                    message=f"every item of `{row.operation}` passes: the call already requires all that `each` requires",
-                    span=row.decl.span if spot is None else spot.span,
-                    help="write `each: anyone`, or require something on the item",
+                KIND.at(
+                    row.decl.span if spot is None else spot.span,
+                    f"every item of `{row.operation}` passes: the call already requires all that `each` requires",
+                    "write `each: anyone`, or require something on the item",
                 ),
             )

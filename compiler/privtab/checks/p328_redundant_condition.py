@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P328"
-NAME = "redundant-condition"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P328", "redundant-condition", Severity.WARNING)
 
 
 _WHY = {
@@ -31,11 +29,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """
     for part in view(policy).superfluous:
         if part.kind == "condition":
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"this condition adds nothing: {_WHY[part.why]}",
-                span=part.spot.span,
-                help="drop it, or check what it was meant to say",
+            yield KIND.at(
+                part.spot.span,
+                f"this condition adds nothing: {_WHY[part.why]}",
+                "drop it, or check what it was meant to say",
             )

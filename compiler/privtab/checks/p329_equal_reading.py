@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 from privtab.checks._compare import compare
 from privtab.checks._view import everywhere, view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Rule
     from privtab.model import nodes as m
 
-CODE = "P329"
-NAME = "equal-reading"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P329", "equal-reading", Severity.NOTE)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -35,12 +33,9 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
             if same is not None and f"{row.entity}/{row.operation}" not in policy.chosen:
                 yield (
                     row,
-                    Diagnostic(
-                        code=CODE,
-                        name=NAME,
-                        severity=SEVERITY,
-                        message=f"the reading `{name}` means the same as {same}",
-                        span=reading.name.span,
-                        help="drop it, or write what it was meant to say: choosing it changes no answer",
+                    KIND.at(
+                        reading.name.span,
+                        f"the reading `{name}` means the same as {same}",
+                        "drop it, or write what it was meant to say: choosing it changes no answer",
                     ),
                 )

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from privtab.checks._compare import compare
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 
 if TYPE_CHECKING:
     from privtab.checks._view import View
     from privtab.ir.nodes import Rule
     from privtab.model import nodes as m
 
-CODE = "P330"
-NAME = "equal-variant-row"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P330", "equal-variant-row", Severity.NOTE)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -33,13 +31,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         if row.decl.span in told or not _equal(seen, seen.lowering.rule(row), seen.rule(known), replaced[variant]):
             continue
         told.add(row.decl.span)
-        yield Diagnostic(
-            code=CODE,
-            name=NAME,
-            severity=SEVERITY,
-            message=f"`{row.entity}/{row.operation}` of the variant `{variant}` means the same as the row of the file",
-            span=row.decl.span,
-            help="drop it, or write what the variant changes",
+        yield KIND.at(
+            row.decl.span,
+            f"`{row.entity}/{row.operation}` of the variant `{variant}` means the same as the row of the file",
+            "drop it, or write what the variant changes",
             related=(Related(message="the row of the file", span=known.decl.span),),
         )
 

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import everywhere, view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P331"
-NAME = "always-true"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P331", "always-true", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -37,12 +35,9 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
                 who = "whoever passes the gate" if rule.gate != ALWAYS else "every caller"
                 yield (
                     row,
-                    Diagnostic(
-                        code=CODE,
-                        name=NAME,
-                        severity=SEVERITY,
-                        message=f"`{key}` of `{row.operation}` holds for {who}",
-                        span=row.decl.span,
-                        help=f"write `{key}: anyone` if that is intended; else check its alternatives",
+                    KIND.at(
+                        row.decl.span,
+                        f"`{key}` of `{row.operation}` holds for {who}",
+                        f"write `{key}: anyone` if that is intended; else check its alternatives",
                     ),
                 )

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
     from privtab.syntax.nodes import RowDecl
 
-CODE = "P332"
-NAME = "near-duplicate-name"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P332", "near-duplicate-name", Severity.NOTE)
 _LONG = 5
 """In shorter words, one letter often makes the intended difference, as in get and set."""
 
@@ -45,13 +43,10 @@ def _pairs(kind: str, names: Mapping[str, Span], meant: Callable[[str, str, bool
         if (same_words or _one_letter(name, other)) and not meant(name, other, same_words):
             (span, at) = names[name], names[other]
             (first, _), (second, place) = sorted(((name, span), (other, at)), key=lambda pair: pair[1])
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"the {kind}s `{first}` and `{second}` are easily confused",
-                span=place,
-                help="use one name if they mean the same; else distinguish them, by a title if the names are fixed",
+            yield KIND.at(
+                place,
+                f"the {kind}s `{first}` and `{second}` are easily confused",
+                "use one name if they mean the same; else distinguish them, by a title if the names are fixed",
             )
 
 

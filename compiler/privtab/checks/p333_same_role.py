@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Related, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P333"
-NAME = "same-role"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P333", "same-role", Severity.NOTE)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -25,12 +23,9 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             continue
         twin = first.setdefault((role.scope, given), role.name)
         if twin != role.name:
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"the role `{role.name}` grants the same as `{twin}`",
-                span=places[role.name],
-                help="one role is enough, unless states grant more to one of them",
+            yield KIND.at(
+                places[role.name],
+                f"the role `{role.name}` grants the same as `{twin}`",
+                "one role is enough, unless states grant more to one of them",
                 related=(Related(message="the other role", span=places[twin]),) if twin in places else (),
             )

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P334"
-NAME = "creation-asks-for-itself"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P334", "creation-asks-for-itself", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -32,11 +30,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         rule = seen.rule(row)
         if not seen.allowed(rule, call_condition(rule), unnamed=True):
             told.add(row.decl.span)
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"creating a `{row.entity}` requires something on the `{row.entity}`, which does not exist yet",
-                span=row.decl.span,
-                help="require it on its parent, or write `creates: false` if it already exists",
+            yield KIND.at(
+                row.decl.span,
+                f"creating a `{row.entity}` requires something on the `{row.entity}`, which does not exist yet",
+                "require it on its parent, or write `creates: false` if it already exists",
             )

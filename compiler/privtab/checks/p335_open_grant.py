@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.errors import Undecided
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P335"
-NAME = "open-grant"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P335", "open-grant", Severity.WARNING)
 _CREATING = frozenset(
     ["create", "add", "register", "make", "new", "deploy", "submit", "upload", "import", "copy", "clone", "run", "sign"]
 )
@@ -42,13 +40,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             continue
         if is_open:
             told.add(row.decl.span)
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"every caller gets `{given[0].what}` of a `{given[0].type}` by `{row.operation}`",
-                span=row.decl.span,
-                help="require something that not every caller has",
+            yield KIND.at(
+                row.decl.span,
+                f"every caller gets `{given[0].what}` of a `{given[0].type}` by `{row.operation}`",
+                "require something that not every caller has",
             )
 
 

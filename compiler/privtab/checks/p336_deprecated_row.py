@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P336"
-NAME = "deprecated-row"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P336", "deprecated-row", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -30,11 +28,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             if old is not None:
                 told.add((id(term.spot.cell), term.spot.start))
                 advice = old.decl.deprecated if old.decl.deprecated != "deprecated" else None
-                yield Diagnostic(
-                    code=CODE,
-                    name=NAME,
-                    severity=SEVERITY,
-                    message=f"the row `{old.entity}/{old.operation}` is deprecated",
-                    span=term.spot.span,
-                    help=advice or "write what is meant without it",
+                yield KIND.at(
+                    term.spot.span,
+                    f"the row `{old.entity}/{old.operation}` is deprecated",
+                    advice or "write what is meant without it",
                 )

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P337"
-NAME = "idle-type"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P337", "idle-type", Severity.NOTE)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -27,11 +25,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         for word in decl.on or ():
             name = decl.name.value
             if name in asked and not seen.counts(name, word.value):
-                yield Diagnostic(
-                    code=CODE,
-                    name=NAME,
-                    severity=SEVERITY,
-                    message=f"no row requires `{name}` on a `{word.value}`",
-                    span=word.span,
-                    help="granting it there changes nothing: drop the type, or add rows that require it",
+                yield KIND.at(
+                    word.span,
+                    f"no row requires `{name}` on a `{word.value}`",
+                    "granting it there changes nothing: drop the type, or add rows that require it",
                 )

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P338"
-NAME = "gate-of-nothing"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P338", "gate-of-nothing", Severity.NOTE)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -23,11 +21,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     for row in policy.rows.values():
         if row.decl.ungated and id(row.decl.body) not in told:
             told.add(id(row.decl.body))
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"the row `{row.operation}` has `gate: none`, but the file has no gate",
-                span=row.decl.span,
-                help="drop `gate: none`, or define the gate in `semantics`",
+            yield KIND.at(
+                row.decl.span,
+                f"the row `{row.operation}` has `gate: none`, but the file has no gate",
+                "drop `gate: none`, or define the gate in `semantics`",
             )

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from privtab.checks._compare import compare
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Related, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P339"
-NAME = "one-cell-two-meanings"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P339", "one-cell-two-meanings", Severity.WARNING)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -37,12 +35,9 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         found = compare(seen, seen.rule(row), seen.rule(known))
         if found.equal or found.breadth == "unknown":
             continue
-        yield Diagnostic(
-            code=CODE,
-            name=NAME,
-            severity=SEVERITY,
-            message=f"`{row.operation}` and `{known.operation}` come from one line of the document, but differ",
-            span=decl.span,
-            help="correct one of them, or explain in a `note` why they differ",
+        yield KIND.at(
+            decl.span,
+            f"`{row.operation}` and `{known.operation}` come from one line of the document, but differ",
+            "correct one of them, or explain in a `note` why they differ",
             related=(Related(message="the other row", span=known.decl.span),),
         )

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
 
-CODE = "P340"
-NAME = "forgettable-flag"
-SEVERITY = Severity.NOTE
+KIND = FindingKind("P340", "forgettable-flag", Severity.NOTE)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
@@ -37,11 +35,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                 if key in told:
                     continue
                 told.add(key)
-                yield Diagnostic(
-                    code=CODE,
-                    name=NAME,
-                    severity=SEVERITY,
-                    message=f"a request without the flag `{when.flag}` has fewer requirements",
-                    span=when.spot.span,
-                    help=f"make every request state it: `flags: {{{when.flag}: required}}`; or `optional`, if that is intended",
+                yield KIND.at(
+                    when.spot.span,
+                    f"a request without the flag `{when.flag}` has fewer requirements",
+                    f"make every request state it: `flags: {{{when.flag}: required}}`; or `optional`, if that is intended",
                 )

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.hints import listed
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy
 
-CODE = "P341"
-NAME = "undecided"
-SEVERITY = Severity.WARNING
+KIND = FindingKind("P341", "undecided", Severity.WARNING)
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
@@ -26,11 +24,8 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
 
     for pair, codes in view(policy).left_open.items():
         row = policy.rows[pair]
-        yield Diagnostic(
-            code=CODE,
-            name=NAME,
-            severity=SEVERITY,
-            message=f"not decided within the budget: {listed(sorted(codes))} for `{row.entity}/{row.operation}`",
-            span=row.decl.span,
-            help=f"write the condition in fewer alternatives or flags; a finding may take {CONFLICTS:,} conflicts of the solver",
+        yield KIND.at(
+            row.decl.span,
+            f"not decided within the budget: {listed(sorted(codes))} for `{row.entity}/{row.operation}`",
+            f"write the condition in fewer alternatives or flags; a finding may take {CONFLICTS:,} conflicts of the solver",
         )

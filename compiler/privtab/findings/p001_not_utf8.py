@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
-CODE = "P001"
-NAME = "not-utf8"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P001", "not-utf8", Severity.ERROR)
 
 
 def finding(span: Span) -> Diagnostic:
     """Build the finding; the first byte that is not UTF-8 is at `span`."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message="the file is not UTF-8",
-        span=span,
-        help="save it as UTF-8; this is the first byte that does not fit",
-    )
+    return KIND.at(span, "the file is not UTF-8", "save it as UTF-8; this is the first byte that does not fit")

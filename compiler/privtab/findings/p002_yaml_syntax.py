@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Related, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity
 
 if TYPE_CHECKING:
     from yaml import YAMLError
 
     from privtab.source import SourceFile
 
-CODE = "P002"
-NAME = "yaml-syntax"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P002", "yaml-syntax", Severity.ERROR)
 
 _ADVICE = (
     ("mapping values are not allowed", "put text that holds `: ` in quotes, and check the indentation of this line"),
@@ -40,14 +38,8 @@ def finding(source: SourceFile, error: YAMLError) -> Diagnostic:
         message, help_ = "a tab cannot indent YAML", "use spaces"
     else:
         help_ = next((advice for sign, advice in _ADVICE if sign in problem), None)
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=message,
-        span=source.span(at, min(at + 1, max(at, len(source.text)))),
-        help=help_,
-        related=_opening(source, error, at),
+    return KIND.at(
+        source.span(at, min(at + 1, max(at, len(source.text)))), message, help_, related=_opening(source, error, at)
     )
 
 

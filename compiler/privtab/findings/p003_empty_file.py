@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
-CODE = "P003"
-NAME = "empty-file"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P003", "empty-file", Severity.ERROR)
 POLICY = "a policy begins with `privtab: 1`, `system: NAME` and `version: NAME`"
 
 
 def finding(span: Span, begins: str = POLICY) -> Diagnostic:
     """Build the finding for a file without any value; `begins` says how such a file begins."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message="the file is empty",
-        span=span,
-        help=begins,
-    )
+    return KIND.at(span, "the file is empty", begins)

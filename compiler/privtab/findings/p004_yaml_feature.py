@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
-CODE = "P004"
-NAME = "yaml-feature"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P004", "yaml-feature", Severity.ERROR)
 
 
 def anchor(span: Span, name: str) -> Diagnostic:
@@ -47,11 +45,4 @@ def nesting(span: Span) -> Diagnostic:
 
 
 def _finding(span: Span, what: str, help_: str) -> Diagnostic:
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"{what} is not part of the YAML that privtab reads",
-        span=span,
-        help=help_,
-    )
+    return KIND.at(span, f"{what} is not part of the YAML that privtab reads", help_)

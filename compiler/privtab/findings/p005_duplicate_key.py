@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 
-CODE = "P005"
-NAME = "duplicate-key"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P005", "duplicate-key", Severity.ERROR)
 
 
 def finding(span: Span, key: str, first: Span) -> Diagnostic:
     """Build the finding for `key` at `span`, which already occurs at `first`."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"duplicate key `{key}`",
-        span=span,
-        help=f"it already occurs on line {first.line}: merge the two",
+    return KIND.at(
+        span,
+        f"duplicate key `{key}`",
+        f"it already occurs on line {first.line}: merge the two",
         related=(Related(message="first here", span=first),),
     )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import did_you_mean, listed, nearest
 
-CODE = "P006"
-NAME = "unknown-key"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P006", "unknown-key", Severity.ERROR)
 
 
 _STATE = (
@@ -37,12 +35,9 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 
 def finding(span: Span, key: str, where: str, known: Sequence[str]) -> Diagnostic:
     """Build the finding for `key`, which `where` does not have."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"unknown key `{key}` in {where}",
-        span=span,
-        help=INSTEAD.get(where, {}).get(key) or did_you_mean(key, known) or f"the keys of {where} are {listed(known)}",
+    return KIND.at(
+        span,
+        f"unknown key `{key}` in {where}",
+        INSTEAD.get(where, {}).get(key) or did_you_mean(key, known) or f"the keys of {where} are {listed(known)}",
         fix=None if key in INSTEAD.get(where, {}) else nearest(key, known),
     )

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import did_you_mean, listed, nearest
 
-CODE = "P009"
-NAME = "wrong-value"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P009", "wrong-value", Severity.ERROR)
 
 
 def finding(span: Span, what: str, value: str, known: Sequence[str]) -> Diagnostic:
     """Build the finding for `value`, which is not a value of `what`."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"`{value}` is not a value of {what}",
-        span=span,
-        help=did_you_mean(value, known) or f"it is {listed(known, last='or')}",
+    return KIND.at(
+        span,
+        f"`{value}` is not a value of {what}",
+        did_you_mean(value, known) or f"it is {listed(known, last='or')}",
         fix=nearest(value, known),
     )
 
@@ -28,11 +23,9 @@ def finding(span: Span, what: str, value: str, known: Sequence[str]) -> Diagnost
 def meant(span: Span, what: str, value: str, instead: str) -> Diagnostic:
     """Build the finding for a wrong `value` that clearly stands for `instead`."""
     message = f"`{value}` is not a value of {what}"
-    return Diagnostic(
-        code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=f"write `{instead}`", fix=instead
-    )
+    return KIND.at(span, message, f"write `{instead}`", fix=instead)
 
 
 def other(span: Span, message: str, help_: str | None = None) -> Diagnostic:
     """Build the finding for a value that is wrong in some other way."""
-    return Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=help_)
+    return KIND.at(span, message, help_)

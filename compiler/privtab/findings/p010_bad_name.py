@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
-CODE = "P010"
-NAME = "bad-name"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P010", "bad-name", Severity.ERROR)
 
 
 def snake_case(name: str) -> str:
@@ -34,13 +32,10 @@ def several(name: str) -> tuple[str, ...]:
 def finding(span: Span, what: str, name: str, help_: str | None = None) -> Diagnostic:
     """Build the finding for `name`, which cannot name `what` (in words, with an article)."""
     snake = snake_case(name)
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"`{name}` cannot be the name of {what}",
-        span=span,
-        help=help_
+    return KIND.at(
+        span,
+        f"`{name}` cannot be the name of {what}",
+        help_
         or "names begin with a letter; then come small letters, digits and `_`"
         + (f": `{snake}`" if snake and snake != name else ""),
     )

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
-CODE = "P011"
-NAME = "cell-syntax"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P011", "cell-syntax", Severity.ERROR)
 
 
 def finding(span: Span, message: str, expected: Sequence[str], advice: str | None = None) -> Diagnostic:
     """Build the finding; `message` says what is at `span`, `expected` in plain words what could be there."""
     wanted = " or ".join(filter(None, (", ".join(expected[:-1]), *expected[-1:])))
     parts = [f"expected {wanted}" if expected else None, advice]
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=message,
-        span=span,
-        help="; ".join(p for p in parts if p) or None,
-    )
+    return KIND.at(span, message, "; ".join(p for p in parts if p) or None)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import did_you_mean, listed
 
-CODE = "P103"
-NAME = "undefined-object"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P103", "undefined-object", Severity.ERROR)
 ITSELF = frozenset({"this", "self", "itself", "resource", "object", "target", "it"})
 """Names of the request's resource in other languages."""
 
@@ -21,11 +19,4 @@ def finding(span: Span, name: str, objects: Collection[str], targets: Collection
         help_ = (
             f"targets here are {listed((*objects, *targets))}; a further object is declared by `with: {{{name}: TYPE}}`"
         )
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"undefined object `{name}`",
-        span=span,
-        help=help_,
-    )
+    return KIND.at(span, f"undefined object `{name}`", help_)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import listed
 
-CODE = "P104"
-NAME = "target-not-on-path"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P104", "target-not-on-path", Severity.ERROR)
 
 
 def finding(span: Span, target: str, entity: str, targets: Collection[str]) -> Diagnostic:
@@ -17,11 +15,4 @@ def finding(span: Span, target: str, entity: str, targets: Collection[str]) -> D
     help_ = f"targets here are {listed(targets)}; another object is declared by `with`"
     if target == "parent":
         help_ = f"`{entity}` is at the top: it has no parent"
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"`{target}` is not on the path of `{entity}`",
-        span=span,
-        help=help_ if targets else None,
-    )
+    return KIND.at(span, f"`{target}` is not on the path of `{entity}`", help_ if targets else None)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import did_you_mean, listed, nearest
 
-CODE = "P105"
-NAME = "unknown-operation"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P105", "unknown-operation", Severity.ERROR)
 _ANY = 8
 
 
@@ -19,12 +17,9 @@ def finding(
     """Build the finding for `operation`, for which none of the `types` has a row."""
     instead = f"`{operation}` is a privilege: leave `can` out" if is_privilege else did_you_mean(operation, known)
     where = listed(types, last="or") if len(types) < _ANY else "any entity type"
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"unknown operation `{operation}` on {where}",
-        span=span,
-        help=instead or (f"it has {listed(known)}" if known else "it has no rows at all"),
+    return KIND.at(
+        span,
+        f"unknown operation `{operation}` on {where}",
+        instead or (f"it has {listed(known)}" if known else "it has no rows at all"),
         fix=nearest(operation, known),
     )

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import did_you_mean, listed, nearest
 
-CODE = "P106"
-NAME = "alias-of-nothing"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P106", "alias-of-nothing", Severity.ERROR)
 
 
 def finding(span: Span, alias: str, of: str, known: Collection[str]) -> Diagnostic:
     """Build the finding for `alias`, whose target `of` is not a privilege."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"`{alias}` is an alias of `{of}`, which is not a privilege",
-        span=span,
-        help=did_you_mean(of, known) or f"the privileges are {listed(known)}",
+    return KIND.at(
+        span,
+        f"`{alias}` is an alias of `{of}`, which is not a privilege",
+        did_you_mean(of, known) or f"the privileges are {listed(known)}",
         fix=nearest(of, known),
     )

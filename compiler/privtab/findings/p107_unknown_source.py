@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import did_you_mean, listed
 
-CODE = "P107"
-NAME = "unknown-source"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P107", "unknown-source", Severity.ERROR)
 
 
 def finding(span: Span, name: str | None, known: Collection[str]) -> Diagnostic:
@@ -19,11 +17,6 @@ def finding(span: Span, name: str | None, known: Collection[str]) -> Diagnostic:
         help_ = did_you_mean(name, known) or f"the sources are {listed(known)}"
     elif known:
         help_ = f"write `name:line`; the sources are {listed(known)}"
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"unknown source `{name}`" if name else "the row does not say which source its line is in",
-        span=span,
-        help=help_,
+    return KIND.at(
+        span, f"unknown source `{name}`" if name else "the row does not say which source its line is in", help_
     )

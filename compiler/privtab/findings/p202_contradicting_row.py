@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 
-CODE = "P202"
-NAME = "contradicting-row"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P202", "contradicting-row", Severity.ERROR)
 
 
 def finding(span: Span, entity: str, operation: str, first: Span) -> Diagnostic:
     """Build the finding for a row of `entity` that already occurs at `first`, with another meaning."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"`{entity}` has two rows `{operation}` that contradict each other",
-        span=span,
-        help=f"line {first.line} says something else: keep one, or record the other under `ambiguous`",
+    return KIND.at(
+        span,
+        f"`{entity}` has two rows `{operation}` that contradict each other",
+        f"line {first.line} says something else: keep one, or record the other under `ambiguous`",
         related=(Related(message="the other row", span=first),),
     )

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from privtab.diagnostics import Diagnostic, Located, Related, Severity
+from privtab.diagnostics import Diagnostic, FindingKind, Located, Related, Severity
 
-CODE = "P203"
-NAME = "alias-cycle"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P203", "alias-cycle", Severity.ERROR)
 
 
 def finding(targets: Sequence[Located[str]], names: Sequence[str]) -> Diagnostic:
     """Build the finding for a cycle of `names`, each an alias of the next; `targets` are their `alias_of`."""
     first, *others = targets
     circle = " → ".join(f"`{name}`" for name in (*names, names[0]))
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"aliases form a cycle: {circle}",
-        span=first.span,
-        help="one of them must be a privilege of its own",
+    return KIND.at(
+        first.span,
+        f"aliases form a cycle: {circle}",
+        "one of them must be a privilege of its own",
         related=tuple(Related(message="and here", span=other.span) for other in others),
     )

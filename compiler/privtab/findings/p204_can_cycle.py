@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from privtab.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 
-CODE = "P204"
-NAME = "can-cycle"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P204", "can-cycle", Severity.ERROR)
 
 
 def finding(spans: Sequence[Span], rows: Sequence[str]) -> Diagnostic:
     """Build the finding for a cycle of `rows` (`entity/operation`), each of which refers to the next at its span."""
     first, *others = spans
     circle = " → ".join(f"`{row}`" for row in (*rows, rows[0]))
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"`can` forms a cycle: {circle}",
-        span=first,
-        help="one of these rows must state its own requirements",
+    return KIND.at(
+        first,
+        f"`can` forms a cycle: {circle}",
+        "one of these rows must state its own requirements",
         related=tuple(Related(message="and here", span=other) for other in others),
     )

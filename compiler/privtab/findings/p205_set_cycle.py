@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
-CODE = "P205"
-NAME = "set-cycle"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P205", "set-cycle", Severity.ERROR)
 
 
 def finding(span: Span, name: str, member: str) -> Diagnostic:
     """Build the finding for the set `name`, whose member `member` contains `name`."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"the set `{name}` contains itself"
+    return KIND.at(
+        span,
+        f"the set `{name}` contains itself"
         if name == member
         else f"the sets `{member}` and `{name}` contain each other",
-        span=span,
-        help="sets must eventually resolve to privileges",
+        "sets must eventually resolve to privileges",
     )

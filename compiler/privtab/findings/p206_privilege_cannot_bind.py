@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import listed
 
-CODE = "P206"
-NAME = "privilege-cannot-bind"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P206", "privilege-cannot-bind", Severity.ERROR)
 
 
 def finding(
@@ -22,11 +20,8 @@ def finding(
         if wrong == (written,) or (len(wrong) == 1 and wrong[0] == written)
         else f"{listed(wrong)} of `{written}`"
     )
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"{who} cannot be granted on {listed(types, last='or')}",
-        span=span,
-        help=f"`{wrong[0]}` can be granted on {listed(on)}" if on else f"`{wrong[0]}` can be granted nowhere",
+    return KIND.at(
+        span,
+        f"{who} cannot be granted on {listed(types, last='or')}",
+        f"`{wrong[0]}` can be granted on {listed(on)}" if on else f"`{wrong[0]}` can be granted nowhere",
     )

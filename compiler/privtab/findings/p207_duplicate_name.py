@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 
-CODE = "P207"
-NAME = "duplicate-name"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P207", "duplicate-name", Severity.ERROR)
 
 
 def finding(span: Span, what: str, name: str, first: Span) -> Diagnostic:
     """Build the finding for `name` at `span`, which is already declared at `first`."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"{what} `{name}` is declared twice",
-        span=span,
-        help=f"line {first.line} declares `{name}`: every name is unique in a file",
+    return KIND.at(
+        span,
+        f"{what} `{name}` is declared twice",
+        f"line {first.line} declares `{name}`: every name is unique in a file",
         related=(Related(message="first here", span=first),),
     )

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
-CODE = "P208"
-NAME = "row-without-condition"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P208", "row-without-condition", Severity.ERROR)
 
 
 def finding(span: Span, operation: str) -> Diagnostic:
     """Build the finding for the row of `operation`, which has neither `requires` nor `each`."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"the row `{operation}` has neither `requires` nor `each`",
-        span=span,
-        help="say who may: `requires: READ (TYPE)`, or `requires: anyone`",
+    return KIND.at(
+        span,
+        f"the row `{operation}` has neither `requires` nor `each`",
+        "say who may: `requires: READ (TYPE)`, or `requires: anyone`",
     )

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
-CODE = "P211"
-NAME = "no-owners"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P211", "no-owners", Severity.ERROR)
 
 
 def finding(span: Span, what: str) -> Diagnostic:
     """Build the finding for `what`, which refers to owners, in a file without `semantics.owner`."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"{what} refers to owners, but the file has none",
-        span=span,
-        help="say what ownership means: `semantics: {owner: {creator: true}}`",
+    return KIND.at(
+        span,
+        f"{what} refers to owners, but the file has none",
+        "say what ownership means: `semantics: {owner: {creator: true}}`",
     )

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
-CODE = "P212"
-NAME = "created-entity-in-condition"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P212", "created-entity-in-condition", Severity.ERROR)
 
 
 def finding(span: Span, entity: str) -> Diagnostic:
     """Build the finding for a row that creates `entity` although its condition refers to it."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"the row creates the `{entity}`, but its condition refers to it",
-        span=span,
-        help="require something on its parent (`parent`), or drop `creates`",
+    return KIND.at(
+        span,
+        f"the row creates the `{entity}`, but its condition refers to it",
+        "require something on its parent (`parent`), or drop `creates`",
     )

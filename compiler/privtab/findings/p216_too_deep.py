@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
-CODE = "P216"
-NAME = "too-deep"
-SEVERITY = Severity.ERROR
+KIND = FindingKind("P216", "too-deep", Severity.ERROR)
 
 
 def finding(span: Span, row: str, deepest: int) -> Diagnostic:
     """Build the finding for `row` (`entity/operation`), the start of a chain of `can` of more than `deepest` levels."""
-    return Diagnostic(
-        code=CODE,
-        name=NAME,
-        severity=SEVERITY,
-        message=f"the condition of `{row}` goes more than {deepest} levels down, through `can`",
-        span=span,
-        help="say in this row what is required, or refer to a row further down the chain",
+    return KIND.at(
+        span,
+        f"the condition of `{row}` goes more than {deepest} levels down, through `can`",
+        "say in this row what is required, or refer to a row further down the chain",
     )

@@ -51,7 +51,7 @@ class Code:
 @cache
 def codes() -> dict[str, Code]:
     """Every code, in order."""
-    return {m.CODE: Code(code=m.CODE, name=m.NAME, severity=m.SEVERITY) for m in catalogue()}
+    return {m.KIND.code: Code(code=m.KIND.code, name=m.KIND.name, severity=m.KIND.severity) for m in catalogue()}
 
 
 def meant(word: str) -> str | None:

@@ -14,7 +14,7 @@ from privtab.lint.settings import Settings
 from privtab.report.nodes import Suppressed
 from privtab.source import SourceFile
 
-_NO_YAML = frozenset(check.CODE for check in (p001_not_utf8, p002_yaml_syntax, p003_empty_file))
+_NO_YAML = frozenset(check.KIND.code for check in (p001_not_utf8, p002_yaml_syntax, p003_empty_file))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,8 @@ from privtab.syntax.nodes import RoleDecl, Tables, VariantDecl
 __all__ = ["Policy", "resolve"]
 
 _UNKNOWN = frozenset(
-    check.CODE for check in (p101_unknown_privilege, p102_unknown_type, p103_undefined_object, p104_target_not_on_path)
+    check.KIND.code
+    for check in (p101_unknown_privilege, p102_unknown_type, p103_undefined_object, p104_target_not_on_path)
 )
 _MANY = 5
 
@@ -139,7 +140,7 @@ def _grouped(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
 
 
 def _for_all(diagnostic: Diagnostic, others: list[str]) -> Diagnostic:
-    if not others or diagnostic.code != p104_target_not_on_path.CODE:
+    if not others or diagnostic.code != p104_target_not_on_path.KIND.code:
         return diagnostic
     return replace(diagnostic, help=f"the same goes for {listed(others)}; {diagnostic.help}")
 
