@@ -5,7 +5,8 @@ import json
 import pytest
 
 from privtab import pipeline
-from privtab.ir.canonical import item_minimal_sets
+from privtab.ir.canonical import canonical
+from privtab.ir.formula import item_condition
 from privtab.ir.serialise import formula_json, program_json, variant_key
 from privtab.passes.flatten import flatten
 
@@ -20,7 +21,9 @@ def test_every_rule_has_its_minimal_sets(name: str) -> None:
         written = document["rules"][entity][operation]
         types = {w.name: w.types[0] for w in rule.withs}
         key = variant_key((), {w.name: w.types[0] for w in rule.withs if w.polymorphic})
-        assert len(written["minimal"]["item"][key]) == len(item_minimal_sets(program, rule, types=types))
+        assert len(written["minimal"]["item"][key]) == len(
+            canonical(program).minimal_sets(item_condition(rule), types=types)
+        )
         assert bool(written["minimal"]["call"]) == rule.unnamed
         used = {i for form in written["minimal"].values() for sets in form.values() for row in sets for i in row}
         assert used == set(range(len(written["atoms"])))

@@ -8,8 +8,8 @@ import pytest
 import worlds
 
 from privtab import passes, pipeline
-from privtab.ir.canonical import item_minimal_sets, minimal_sets
-from privtab.ir.formula import rule_flags
+from privtab.ir.canonical import canonical
+from privtab.ir.formula import call_condition, item_condition, rule_flags
 from privtab.ir.nodes import ALWAYS, And, Program
 from privtab.passes.drop_implied_gate import drop_implied_gate
 from privtab.passes.narrowest_first import narrowest_first
@@ -21,8 +21,8 @@ def meaning(program: Program) -> dict[tuple[str, str], object]:
         types = {w.name: w.types[0] for w in rule.withs}
         flags = frozenset(rule_flags(program, rule))
         found[key] = [
-            sets(program, rule, chosen, types)
-            for sets in (minimal_sets, item_minimal_sets)
+            canonical(program).minimal_sets(condition(rule), chosen, types)
+            for condition in (call_condition, item_condition)
             for chosen in (flags, frozenset())
         ]
     return found

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
-from privtab.ir.canonical import atom_text, each_minimal_sets, minimal_sets
+from privtab.ir.canonical import atom_text, canonical, minimal_sets
 from privtab.ir.nodes import Program, Rule
 
 POLICIES = Path(__file__).parents[2] / "policy_src"
@@ -84,7 +84,7 @@ def compiled_row(program: Program, rule: Rule, flags: frozenset[str] = frozenset
     def text(sets: Sequence[Sequence[Any]]) -> Sets:
         return frozenset(frozenset(atom_text(atom, rule) for atom in atoms) for atoms in sets)
 
-    each = each_minimal_sets(program, rule, flags)
+    each = None if rule.each is None else canonical(program).minimal_sets(rule.each, flags)
     return Row(
         line=(rule.source and rule.source.line) or 0,
         title=rule.title,

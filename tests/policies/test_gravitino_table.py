@@ -12,7 +12,8 @@ from typing import cast
 
 import pytest
 
-from privtab.ir.canonical import MinimalSets, atom_text, item_minimal_sets, minimal_sets
+from privtab.ir.canonical import MinimalSets, atom_text, canonical, minimal_sets
+from privtab.ir.formula import item_condition
 from privtab.ir.nodes import ALWAYS, Program, Rule
 from privtab.pipeline import check_policy, load_program
 
@@ -205,7 +206,7 @@ def test_cell(program: Program, line: int, entity: str, operation: str, call: st
     types = {w.name: "catalog" if w.name == "object" else w.types[0] for w in rule.withs}
     assert texts(program, rule, minimal_sets(program, rule, types=types), types) == sets(call, entity)
     assert (rule.each is None) == (item is None)
-    found = texts(program, rule, item_minimal_sets(program, rule, types=types), types)
+    found = texts(program, rule, canonical(program).minimal_sets(item_condition(rule), types=types), types)
     assert found == sets(item or call, entity)
     assert rule.source is not None
     assert rule.source.line == line
@@ -299,7 +300,7 @@ def test_the_objects_of_tags_and_policies_are_what_can_be_loaded(program: Progra
 def loosest(program: Program, key: tuple[str, str]) -> Sets:
     rule = program.rules[key]
     types = {w.name: "catalog" for w in rule.withs if w.name == "object"}
-    return texts(program, rule, item_minimal_sets(program, rule, types=types), types)
+    return texts(program, rule, canonical(program).minimal_sets(item_condition(rule), types=types), types)
 
 
 READINGS = (

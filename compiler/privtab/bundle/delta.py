@@ -72,17 +72,6 @@ def delta_for(old: bytes, new: bytes, *, unsigned: bool = False) -> bytes | None
     return made if len(made) < len(new) else None
 
 
-def delta_bundle(old: Mapping[str, Any], new: Mapping[str, Any], manifest: Mapping[str, Any]) -> bytes:
-    """The delta bundle between two documents below `data`, with the manifest of the bundle that has the new one.
-
-    Raises BrokenBundle if nothing differs below the manifest's roots: OPA would treat an empty patch as an empty bundle.
-    """
-    operations = difference(old, new, manifest["roots"])
-    if not operations:
-        raise BrokenBundle("nothing differs: a delta without operations would erase everything")
-    return _bundle(operations, manifest, {})
-
-
 def proof(base: bytes, delta: bytes, full: bytes) -> None:
     """Raise BrokenBundle unless the base bundle and the delta give the data, revision and roots of the full bundle."""
     before, change, after = contents(base), contents(delta), contents(full)

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias, assert_never
 
 from privtab._once import once
 from privtab.errors import Undecided
-from privtab.ir.formula import RequestAlgebra, call_condition, item_condition, move, resolve
+from privtab.ir.formula import RequestAlgebra, call_condition, move, resolve
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -275,20 +275,6 @@ def minimal_sets(
 ) -> MinimalSets:
     """The minimal sets of a rule's call (its gate and `requires`)."""
     return canonical(program).minimal_sets(call_condition(rule), flags, types)
-
-
-def each_minimal_sets(
-    program: Program, rule: Rule, flags: frozenset[str] = frozenset(), types: Mapping[str, str] | None = None
-) -> MinimalSets | None:
-    """The minimal sets of a rule's `each` alone, or None if it has none."""
-    return None if rule.each is None else canonical(program).minimal_sets(rule.each, flags, types)
-
-
-def item_minimal_sets(
-    program: Program, rule: Rule, flags: frozenset[str] = frozenset(), types: Mapping[str, str] | None = None
-) -> MinimalSets:
-    """The minimal sets for a named item: gate, `requires` and `each`."""
-    return canonical(program).minimal_sets(item_condition(rule), flags, types)
 
 
 def target_text(target: Target, rule: Rule, types: Mapping[str, str] | None = None) -> str:

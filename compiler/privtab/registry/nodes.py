@@ -106,6 +106,10 @@ class Channel:
     lost: bool = False
     """Whether one of them may have been active: the copy that would tell is missing, too."""
 
+    def started_since(self, before: Channel) -> list[tuple[str, str]]:
+        """The revisions, with their digests, that this entry runs and `before` did not."""
+        return [(known, digest) for known, digest in self.digests.items() if before.digests.get(known) != digest]
+
     @property
     def last(self) -> int:
         """The highest number of a release, readable or not."""

@@ -356,24 +356,21 @@ class Registry:
 
     def _check_trusted(self, before: Channel, after: Channel) -> None:
         """Check the signatures of bundles that did not run before: keys may have been removed since they were put."""
-        asked = self.trust() is not None
-        for known, digest in after.digests.items():
-            if asked and before.digests.get(known) != digest:
-                try:
-                    self.check_signature(self.blob(digest))
-                except BundleRefused as error:
-                    raise BundleRefused(
-                        f"{known}: {error}; sign it anew, as `privtab rollback --signing-key` does"
-                    ) from None
+        for known, digest in after.started_since(before) if self.trust() is not None else ():
+            try:
+                self.check_signature(self.blob(digest))
+            except BundleRefused as error:
+                raise BundleRefused(
+                    f"{known}: {error}; sign it anew, as `privtab rollback --signing-key` does"
+                ) from None
 
     def _check_there(self, before: Channel, after: Channel) -> None:
         """Raise RegistryError if a bundle that did not run before is missing."""
-        for known, digest in after.digests.items():
-            if before.digests.get(known) != digest:
-                try:
-                    self.store.size(names.blob(digest))
-                except Missing:
-                    raise RegistryError(f"{self.url} has lost the bundle of {known}: put it again") from None
+        for known, digest in after.started_since(before):
+            try:
+                self.store.size(names.blob(digest))
+            except Missing:
+                raise RegistryError(f"{self.url} has lost the bundle of {known}: put it again") from None
 
     def trust(self) -> Trust | None:
         """The trusted keys and scope; None if the registry does not require signatures."""
