@@ -11,7 +11,7 @@ from typing import Self
 EVERY = 0.1
 
 
-def tree(pid: int) -> set[int]:
+def process_tree(pid: int) -> set[int]:
     """A process and its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
@@ -59,6 +59,6 @@ class Peak:
     def _watch(self) -> None:
         own = os.getpid()
         while True:
-            self.mib = max(self.mib, sum(map(proportional, tree(own))))
+            self.mib = max(self.mib, sum(map(proportional, process_tree(own))))
             if self._end.wait(EVERY):
                 return

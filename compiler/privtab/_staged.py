@@ -22,7 +22,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
         with staged(path, pieces) as beside:
             size = beside.stat().st_size
             beside.replace(path)
-            settle(path)
+            sync_folder(path)
     except OSError as error:
         raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
     return size
@@ -47,7 +47,7 @@ def staged(path: Path, pieces: Iterable[bytes], prefix: str = "") -> Iterator[Pa
         beside.unlink(missing_ok=True)
 
 
-def settle(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     """Make the name of a new file survive a power failure."""
     try:
         handle = os.open(path.parent, os.O_RDONLY)

@@ -16,7 +16,7 @@ from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import is_cut
 from privtab.lint.config import OWN, settings_for
-from privtab.lint.judge import Judged, judge
+from privtab.lint.judge import FilteredFindings, judge
 from privtab.lint.settings import Settings
 from privtab.model.lower import lower
 from privtab.source import SourceFile
@@ -67,7 +67,7 @@ class PolicyCheck:
 
     source: SourceFile
     program: Program | None
-    judged: Judged
+    judged: FilteredFindings
     settings: Settings
 
 
@@ -207,7 +207,7 @@ def policies_at(paths: Iterable[str | Path] | None) -> list[Path]:
     nothing wrong.
     """
     found: set[Path] = set()
-    for path in named_or_usual(paths):
+    for path in given_or_default_paths(paths):
         here = find_policies([path])
         if not here:
             raise UsageError(f"no policy file in {path}")
@@ -215,7 +215,7 @@ def policies_at(paths: Iterable[str | Path] | None) -> list[Path]:
     return sorted(found)
 
 
-def named_or_usual(paths: Iterable[str | Path] | None) -> list[Path]:
+def given_or_default_paths(paths: Iterable[str | Path] | None) -> list[Path]:
     """The given paths, or those of `policy_paths` if none are given. Raises UsageError if one of the latter does not exist."""
     named = [Path(path) for path in paths or ()]
     if named:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from privtab import InvalidRequest
 from privtab.analysis.caller import Caller
-from privtab.analysis.effects import FreshNames, GainedFact, makes
+from privtab.analysis.effects import FreshNames, GainedFact, creates_resource
 from privtab.analysis.goals import Goal, goal, operation_goal
 from privtab.analysis.paths import ReachableRights, escalations
 from privtab.analysis.universe import Universe, names, rows_entities
@@ -134,7 +134,7 @@ def by_breadth(made: Program, state: State, user: str) -> dict[GainedFact, int] 
                 found.setdefault(fact, steps)
             for rule in made.rules.values():
                 for resource in fresh.resources(rule, universe) if brings(rule) else ():
-                    if makes(made, rule) and (resource in start or resource in held.made):
+                    if creates_resource(made, rule) and (resource in start or resource in held.made):
                         continue
                     pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
                     if len(list(product(*pools))) > MOST_CHOICES:
@@ -177,7 +177,7 @@ def results(
         if not reference.decide(request).allowed:
             continue
         state, entities = held.state, set(held.made)
-        if makes(made, rule):
+        if creates_resource(made, rule):
             entities.add(resource)
         for effect in rule.effects:
             objects = {"": resource, **with_}

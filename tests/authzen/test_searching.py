@@ -20,7 +20,7 @@ from privtab.analysis.who_can import who_can
 from privtab.authzen.messages import Searched
 from privtab.authzen.paging import PagePosition
 from privtab.authzen.points import LocalDecisionPoint
-from privtab.authzen.searching import AT_ONCE, Walk, page
+from privtab.authzen.searching import AT_ONCE, SearchPlan, page
 from privtab.authzen.service import Service
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
@@ -95,8 +95,8 @@ def search(service: Service, kind: Searched, asked: Request) -> dict[str, Any]:
 NAMES = [f"n{at:05}" for at in range(3 * AT_ONCE)]
 
 
-def walk() -> Walk:
-    return Walk(names=NAMES, asks=lambda name: Request(user=name, action="read", resource=Entity("t", "x")))
+def walk() -> SearchPlan:
+    return SearchPlan(names=NAMES, asks=lambda name: Request(user=name, action="read", resource=Entity("t", "x")))
 
 
 async def every_third(requests: Sequence[Request]) -> list[bool]:

@@ -77,8 +77,8 @@ def verdicts(seeds: range) -> Iterator[bool]:
         assert policy is not None, found
         seen = view(policy)
         # A reading keeps what it does not speak of; a row of a variant does not.
-        [(_, reading)] = seen.others.readings(policy.rows["low", "open"])
-        [(_, instead)] = seen.others.variants()
+        [(_, reading)] = seen.alternative_rows.readings(policy.rows["low", "open"])
+        [(_, instead)] = seen.alternative_rows.variants()
         for module, other in ((p329_equal_reading, reading), (p330_equal_variant_row, instead)):
             rule = seen.program.rules["low", other.operation]
             tried = equal(seen.program, rule, seen.lowering.rule(other))

@@ -143,7 +143,7 @@ def core_verdicts(seeds: range) -> set[str]:
         assert policy is not None
         seen = view(policy)
         row = policy.rows["low", "open"]
-        core = seen.others.core(row)
+        core = seen.alternative_rows.core(row)
         assert core is not None
         rule, other = seen.rule(row), seen.lowering.rule(core)
         less = implies(seen, rule, rule.requires, other.requires)

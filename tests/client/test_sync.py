@@ -473,7 +473,7 @@ def test_concurrent_chunks_run_at_once_and_the_first_error_ends_all(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_in_the_middle_of_a_look_leaves_a_child_that_can_ask(opa: OpaServer) -> None:
     with Client(opa.url, cache_size=10, timeout=2) as client:
-        locks: list[Any] = [client._flows._wires, client._resilience.breaker, client._flows._cache]
+        locks: list[Any] = [client._flows._io, client._resilience.breaker, client._flows._cache]
         for holder in locks:
             assert holder._lock.acquire()  # as another thread would
         child = os.fork()

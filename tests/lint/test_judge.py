@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.lint.judge import Judged, judge
+from privtab.lint.judge import FilteredFindings, judge
 from privtab.lint.settings import Level, Override, Settings
 from privtab.source import SourceFile
 
@@ -17,12 +17,12 @@ def finding(line: int, code: str = "P305", severity: Severity = Severity.WARNING
     return Diagnostic(code=code, name="x", severity=severity, message="m", span=span)
 
 
-def judged(text: str, *found: Diagnostic, settings: Settings | None = None, complete: bool = True) -> Judged:
+def judged(text: str, *found: Diagnostic, settings: Settings | None = None, complete: bool = True) -> FilteredFindings:
     source = SourceFile.of("a.yaml", text)
     return judge(found, source, Path("a.yaml"), settings or Settings(), complete=complete)
 
 
-def codes(judged: Judged) -> list[tuple[str, int]]:
+def codes(judged: FilteredFindings) -> list[tuple[str, int]]:
     return [(one.code, one.span.line) for one in judged.kept]
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import InvalidRequest, UsageError
 from privtab.spark import decide, plan, visible
-from privtab.spark.arguments import RequestColumns, asked
+from privtab.spark.arguments import RequestColumns, read_arguments
 from privtab.spark.policies import open_policy
 
 Ask = Callable[..., RequestColumns]
@@ -29,7 +29,7 @@ def ask(spark: SparkSession, tmp_path: Path) -> Ask:
     )
 
     def read(**given: Any) -> RequestColumns:
-        return asked(df, policy, **{"subject": "user", "action": "look", "resource": ("box", "path"), **given})
+        return read_arguments(df, policy, **{"subject": "user", "action": "look", "resource": ("box", "path"), **given})
 
     return read
 
@@ -48,7 +48,7 @@ def test_columns_may_be_columns_or_names_of_them(ask: Ask) -> None:
     assert list(found.columns) == ["user", "action", "type", "path", "flag_careful"]
     assert "path" in ask(resource=("box", "with.dots")).columns
     assert "path" in ask(subject="USER", resource=("box", "id")).columns
-    assert found.beside().columns == ["c0", "c1", "c2", "c3", *found.columns]
+    assert found.with_canonical_columns().columns == ["c0", "c1", "c2", "c3", *found.columns]
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_groups_count_only_where_the_policy_takes_them(ask: Ask, spark: SparkSes
     df = spark.range(1).select(F.lit("ann").alias("user"), F.lit("box:s/a/1").alias("box"))
 
     def without(**given: Any) -> RequestColumns:
-        return asked(df, open_policy(other), subject="user", action="look", resource="box", **given)
+        return read_arguments(df, open_policy(other), subject="user", action="look", resource="box", **given)
 
     assert "groups" not in without(groups=F.array("user")).columns
     with pytest.raises(UsageError, match="groups: no column `grups`"):

@@ -23,7 +23,7 @@ from privtab.request import Entity
 from privtab.spark import certify
 from privtab.spark.certification import findings, making
 from privtab.spark.certification.page import script_json, seen
-from privtab.spark.folders import whole
+from privtab.spark.folders import atomic_folder
 from privtab.state.nodes import Assignment, Grant, State
 
 NASTY = "<script>alert(1)</script>"
@@ -302,11 +302,11 @@ def test_a_page_holds_a_part_and_says_so(spark: SparkSession, tmp_path: Path) ->
 
 def test_a_folder_is_there_whole_or_as_it_was(tmp_path: Path) -> None:
     target = tmp_path / "out"
-    with pytest.raises(ZeroDivisionError), whole(target) as place:
+    with pytest.raises(ZeroDivisionError), atomic_folder(target) as place:
         (place / "half").write_text(str(1 // 0))
     assert list(tmp_path.iterdir()) == []
     for text in ("one", "two"):
-        with whole(target) as place:
+        with atomic_folder(target) as place:
             (place / "all").write_text(text)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert (target / "all").read_text() == "two"

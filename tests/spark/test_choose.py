@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from privtab.errors import UsageError
 from privtab.spark import Choice, Limits, choose, decide, open_policy, plan
-from privtab.spark.arguments import asked
+from privtab.spark.arguments import read_arguments
 from privtab.spark.joins import Figures, JoinLimits
 from privtab.spark.state import state_tables
 
@@ -26,10 +26,10 @@ def test_the_size_of_the_state_decides_and_the_limits_are_arguments(spark: Spark
     tables = state_tables(spark, policy, state)
 
     opened = open_policy(policy)
-    request = asked(df, opened, **BOX)
+    request = read_arguments(df, opened, **BOX)
 
     def chosen(**limits: int) -> Choice:
-        return choose.chosen(request, opened, tables, plan="auto", limits=Limits(**limits))  # type: ignore[arg-type]
+        return choose.choice_for(request, opened, tables, plan="auto", limits=Limits(**limits))  # type: ignore[arg-type]
 
     assert chosen().plan == "kernel"
     assert chosen().figures["rows"] == 8

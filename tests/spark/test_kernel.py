@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from privtab.engines.packed import mapped, packed, unpacked
 from privtab.errors import DecisionUnavailable
 from privtab.spark import decide, kernel, shipping
-from privtab.spark.arguments import asked
+from privtab.spark.arguments import read_arguments
 from privtab.spark.policies import open_policy
 from privtab.spark.shipping import Packed, Shipped, loaded
 from privtab.spark.states import prepared
@@ -70,7 +70,7 @@ def test_batches_of_any_size_give_every_row_its_own_answer(
 def test_a_large_state_comes_as_a_file_that_is_sent_once(spark: SparkSession, ready: Packed, tmp_path: Path) -> None:
     policy, _ = decision_rows.files(tmp_path)
     df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
-    request = asked(df, open_policy(policy), subject="user", action="look", resource=("box", "path"))
+    request = read_arguments(df, open_policy(policy), subject="user", action="look", resource=("box", "path"))
     shipped = ready.ship(spark, within=0)
     assert (shipped.content, shipped.file) == (None, f"privtab-{ready.digest}.bin")
     assert ready.ship(spark, within=0) == shipped
@@ -108,10 +108,10 @@ def test_bytes_that_are_no_text_are_nobody(ready: Packed) -> None:
 
 def test_small_batches_are_gathered_large_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = [(pa.array(["x" * 10] * rows),) for rows in (3, 3, 3, 9, 1)]
-    parts = list(kernel.gathered(iter(batches), 6))
+    parts = list(kernel.combined_batches(iter(batches), 6))
     assert [[len(batch[0]) for batch in part] for part in parts] == [[3, 3], [3, 9], [1]]
     monkeypatch.setattr(kernel, "BYTES", 40)
-    assert [len(part) for part in kernel.gathered(iter(batches), 1000)] == [1, 1, 1, 1, 1]
+    assert [len(part) for part in kernel.combined_batches(iter(batches), 1000)] == [1, 1, 1, 1, 1]
 
 
 def test_what_is_packed_is_the_same_by_a_file(ready: Packed, tmp_path: Path) -> None:

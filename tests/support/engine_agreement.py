@@ -56,11 +56,11 @@ def serving(texts: Sequence[str], binary: Path, *, sharded: bool = False) -> Ite
 
 def put_state(session: http.Session, url: str, program: Program, state: State, *, sharded: bool = False) -> None:
     """Load a state into OPA."""
-    document = in_shards(program, state) if sharded else index(program, state)
+    document = sharded_document(program, state) if sharded else index(program, state)
     session.put(f"{url}/v1/data/privtab_state/{program.system}", json=document, timeout=10).raise_for_status()
 
 
-def in_shards(program: Program, state: State) -> dict[str, Any]:
+def sharded_document(program: Program, state: State) -> dict[str, Any]:
     """The data of an OPA that has loaded all bundles of a sharded state."""
     documents = shards.shards(program, state)
     people = documents.pop(shards.PEOPLE)

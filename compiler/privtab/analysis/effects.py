@@ -41,7 +41,7 @@ class GainedFact:
                 assert_never(self.kind)
 
 
-def bringing(program: Program) -> tuple[Rule, ...]:
+def granting_rules(program: Program) -> tuple[Rule, ...]:
     """The rules that give their caller something or create an entity."""
     return tuple(r for r in program.rules.values() if r.creates or any(e.kind != "revoke" for e in r.effects))
 
@@ -52,18 +52,18 @@ def effect_slots(rule: Rule) -> tuple[str, ...]:
     return tuple(w.name for w in rule.withs if w.name in named)
 
 
-def makes(program: Program, rule: Rule) -> bool:
+def creates_resource(program: Program, rule: Rule) -> bool:
     """Whether a rule creates its entity. A `single` entity exists with its parent, so it is never created."""
     return rule.creates and not program.entities[rule.entity].single
 
 
-def lands(program: Program) -> bool:
+def grants_on_existing_entities(program: Program) -> bool:
     """Whether some rule gives something on an existing entity, and not only on entities that it creates."""
     return any(
         effect.kind != "revoke"
         and effect.target.type not in _children(program, rule, effect.target)
-        and not (makes(program, rule) and effect.target == Target(slot=RESOURCE, type=rule.entity))
-        for rule in bringing(program)
+        and not (creates_resource(program, rule) and effect.target == Target(slot=RESOURCE, type=rule.entity))
+        for rule in granting_rules(program)
         for effect in rule.effects
     )
 
@@ -91,8 +91,8 @@ class FreshNames:
         while any(name.startswith(base) for name in used):
             base += "_"
         makers: dict[str, list[str]] = {}
-        for rule in bringing(program):
-            made = {rule.entity} if makes(program, rule) else set()
+        for rule in granting_rules(program):
+            made = {rule.entity} if creates_resource(program, rule) else set()
             made |= {t for e in rule.effects if e.kind != "revoke" for t in _children(program, rule, e.target)}
             for type_ in sorted(made):
                 makers.setdefault(type_, []).append(rule.id)
@@ -109,7 +109,7 @@ class FreshNames:
 
     def resources(self, rule: Rule, universe: Universe) -> Iterator[Entity]:
         """The possible resources of a rule: existing entities, or the one that it creates in each parent."""
-        if not makes(self.program, rule):
+        if not creates_resource(self.program, rule):
             found = universe.by_type[rule.entity]
             yield from (found[path] for path in sorted(found))
             return
@@ -120,13 +120,13 @@ class FreshNames:
         parents = universe.by_type[above]
         yield from (self.under(parents[path], rule.entity, rule) for path in sorted(parents))
 
-    def brings(
+    def gained_facts(
         self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity]
     ) -> tuple[GainedFact, ...]:
         """What success adds for the caller. Revocations are left out: they never help the caller."""
         caller.about({RESOURCE: resource, **with_})
         found: dict[GainedFact, None] = {}
-        if makes(self.program, rule):
+        if creates_resource(self.program, rule):
             found[GainedFact(kind="exists", entity=resource)] = None
         for effect in rule.effects:
             if effect.kind == "revoke":

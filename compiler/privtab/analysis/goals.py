@@ -94,7 +94,7 @@ class RelevantFacts:
                 self._asked.add((atom.target.slot, "member", ""))
         self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in self._asked)}
 
-    def bears(self, fact: GainedFact) -> bool:
+    def may_help(self, fact: GainedFact) -> bool:
         """Whether a fact may help. May be true for facts that do not."""
         for slot in self._slots:
             path = self._paths.get(slot)

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from privtab.analysis.caller import Caller, EquivalenceClasses
-from privtab.analysis.effects import FreshNames, GainedFact, bringing, effect_slots, lands, makes
+from privtab.analysis.effects import (
+    FreshNames,
+    GainedFact,
+    effect_slots,
+    granting_rules,
+    grants_on_existing_entities,
+    creates_resource,
+)
 from privtab.analysis.goals import Goal, RelevantFacts
 from privtab.analysis.held import listing
 from privtab.analysis.universe import Universe, names, universe
@@ -95,10 +102,10 @@ class ReachableRights:
         self.fresh = FreshNames(self.program, on.names | {name for entity in more for name in entity.names})
         self.max_steps = max_steps
         self._there = frozenset(self.universe)
-        self._kin = EquivalenceClasses(self.caller, state, self.universe)
-        self._choices = Choices(self.caller, self.universe, self._kin)
+        self._classes = EquivalenceClasses(self.caller, state, self.universe)
+        self._choices = Choices(self.caller, self.universe, self._classes)
         self._exists: set[Entity] = set()
-        self._rules = bringing(self.program)
+        self._rules = granting_rules(self.program)
         self.actions: dict[Action, tuple[GainedFact, ...]] = {}
         """The possible actions, in the order in which they become possible, and what each gives."""
         self.facts: dict[GainedFact, None] = {}
@@ -135,12 +142,12 @@ class ReachableRights:
         self._suppose(self.facts)
         if not self._reached(goal):
             return None
-        bearing = self._bearing(goal)
+        bearing = self._relevant_actions(goal)
         found = self._breadth_first(goal, bearing)
-        actions, shortest = (found, True) if found is not None else (self._thinned(goal, bearing), False)
+        actions, shortest = (found, True) if found is not None else (self._minimised(goal, bearing), False)
         if self.max_steps is not None and len(actions) > self.max_steps:
             return None
-        return Path(goal=goal.text, steps=tuple(self._told(actions)), shortest=shortest)
+        return Path(goal=goal.text, steps=tuple(self._steps(actions)), shortest=shortest)
 
     # --- performing whatever is allowed -----------------------------------------------------------------------------
 
@@ -157,7 +164,7 @@ class ReachableRights:
             for facts in new.values():
                 for fact in facts:
                     self.facts[fact] = None
-                    self._kin.touched.add(fact.entity.id)
+                    self._classes.touched.add(fact.entity.id)
                     if fact.kind == "exists":
                         self.universe.add(fact.entity)
 
@@ -168,16 +175,16 @@ class ReachableRights:
             known: dict[tuple[str, str], bool] = {}
             for resource in self.fresh.resources(rule, self.universe):
                 if not slots:
-                    kind = self._kin.of(resource)
+                    kind = self._classes.of(resource)
                     if kind not in known:
                         known[kind] = next(self._ways(rule, resource), None) is not None
-                    facts = self.fresh.brings(self.caller, rule, resource, {}) if known[kind] else ()
+                    facts = self.fresh.gained_facts(self.caller, rule, resource, {}) if known[kind] else ()
                     if not all(fact in self.facts for fact in facts):
                         yield Action(rule=rule, resource=resource), facts
                     continue
                 for with_ in self._ways(rule, resource, every=slots):
                     named = {slot: with_[slot] for slot in slots}
-                    facts = self.fresh.brings(self.caller, rule, resource, named)
+                    facts = self.fresh.gained_facts(self.caller, rule, resource, named)
                     if not all(fact in self.facts for fact in facts):
                         yield Action(rule=rule, resource=resource, with_=tuple(named.items())), facts
 
@@ -238,7 +245,7 @@ class ReachableRights:
             for with_ in self._ways(goal.rule, goal.resource, every=tuple(goal.with_))
         )
 
-    def _bearing(self, goal: Goal) -> list[Action]:
+    def _relevant_actions(self, goal: Goal) -> list[Action]:
         """The actions that may help towards a goal, directly or by enabling others that do."""
         needs = [
             RelevantFacts(
@@ -249,7 +256,7 @@ class ReachableRights:
         found: set[Action] = set()
         while needs:
             need = needs.pop()
-            some = [action for action, facts in left.items() if any(map(need.bears, facts))]
+            some = [action for action, facts in left.items() if any(map(need.may_help, facts))]
             for action in some:
                 del left[action]
                 found.add(action)
@@ -271,7 +278,9 @@ class ReachableRights:
                 if self._trials > MOST_TRIALS:
                     return None
                 enabled = [
-                    action for action in bearing if not held.issuperset(self.actions[action]) and self._may(action)
+                    action
+                    for action in bearing
+                    if not held.issuperset(self.actions[action]) and self._is_allowed(action)
                 ]
                 for action in enabled:
                     facts = held | set(self.actions[action])
@@ -285,15 +294,15 @@ class ReachableRights:
             level = below
         return None
 
-    def _may(self, action: Action) -> bool:
+    def _is_allowed(self, action: Action) -> bool:
         """Whether an action is allowed now and all its objects exist."""
         needed: list[Entity | None] = [entity for _, entity in action.with_]
-        needed.append(self._parent(action.resource) if makes(self.program, action.rule) else action.resource)
+        needed.append(self._parent(action.resource) if creates_resource(self.program, action.rule) else action.resource)
         if not all(entity is None or self._is_there(entity) for entity in needed):
             return False
-        return self._with(action) is not None
+        return self._with_objects(action) is not None
 
-    def _with(self, action: Action) -> dict[str, Entity] | None:
+    def _with_objects(self, action: Action) -> dict[str, Entity] | None:
         """The `with` objects with which an action is allowed now; None if there are none."""
         fixed = dict(action.with_)
         for with_ in self._ways(action.rule, action.resource, every=tuple(fixed)):
@@ -301,7 +310,7 @@ class ReachableRights:
                 return with_
         return None
 
-    def _thinned(self, goal: Goal, bearing: list[Action]) -> list[Action]:
+    def _minimised(self, goal: Goal, bearing: list[Action]) -> list[Action]:
         """Actions that lead to a goal, none of which can be left out; drops halves first, then smaller parts."""
         kept = bearing
         size = max(1, len(kept) // 2)
@@ -328,7 +337,7 @@ class ReachableRights:
         left = list(actions)
         while True:
             self._suppose(self._brought(done))
-            now = [action for action in left if self._may(action)]
+            now = [action for action in left if self._is_allowed(action)]
             if not now:
                 return done
             done += now
@@ -337,17 +346,17 @@ class ReachableRights:
     def _brought(self, actions: Iterable[Action]) -> list[GainedFact]:
         return [fact for action in actions for fact in self.actions[action]]
 
-    def _told(self, actions: Collection[Action]) -> Iterator[Step]:
+    def _steps(self, actions: Collection[Action]) -> Iterator[Step]:
         held: list[GainedFact] = []
         for action in self._in_order(actions):
             self._suppose(held)
-            with_ = self._with(action)
+            with_ = self._with_objects(action)
             assert with_ is not None
             yield Step(
                 rule=action.rule,
                 resource=action.resource,
                 with_=with_,
-                makes=makes(self.program, action.rule),
+                makes=creates_resource(self.program, action.rule),
                 because=tuple(self._reasons(action.rule, action.resource, with_)),
                 brings=self.actions[action],
             )
@@ -363,7 +372,7 @@ def escalations(
     reference: Reference, state: State, user: str, *, ground: SearchSpace | None = None, max_steps: int | None = None
 ) -> Iterator[tuple[GainedFact, Path]]:
     """What a user could gain on existing entities and does not hold now, each with its path."""
-    if not lands(reference.program):
+    if not grants_on_existing_entities(reference.program):
         return
     reach = ReachableRights(reference, state, user, ground=ground, max_steps=max_steps)
     for fact in reach.gains():

@@ -45,7 +45,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
             self._assigned[role] = [(str(p), scope) for p, scope in zip(*columns, strict=True)]
         return self._assigned[role]
 
-    def everywhere(self, principal: str) -> set[str]:
+    def unscoped_bearers(self, principal: str) -> set[str]:
         """The bearers of a principal without regard to scopes: of roles, only assignments without a scope count."""
         raise NotImplementedError
 
@@ -53,7 +53,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         """For a `role:…`, pairs of a scope's key and the bearers of the role within that scope."""
         raise NotImplementedError
 
-    def person(self, user: str) -> str:
+    def user_bearer(self, user: str) -> str:
         """The bearer that stands for a user as such."""
         raise NotImplementedError
 
@@ -89,7 +89,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
     def _atom(self, atom: Atom) -> set[str]:
         match atom:
             case ServiceAdmin():
-                return {self.person(user) for user in self.holdings.service_admins}
+                return {self.user_bearer(user) for user in self.holdings.service_admins}
             case Has():
                 return self._has(atom.privilege, atom.target)
             case Owner():
@@ -100,7 +100,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
             case Self():
                 path = self.asked.path(atom.target)
                 name = last_name(path_of(path[-1])) if path else ""
-                return {self.person(name)} if name else set()
+                return {self.user_bearer(name)} if name else set()
             case Holds():
                 return self._holding(atom.target)
             case _:
@@ -127,7 +127,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         return allowed
 
     def _any(self, principals: Iterable[str]) -> set[str]:
-        return {bearer for principal in principals for bearer in self.everywhere(principal)}
+        return {bearer for principal in principals for bearer in self.unscoped_bearers(principal)}
 
     def _within(self, principals: Iterable[str], path: tuple[str, ...]) -> set[str]:
         found = self._any(principals)
@@ -148,7 +148,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         if not path:
             return set()
         rows = self.state.column("members", "of").where([path[-1]])
-        found = {self.person(str(user)) for user in self.state.column("members", "user").take(rows)}
+        found = {self.user_bearer(str(user)) for user in self.state.column("members", "user").take(rows)}
         if self.program.entities[target.type].principal == "group":
             found |= self._any(f"group:{group}" for group in self.group_names() if refers_to(group, path_of(path[-1])))
         return found

@@ -60,7 +60,7 @@ def proposals(reference: Reference, state: State, request: Request, turns: Ways)
     alone = HypotheticalDecision(reference, state, request, (), budget)
     found: list[Changes] = [frozenset(way) for way in turns.sets]
     for candidate in _candidates(reference, alone):
-        found += HypotheticalDecision(reference, state, request, (candidate,), budget).beside(alone)
+        found += HypotheticalDecision(reference, state, request, (candidate,), budget).sets_with_extra(alone)
     ways = budget.in_order(found)
     measured = _Measure(reference, state, request)
     most = MOST_CUT if budget.cut else MOST

@@ -67,7 +67,11 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
     alone = HypotheticalDecision(reference, state, request, (), budget)
     found: list[Changes] = []
     for roles in _role_sets(alone.roles(), budget):
-        found += HypotheticalDecision(reference, state, request, roles, budget).beside(alone) if roles else alone.sets()
+        found += (
+            HypotheticalDecision(reference, state, request, roles, budget).sets_with_extra(alone)
+            if roles
+            else alone.sets()
+        )
     return Ways(budget.in_order(found), complete=not budget.cut)
 
 
@@ -77,7 +81,7 @@ def universe(reference: Reference, state: State, request: Request) -> tuple[Chan
     found = {
         c
         for roles in _role_sets(asked, Smallest())
-        for c in HypotheticalDecision(reference, state, request, roles).thought_of()
+        for c in HypotheticalDecision(reference, state, request, roles).candidate_changes()
     }
     return tuple(sorted(found | set(asked), key=order))
 
@@ -121,8 +125,8 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         self.provenance = Provenance(self.caller, self.state)
         self._known: dict[Atom, frozenset[Changes]] = {}
         self.reached = tuple(dict.fromkeys(_Reached(self.program, self.flags, self.types).fold(self.condition)))
-        self.ownable = {change.entity for change in self.thought_of() if isinstance(change, MakeOwner)}
-        self.givable = {(c.privilege, str(c.entity)): c for c in self.thought_of() if isinstance(c, Give)}
+        self.ownable = {change.entity for change in self.candidate_changes() if isinstance(change, MakeOwner)}
+        self.givable = {(c.privilege, str(c.entity)): c for c in self.candidate_changes() if isinstance(c, Give)}
 
     def _hold(self, role: str, scope: Entity | None) -> None:
         self.caller.roles |= {role}
@@ -160,7 +164,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         """A scope unrelated to the request, so that the role is held but has no other influence on the decision."""
         return Entity(type_, "/".join(["elsewhere"] * self.program.depth(type_)))
 
-    def thought_of(self) -> Iterator[Change]:
+    def candidate_changes(self) -> Iterator[Change]:
         """The changes for each atom that the condition reaches; may repeat."""
         owner = self.program.semantics.owner
         for atom in self.reached:
@@ -200,16 +204,16 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         found = self.fold(self.condition)
         if not self.budget.cut:
             return found
-        return self.budget.of(map(self._without_idle, found))
+        return self.budget.of(map(self._minimise, found))
 
-    def beside(self, alone: HypotheticalDecision) -> Iterator[Changes]:
+    def sets_with_extra(self, alone: HypotheticalDecision) -> Iterator[Changes]:
         """The smallest sets of changes, with the additional roles and groups. `alone`: the decision without them."""
         for rest in self.sets():
             # If sets were left out, one that suffices without the additional roles may be among them.
-            if not (self.budget.cut and alone.enough(rest)):
+            if not (self.budget.cut and alone.suffices(rest)):
                 yield frozenset(self.more) | rest
 
-    def enough(self, changes: Changes) -> bool:
+    def suffices(self, changes: Changes) -> bool:
         """Whether the changes turn the denial."""
 
         def holds(atom: Atom) -> bool:
@@ -217,10 +221,10 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 
         return Truth(self.program, self.flags, self.types, holds).fold(self.condition)
 
-    def _without_idle(self, changes: Changes) -> Changes:
+    def _minimise(self, changes: Changes) -> Changes:
         """A sufficient set of changes without those that are not needed."""
         for change in sorted(changes, key=order, reverse=True):
-            if self.enough(changes - {change}):
+            if self.suffices(changes - {change}):
                 changes -= {change}
         return changes
 

@@ -86,7 +86,7 @@ def what_can(
     else:
         check_user(name)
         caller = Caller(reference, name, groups=groups, flags=flags)
-    asker = _Asker(caller, state, found)
+    asker = _Decisions(caller, state, found)
     asked = list(found) if entity is None else [entity]
     allowed: list[AllowedOperation] = []
     total = 0
@@ -102,7 +102,7 @@ def what_can(
     )
 
 
-class _Asker:
+class _Decisions:
     """Answers for one caller, one decision for each class of entities."""
 
     def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
@@ -212,7 +212,7 @@ class Choices:
         try:
             ways = self.split(rule, condition, resource)
         except Undecided:
-            yield from self._tried(rule, condition, resource)
+            yield from self._enumerated(rule, condition, resource)
             return
         for types, own, by_slot in ways:
             self.caller.about({RESOURCE: resource})
@@ -222,7 +222,7 @@ class Choices:
             if all(fitting.values()):
                 yield fitting
 
-    def _tried(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity]]]:
+    def _enumerated(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity]]]:
         """The same as `_pools`, by evaluating the condition itself."""
         alike: list[list[list[Entity]]] = []
         for slot in rule.withs:

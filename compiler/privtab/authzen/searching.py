@@ -36,39 +36,39 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walk:
+class SearchPlan:
     """The names to decide, in order, and the request for each."""
 
     names: Sequence[str]
     asks: Callable[[str], Request]
 
 
-def subjects(search: Search, vocabulary: Vocabulary, directory: Directory) -> Walk:
+def subjects(search: Search, vocabulary: Vocabulary, directory: Directory) -> SearchPlan:
     """Subject search (§8.4): all users that the state or the objects of the request name."""
     if search.type != "user":
-        return Walk(names=(), asks=_no_request)
+        return SearchPlan(names=(), asks=_no_request)
     body = dict(search.body)
     asked = _with_subject(body, _NOBODY, reads_groups=vocabulary.request_groups)
     vocabulary.check(asked)
     objects = (asked.resource, *asked.with_.values())
     also = {last_name(entity.id) for entity in objects if entity.type in directory.people and entity.id}
     names = sorted({*directory.users, *also}) if also else directory.users
-    return Walk(names=names, asks=lambda name: replace(asked, user=name))
+    return SearchPlan(names=names, asks=lambda name: replace(asked, user=name))
 
 
-def resources(search: Search, vocabulary: Vocabulary, directory: Directory) -> Walk:
+def resources(search: Search, vocabulary: Vocabulary, directory: Directory) -> SearchPlan:
     """Resource search (§8.5): the entities of a type that the state names."""
     shape = vocabulary.check_operation(search.type, search.body["action"]["name"])
     body = {**search.body, "resource": {"type": search.type, "id": ""}}
     asked = request(body, reads_groups=vocabulary.request_groups)
     vocabulary.check_beside(asked, shape)
-    return Walk(
+    return SearchPlan(
         names=directory.paths(search.type),
         asks=lambda name: replace(asked, resource=Entity(search.type, name)),
     )
 
 
-def actions(search: Search, vocabulary: Vocabulary) -> Walk:
+def actions(search: Search, vocabulary: Vocabulary) -> SearchPlan:
     """Action search (§8.6): the operations of the resource's type that are valid with the given objects."""
     type_ = search.body["resource"]["type"]
     asked = request({**search.body, "action": {"name": "-"}}, reads_groups=vocabulary.request_groups)
@@ -84,10 +84,10 @@ def actions(search: Search, vocabulary: Vocabulary) -> Walk:
             wrong = wrong or error
     if wrong is not None and not names:
         raise wrong
-    return Walk(names=names, asks=lambda name: replace(asked, action=name))
+    return SearchPlan(names=names, asks=lambda name: replace(asked, action=name))
 
 
-async def page(walk: Walk, at: PagePosition, check_many: CheckMany, *, clock: Clock = time.monotonic) -> Page:
+async def page(walk: SearchPlan, at: PagePosition, check_many: CheckMany, *, clock: Clock = time.monotonic) -> Page:
     """The results of one page. Looks one result further, to find out whether there is another page."""
     found: list[str] = []
     until = clock() + SECONDS
@@ -107,7 +107,7 @@ async def page(walk: Walk, at: PagePosition, check_many: CheckMany, *, clock: Cl
     return Page(names=tuple(found), next_token="")
 
 
-async def anyone(walk: Walk, check_many: CheckMany) -> bool:
+async def anyone(walk: SearchPlan, check_many: CheckMany) -> bool:
     """Whether a user that no row names is allowed."""
     return (await check_many([walk.asks(f"{_NOBODY}{uuid.uuid4()}")]))[0]
 

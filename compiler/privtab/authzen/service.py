@@ -119,7 +119,7 @@ class Service:
         decisions: Sequence[Decision] = await self.point.decide_many(requests)
         return [_told(decision, request) for decision, request in zip(decisions, requests, strict=True)]
 
-    async def _walk(self, asked: Search, vocabulary: Vocabulary) -> searching.Walk:
+    async def _walk(self, asked: Search, vocabulary: Vocabulary) -> searching.SearchPlan:
         if asked.kind is Searched.ACTION:
             return searching.actions(asked, vocabulary)
         directory = await self.point.directory()
@@ -130,7 +130,7 @@ class Service:
         search = searching.subjects if asked.kind is Searched.SUBJECT else searching.resources
         return await asyncio.to_thread(search, asked, vocabulary, directory)
 
-    async def _found(self, asked: Search, walk: searching.Walk, at: PagePosition) -> tuple[searching.Page, bool]:
+    async def _found(self, asked: Search, walk: searching.SearchPlan, at: PagePosition) -> tuple[searching.Page, bool]:
         found = await searching.page(walk, at, self.point.check_many)
         # Only the first page has it, since it applies to all.
         first = asked.kind is Searched.SUBJECT and at.after is None and asked.type == "user"

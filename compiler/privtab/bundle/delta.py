@@ -233,7 +233,7 @@ def _changes(old: Any, new: Any, path: str) -> tuple[list[Operation], int]:
             operations, length = _changes(old[key], new[key], at)
         found += operations
         size += length
-    if len(found) > 1 and path and (_room(new, size) >= 0 or _copies(old, leaves)):
+    if len(found) > 1 and path and (_left_after(new, size) >= 0 or _copies(old, leaves)):
         return _sized(whole)
     return found, size
 
@@ -257,19 +257,19 @@ def _added(value: Any, path: str) -> tuple[list[Operation], int]:
 
 def _copies(value: Any, leaves: int) -> bool:
     """Whether adding that many leaves to an object makes OPA copy too much, since each addition copies the whole object."""
-    return leaves > 1 and _room(value, MOST_COPIED // leaves) < 0
+    return leaves > 1 and _left_after(value, MOST_COPIED // leaves) < 0
 
 
 def _sized(operation: Operation) -> tuple[list[Operation], int]:
     return [operation], len(_COMPACT(operation))
 
 
-def _room(value: Any, left: int) -> int:
+def _left_after(value: Any, left: int) -> int:
     """What is left of a number of characters after a value; negative, but not by how much, if the value takes more."""
     if not isinstance(value, Mapping):
         return left - len(_COMPACT(value))
     for key, inner in value.items():
-        left = _room(inner, left - len(key) - 4)
+        left = _left_after(inner, left - len(key) - 4)
         if left < 0:
             break
     return left

@@ -206,7 +206,7 @@ def _operations(patch: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _signature(bundle: Source, signatures: bytes | None, trust: Trust | None) -> Signature | None:
-    said = _said(signatures) if signatures is not None else None
+    said = _unverified_claims(signatures) if signatures is not None else None
     if trust is None:
         return said
     try:
@@ -226,7 +226,7 @@ def _signature(bundle: Source, signatures: bytes | None, trust: Trust | None) ->
     )
 
 
-def _said(signatures: bytes) -> Signature:
+def _unverified_claims(signatures: bytes) -> Signature:
     """The claims of a signature, not verified."""
     tokens = _object(signatures).get("signatures")
     token = tokens[0] if isinstance(tokens, list) and tokens and isinstance(tokens[0], str) else ""

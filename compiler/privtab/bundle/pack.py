@@ -101,11 +101,11 @@ def pack_policy(
             "rows": len(program.rules),
         }
         | layout
-        | told(provenance),
+        | provenance_metadata(provenance),
     )
 
 
-def told(provenance: Provenance | None) -> dict[str, Any]:
+def provenance_metadata(provenance: Provenance | None) -> dict[str, Any]:
     """The metadata about the origin of a bundle."""
     return {} if provenance is None else {"provenance": provenance.to_json()}
 
@@ -128,7 +128,7 @@ def state_bundle(
             "system": program.system,
             "grants": len(state.grants),
             "assignments": len(state.assignments),
-            **told(provenance),
+            **provenance_metadata(provenance),
         },
     }
     files = {
@@ -171,7 +171,7 @@ def shard_bundle(
         "revision": document["revision"],
         "roots": roots(system, key),
         "rego_version": 1,
-        "metadata": metadata | told(provenance),
+        "metadata": metadata | provenance_metadata(provenance),
     }
     files = {
         ".manifest": json_bytes(manifest),

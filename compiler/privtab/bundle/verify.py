@@ -44,7 +44,7 @@ def verify(bundle: Source, trust: Trust, *, newer_than: int | None = None, now: 
         signed = trust.signed(next(iter(found.values()), None), now=now)
         check_names(signed, digests)
         unlike = {name for name, expected in signed.files.items() if digests[name] != expected}
-        _check_unlike(file, unlike, signed)
+        _check_rewritten_files(file, unlike, signed)
     check_newer(signed, newer_than)
     return signed
 
@@ -88,7 +88,7 @@ def _read(file: BinaryIO) -> tuple[Mapping[str, bytes], dict[str, tuple[str, str
     return found, digests
 
 
-def _check_unlike(file: BinaryIO, unlike: set[str], signed: Signed) -> None:
+def _check_rewritten_files(file: BinaryIO, unlike: set[str], signed: Signed) -> None:
     """Check files whose hash is not the signed one: they may be JSON with the same content, or use another hash algorithm."""
     for name in sorted(unlike):
         if not is_structured(name) and signed.files[name][0] == "SHA-256":

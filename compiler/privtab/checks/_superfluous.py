@@ -153,7 +153,7 @@ class _Body:
     """The rows of one body, which applies to several types or operations."""
 
     def __init__(self, seen: View, rows: list[m.Row], listed: list[Part]) -> None:
-        self.faces: list[_RowShape] = []
+        self.shapes: list[_RowShape] = []
         self.listed = listed
         seen.exact.solver.renew()
         for row in rows:
@@ -162,18 +162,18 @@ class _Body:
             choices = [[(type_,) for type_ in w.types] if alone else [w.types] for w in rule.withs]
             for chosen in product(*choices):
                 types = dict(zip((w.name for w in rule.withs), chosen, strict=True))
-                self.faces.append(_RowShape(seen, rule, roots, types, None))
+                self.shapes.append(_RowShape(seen, rule, roots, types, None))
                 if rule.each is not None and row.requires is not None:
-                    self.faces.append(_RowShape(seen, rule, [r for r in roots if r.path == (0,)], types, rule.entity))
+                    self.shapes.append(_RowShape(seen, rule, [r for r in roots if r.path == (0,)], types, rule.entity))
         self.lowering = seen.lowering
 
     def found(self) -> Iterator[Superfluous]:
         """The parts that are superfluous in all rows, in the order of the file."""
-        self.apart = [face for face in self.faces if face.apart]
-        self.faces = [face for face in self.faces if not face.apart]
-        if not self.faces:
+        self.apart = [face for face in self.shapes if face.apart]
+        self.shapes = [face for face in self.shapes if not face.apart]
+        if not self.shapes:
             return
-        self.always = frozenset(path for face in self.faces if face.named for path in face.always())
+        self.always = frozenset(path for face in self.shapes if face.named for path in face.always())
         idle = self._each_alone()
         if not idle:
             return
@@ -196,7 +196,7 @@ class _Body:
         """The parts that are superfluous if nothing else is dropped."""
         asked = {root.path[0] for face in self.apart for root in face.roots}
         left = [part for part in self.listed if part.path[0] not in asked]
-        for face in self.faces:
+        for face in self.shapes:
             if left:
                 idle, cells = face.idle(self.always), {root.path[0] for root in face.roots}
                 left = [part for part in left if part.path in idle or part.path[0] not in cells]
@@ -205,7 +205,7 @@ class _Body:
     def _same(self, part: Part, gone: Mapping[Path, Why]) -> bool:
         """Whether the rows, and the parts of each `or` that always holds, are unchanged."""
         without = frozenset((*gone, part.path))
-        for face in self.faces:
+        for face in self.shapes:
             if not face.equal(face.total(without), face.whole):
                 return False
             for path in self.always if face.named else ():
@@ -217,11 +217,11 @@ class _Body:
 
     def _last(self, part: Part, gone: Mapping[Path, Why]) -> bool:
         """Whether the part is the last one of a list that cannot be empty."""
-        return not _conjunct(part) and not _PartContext(self.faces[0], part, frozenset(gone)).rest
+        return not _conjunct(part) and not _PartContext(self.shapes[0], part, frozenset(gone)).rest
 
     def _beside(self, part: Part, gone: Mapping[Path, Why]) -> Why | None:
         """Why its own `or`, `and` or term makes a part superfluous; None if it does not."""
-        views = [_PartContext(face, part, frozenset(gone)) for face in self.faces if face.named]
+        views = [_PartContext(face, part, frozenset(gone)) for face in self.shapes if face.named]
         if _conjunct(part):
             if all(v.gives([]) for v in views):
                 return "always" if all(v.open() for v in views) else "gate"

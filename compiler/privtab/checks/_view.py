@@ -38,7 +38,7 @@ class View:
         self.policy = policy
         self.code = ""
         """The code of the running check."""
-        self.left_open: dict[PairKey, dict[str, None]] = {}
+        self.undecided_codes: dict[PairKey, dict[str, None]] = {}
         """For each row, the codes of findings that exceeded their budget."""
         self._implied: dict[tuple[PairKey, Formula, Formula], bool | None] = {}
         self._sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = {}
@@ -78,7 +78,7 @@ class View:
 
     def undecided(self, row: Row, *codes: str) -> None:
         """Record that findings were undecided for a row: those named, or the running check."""
-        self.left_open.setdefault((row.entity, row.operation), {}).update(dict.fromkeys(codes or (self.code,)))
+        self.undecided_codes.setdefault((row.entity, row.operation), {}).update(dict.fromkeys(codes or (self.code,)))
 
     def settings(self, rule: Rule, *about: Formula, types_of: Formula | None = None) -> list[Setting]:
         """Every set of flags with every choice of types for the rule's objects, as far as they affect the conditions.
@@ -178,7 +178,7 @@ class View:
         return solver.possible([solver.literal(formula), *solver.with_flags(flags), solver.requests(slots)])
 
     @cached_property
-    def others(self) -> AlternativeRows:
+    def alternative_rows(self) -> AlternativeRows:
         """Rows that others override, and those of readings and variants that were not selected."""
         from privtab.model.alternative_rows import AlternativeRows
 
@@ -226,10 +226,10 @@ class View:
         return frozenset(found), tuple(unsure)
 
     @cached_property
-    def spoken(self) -> tuple[Formula, ...]:
+    def alternative_conditions(self) -> tuple[Formula, ...]:
         """The conditions of readings and variants, which may be selected later."""
-        rows = [row for _, row in self.others.variants()]
-        rows += [other for row in self.policy.rows.values() for _, other in self.others.readings(row)]
+        rows = [row for _, row in self.alternative_rows.variants()]
+        rows += [other for row in self.policy.rows.values() for _, other in self.alternative_rows.readings(row)]
         return tuple(self.lowering.formula(c) for row in rows for c in (row.requires, row.each) if c is not None)
 
     @cached_property
@@ -238,7 +238,10 @@ class View:
         from privtab.ir.formula import leaves
         from privtab.ir.nodes import Has
 
-        atoms = (*self.needed, *(atom for formula in self.spoken for atom in leaves(self.program, formula)))
+        atoms = (
+            *self.needed,
+            *(atom for formula in self.alternative_conditions for atom in leaves(self.program, formula)),
+        )
         return frozenset((atom.privilege, atom.target.type) for atom in atoms if isinstance(atom, Has))
 
     @cached_property
@@ -258,7 +261,10 @@ class View:
         from privtab.ir.formula import leaves
         from privtab.ir.nodes import Member, Owner
 
-        atoms = (*self.needed, *(atom for formula in self.spoken for atom in leaves(self.program, formula)))
+        atoms = (
+            *self.needed,
+            *(atom for formula in self.alternative_conditions for atom in leaves(self.program, formula)),
+        )
         return frozenset((type(a).__name__.lower(), a.target.type) for a in atoms if isinstance(a, Owner | Member))
 
 
@@ -268,7 +274,7 @@ def view(policy: Policy) -> View:
     return View(policy)
 
 
-def everywhere(policy: Policy, found: Iterable[tuple[Row, Diagnostic]]) -> Iterator[Diagnostic]:
+def in_every_type(policy: Policy, found: Iterable[tuple[Row, Diagnostic]]) -> Iterator[Diagnostic]:
     """Yield the findings that occur for every type and operation of their row, each once.
 
     A row for many types may require too much for one of them and just enough for another, which is not a fault.

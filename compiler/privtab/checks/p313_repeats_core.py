@@ -26,7 +26,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     seen = view(policy)
     recorded: list[m.Row] = []
     for row in policy.rows.values():
-        core = seen.others.core(row)
+        core = seen.alternative_rows.core(row)
         if core is None or not compare(seen, seen.rule(row), seen.lowering.rule(core)).equal:
             continue
         if _records(row.decl, core.decl):

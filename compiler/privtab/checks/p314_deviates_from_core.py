@@ -22,7 +22,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     seen = view(policy)
     groups: dict[tuple[str, str], list[m.Row]] = {}
     for row in policy.rows.values():
-        core = seen.others.core(row)
+        core = seen.alternative_rows.core(row)
         if core is not None:
             found = compare(seen, seen.rule(row), seen.lowering.rule(core))
             if not found.equal and found.breadth != "unknown":

@@ -23,7 +23,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             row = policy.rows.get((word.value, decl.operation.value))
             if row is None or row.origin != "row":
                 continue
-            other = seen.others.row(word.value, decl, "any")
+            other = seen.alternative_rows.row(word.value, decl, "any")
             found = None if other is None else compare(seen, seen.rule(row), seen.lowering.rule(other))
             unknown = found is not None and found.breadth == "unknown"
             said = "the same" if found is not None and found.equal else "something" if unknown else "something else"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import everywhere, view
+from privtab.checks._view import in_every_type, view
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.errors import Undecided
 
@@ -53,7 +53,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     something is required, only owners although others pass, no effect although there is one, or a privilege that is not
     needed although no caller passes without it.
     """
-    yield from everywhere(policy, _found(policy))
+    yield from in_every_type(policy, _found(policy))
 
 
 def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:

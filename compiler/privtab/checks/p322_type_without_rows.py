@@ -32,7 +32,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         for condition in (rule.gate, rule.requires, rule.each):
             if condition is not None:
                 named |= set(_targets(condition))
-    for formula in seen.spoken:
+    for formula in seen.alternative_conditions:
         named |= set(_targets(formula))
     for decl in policy.tables.entities:
         name = decl.name.value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import everywhere, view
+from privtab.checks._view import in_every_type, view
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ KIND = FindingKind("P327", "idle-each", Severity.WARNING)
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """Rows whose call implies `each`, so that no item is ever left out. `each: anyone` states this openly."""
-    yield from everywhere(policy, _found(policy))
+    yield from in_every_type(policy, _found(policy))
 
 
 def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:

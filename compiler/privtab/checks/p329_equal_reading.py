@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._compare import compare
-from privtab.checks._view import everywhere, view
+from privtab.checks._view import in_every_type, view
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ KIND = FindingKind("P329", "equal-reading", Severity.NOTE)
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """Readings that mean exactly the same as the row or as another of its readings, effects included."""
-    yield from everywhere(policy, _found(policy))
+    yield from in_every_type(policy, _found(policy))
 
 
 def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     seen = view(policy)
     for row in policy.rows.values():
         before: list[tuple[str, Rule]] = [("the row itself", seen.rule(row))]
-        for reading, other in seen.others.readings(row):
+        for reading, other in seen.alternative_rows.readings(row):
             rule = seen.lowering.rule(other)
             name = reading.name.value
             same = next((said for said, known in before if compare(seen, rule, known).equal), None)

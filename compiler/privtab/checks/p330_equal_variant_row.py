@@ -24,7 +24,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """
     seen = view(policy)
     told: set[Span] = set()
-    rows = list(seen.others.variants())
+    rows = list(seen.alternative_rows.variants())
     replaced = {variant: {(r.entity, r.operation) for v, r in rows if v == variant} for variant, _ in rows}
     for variant, row in rows:
         known = policy.rows[row.entity, row.operation]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import everywhere, view
+from privtab.checks._view import in_every_type, view
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
     Rows that literally repeat the gate are skipped.
     """
-    yield from everywhere(policy, _found(policy))
+    yield from in_every_type(policy, _found(policy))
 
 
 def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:

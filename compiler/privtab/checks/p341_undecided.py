@@ -22,7 +22,7 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
     """
     from privtab.ir.solver import CONFLICTS
 
-    for pair, codes in view(policy).left_open.items():
+    for pair, codes in view(policy).undecided_codes.items():
         row = policy.rows[pair]
         yield KIND.at(
             row.decl.span,

@@ -153,7 +153,7 @@ def _switched(
         to = rollout.put(packed, hold, resign=asked.signing_key is not None)
     why = why_released(asked, told.gates)
     if canary is not None and to.changes(before) and before.policy is not None and not before.held:
-        ended = _try(asked, rollout, to, before, why, canary, told)
+        ended = _run_canary(asked, rollout, to, before, why, canary, told)
         if ended is None or not ended.good:
             return ExitCode.FINDINGS if ended is not None else ExitCode.EXTERNAL
         switched_from = told.after or before
@@ -181,11 +181,11 @@ def _switched(
     return None
 
 
-def _try(
+def _run_canary(
     asked: DeployRequest, rollout: Rollout, to: Any, before: Channel, why: str, canary: CanaryPlan, told: DeployReport
 ) -> CanaryOutcome | None:
     """Release to a canary and observe it. None if its sidecars did not activate it. If it fails, it is rolled back."""
-    from privtab.registry.deploy.canary_analysis import alone, observe, sides
+    from privtab.registry.deploy.canary_analysis import nothing_to_compare, observe, sides
     from privtab.registry.nodes import Canary
 
     sides(replace(before, canary=Canary(policy=to.policy, state=to.state)))
@@ -199,7 +199,9 @@ def _try(
             if look is not None and look.complete and look.active and rollout.read is not None:
                 everybody = rollout.alone(during)
                 ended = told.trial = (
-                    alone(everybody, canary.quiet_ok) if everybody else observe(rollout.read, during, canary, console)
+                    nothing_to_compare(everybody, canary.quiet_ok)
+                    if everybody
+                    else observe(rollout.read, during, canary, console)
                 )
                 if ended.good:
                     show_trial(ended, asked.format)

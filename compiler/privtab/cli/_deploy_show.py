@@ -43,7 +43,7 @@ def show_gate(gate: Gate, format_: Format) -> None:
 
 def _blocking(gate: Gate) -> Table:
     """A table of the changes that stop a deployment, each with the operations that changed only through it."""
-    from privtab.analysis.diff.summary import also_by, drawn_together, folded
+    from privtab.analysis.diff.summary import also_by, combine_pairs, folded
 
     shown = table("  operation", "verdict", "before", "after")
     for one in folded(gate.blocking)[:MOST]:
@@ -53,7 +53,7 @@ def _blocking(gate: Gate) -> Table:
         if by := also_by(row):
             shown.add_row("", Text("by", style="dim"), ", ".join(by), "")
         if one.through:
-            names = drawn_together([(other.entity, other.operation) for other in one.through])
+            names = combine_pairs([(other.entity, other.operation) for other in one.through])
             more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
             label = f"    and {len(one.through)} through it"
             shown.add_row(Text(label, style="dim"), "", ", ".join(names[:MOST]) + more, "")

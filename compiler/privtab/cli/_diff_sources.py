@@ -11,7 +11,7 @@ from pathlib import Path
 from privtab import source
 from privtab.analysis.diff.worker import Worker, helpers
 from privtab.cli import _git
-from privtab.cli._stored import is_kept, load_policy
+from privtab.cli._stored import is_stored, load_policy
 from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
 from privtab.lint.config import OWN, SHARED, settings_in
@@ -71,7 +71,7 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
         if side.kept:
             raise UsageError(f"{before} is compiled already: `--variant` and `--reading` are for tables")
         yield replace(side, choice=choices[0]), replace(side, choice=choices[1])
-    elif before is not None and is_kept(before):
+    elif before is not None and is_stored(before):
         raise UsageError(f"{before} has no version in git: name the policy to compare it with, too")
     elif before is None or _is_only_revision(before):
         if any(choices):
@@ -141,7 +141,7 @@ def _side_by_side(before: Side, after: Side) -> tuple[Program, Program]:
 
 def _side(text: str, choice: Choice) -> Side:
     """A policy by name or path, a bundle, or `REVISION:path` as in git; an existing file of that name takes precedence."""
-    if is_kept(text):
+    if is_stored(text):
         return Side(file=None, name=text, choice=choice, kept=True)
     revision = _revision_of(text)
     if revision is None:

@@ -145,11 +145,11 @@ def _live(looks: Iterator[FleetSnapshot], title: str, console: Console) -> Fleet
     with Live(console=console, transient=True, refresh_per_second=8) as live:
         for look in looks:
             last = look
-            live.update(Group(Text(f"{title}: {look.summary} ({look.seconds:.0f} s)"), sidecars(look.stood)))
+            live.update(Group(Text(f"{title}: {look.summary} ({look.seconds:.0f} s)"), sidecars(look.statuses)))
     assert last is not None
     console.print(f"{title}: {last.summary} after {last.seconds:.1f} s", soft_wrap=True)
-    if last.stood:
-        console.print(sidecars(last.stood))
+    if last.statuses:
+        console.print(sidecars(last.statuses))
     return last
 
 
@@ -161,7 +161,7 @@ def _lines(looks: Iterator[FleetSnapshot], title: str, console: Console) -> Flee
         if look.problem != problem and not look.over:
             problem = look.problem
             console.print(f"  {problem or 'it answers again'}", soft_wrap=True, style="dim")
-        for one in look.stood:
+        for one in look.statuses:
             now = (str(one.standing), one.why)
             if said.get(one.sidecar.id) != now:
                 said[one.sidecar.id] = now
@@ -269,7 +269,7 @@ def look_json(look: FleetSnapshot | None) -> dict[str, Any] | None:
         "active": len(look.active),
         "expected": max(look.expected, len(look.awaited)),
         "problem": look.problem,
-        "sidecars": [one.json() for one in look.stood],
+        "sidecars": [one.json() for one in look.statuses],
     }
 
 

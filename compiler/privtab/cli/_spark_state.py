@@ -190,7 +190,7 @@ def delta(
         for row in made.rows
     )
     out().print(table("part", "what", "bytes", "full", "changes", rows=lines, right=("bytes", "full", "changes")))
-    out().print(f"{count(made.proved, 'delta')}, proved; in {made.folder}", soft_wrap=True)
+    out().print(f"{count(made.verified_count, 'delta')}, proved; in {made.folder}", soft_wrap=True)
 
 
 @contextmanager

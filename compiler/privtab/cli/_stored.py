@@ -37,7 +37,7 @@ class ChannelReference:
     release: int | None = None
 
 
-def is_kept(given: str | os.PathLike[str]) -> bool:
+def is_stored(given: str | os.PathLike[str]) -> bool:
     """Whether an argument is a bundle or a reference to a channel, not a file with tables."""
     text = os.fspath(given)
     return text.startswith(SCHEME) or text.endswith(_ARCHIVES)
@@ -65,7 +65,7 @@ def load_policy(
     policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
 ) -> Program:
     """The program of a policy, from its tables or from a bundle; raises like `pipeline.load_program`."""
-    if not is_kept(policy):
+    if not is_stored(policy):
         from privtab.pipeline import load_program
 
         return load_program(policy, variant=variant, readings=readings)
@@ -80,7 +80,7 @@ def load_rows(program: Program, state: Path) -> RawState:
     """The rows of a state, from its tables or from bundles; raises UsageError for bundles of another system."""
     from privtab.state.load import from_tables, load
 
-    if not is_kept(state):
+    if not is_stored(state):
         return load(state)
     documents = [
         document

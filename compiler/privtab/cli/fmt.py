@@ -87,10 +87,10 @@ def run(
 
 def _files(paths: Sequence[str] | None) -> list[Path]:
     from privtab.fmt.files import yaml_files
-    from privtab.pipeline import find_policy, named_or_usual
+    from privtab.pipeline import find_policy, given_or_default_paths
 
     found: dict[Path, None] = {}
-    for path in named_or_usual(paths):
+    for path in given_or_default_paths(paths):
         here = list(yaml_files(path)) if path.is_dir() else [find_policy(path)]
         if not here:
             raise UsageError(f"no policy or scenario file in {path}")

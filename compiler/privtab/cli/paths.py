@@ -106,7 +106,7 @@ def run(
     with waiting("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
         reference = Reference(program, loaded)
-    ask = _Ask(reference, loaded, max_steps, format_, limit, flags, group_names(group))
+    ask = _PathsQuery(reference, loaded, max_steps, format_, limit, flags, group_names(group))
     if everybody:
         found = ask.everybody()
         raise typer.Exit(1 if found or partial else 0)
@@ -149,7 +149,7 @@ def _check(
         raise UsageError("write `paths USER PRIVILEGE ENTITY`, or `paths USER ENTITY --operation OP`, or `paths USER`")
 
 
-class _Ask:
+class _PathsQuery:
     """A query with its options; answers are printed."""
 
     def __init__(
@@ -253,7 +253,7 @@ class _Ask:
 
     def everybody(self) -> bool:
         """Print what each user could gain on existing entities; returns whether any could."""
-        from privtab.analysis.effects import lands
+        from privtab.analysis.effects import grants_on_existing_entities
         from privtab.analysis.paths import SearchSpace, escalations
         from privtab.analysis.universe import users
 
@@ -262,7 +262,7 @@ class _Ask:
         stranger = "stranger"
         while stranger in known:
             stranger += "_"
-        names = sorted(known) if lands(self.reference.program) else []
+        names = sorted(known) if grants_on_existing_entities(self.reference.program) else []
         found: list[tuple[str, GainedFact, Path]] = []
         with progress(len(names)) as bar:
             for name in [*names, ""] if names else []:

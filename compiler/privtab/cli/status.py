@@ -297,12 +297,12 @@ def _decisions(tallies: Sequence[Tally]) -> RenderableType:
 
 
 def _history(entries: list[Channel]) -> RenderableType:
-    from privtab.registry.deploy.nodes import moment_of
+    from privtab.registry.deploy.nodes import parse_time
 
     shown = table("release", "policy", "state", "when", "by", "why", right=("release",))
     now = datetime.now(tz=UTC)
     for entry in reversed(entries):
-        moment = moment_of(entry.when)
+        moment = parse_time(entry.when)
         state = entry.state or (f"{len(entry.shards)} shards" if entry.shards else "")
         shown.add_row(
             str(entry.sequence),

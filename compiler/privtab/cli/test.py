@@ -123,7 +123,7 @@ def run(
       privtab test --min-coverage 100 --min-mutation 100 --format junit -o build/scenarios.xml
       privtab test cdap/final --suggest -o policy_src/cdap/final.more.scenarios.yaml
     """
-    from privtab.pipeline import named_or_usual
+    from privtab.pipeline import given_or_default_paths
     from privtab.scenarios.collect import plans
 
     wanted = _Wanted(
@@ -136,7 +136,7 @@ def run(
     if suggest and output is not None and output.exists():
         raise UsageError(f"{output} is there already: name a new file, and move from it what you keep")
     results: list[Result] = []
-    for plan in plans(named_or_usual(paths), readings(reading)):
+    for plan in plans(given_or_default_paths(paths), readings(reading)):
         results.append(_run(plan, wanted))
         if fail_fast and results[-1].failures:
             break

@@ -33,7 +33,7 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class ActiveSystem:
     """An active system: the vocabulary that requests are checked against, and its revision."""
 
     system: str
@@ -155,7 +155,7 @@ def read_visible(body: bytes, count: int) -> list[int]:
     return result
 
 
-def read_programs(body: bytes) -> dict[str, Known]:
+def read_programs(body: bytes) -> dict[str, ActiveSystem]:
     """The systems by name; empty if OPA has no program."""
     result = _document(body).get("result", {})
     if not isinstance(result, dict):
@@ -163,7 +163,7 @@ def read_programs(body: bytes) -> dict[str, Known]:
     return {name: known(name, value) for name, value in result.items()}
 
 
-def read_program(body: bytes, system: str) -> Known:
+def read_program(body: bytes, system: str) -> ActiveSystem:
     """A system; raises DecisionUnavailable if OPA has no program of it."""
     document = _document(body)
     if "result" not in document:
@@ -222,7 +222,7 @@ def _document(body: bytes) -> dict[str, Any]:
     return document
 
 
-def known(system: str, value: object) -> Known:
+def known(system: str, value: object) -> ActiveSystem:
     try:
         if not isinstance(value, dict):
             raise TypeError("not an object")
@@ -233,7 +233,7 @@ def known(system: str, value: object) -> Known:
         revision = value.get("revision")
     except (KeyError, TypeError, AttributeError) as error:
         raise PolicyError(f"data.privtab_program.{system} is not a program: {error!r}") from error
-    return Known(
+    return ActiveSystem(
         system=system,
         vocabulary=vocabulary,
         revision=revision if isinstance(revision, str) else None,

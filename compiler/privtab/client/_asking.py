@@ -15,7 +15,7 @@ from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
 from privtab.client._engine import ClientEngine, Flow
 from privtab.client._observe import LOG, Observer
-from privtab.client._protocol import EntityLike, Known
+from privtab.client._protocol import ActiveSystem, EntityLike
 from privtab.errors import AccessDenied, DecisionError, InvalidRequest
 from privtab.request import Decision, Entity, Request
 
@@ -41,7 +41,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Manner(Generic[T]):
+class _AnswerKind(Generic[T]):
     """How to count the allows in a kind of answer, and which answer replaces it if the mode lets everything pass."""
 
     kind: str
@@ -50,7 +50,7 @@ class _Manner(Generic[T]):
     passing: Callable[[T | None], T]
 
 
-class Asking:
+class ClientFlows:
     """The methods of every client, as flows."""
 
     def __init__(self, engine: ClientEngine | AsyncOpaEngine, mode: Mode, observer: Observer) -> None:
@@ -71,13 +71,13 @@ class Asking:
     def decide(self, user: object, action: object, resource: object, **beside: Any) -> Flow[Decision]:
         """The decision with its explanation."""
         if self.mode is Mode.OFF:
-            return _passed(None, Mode.OFF)
+            return _allowed_by_mode(None, Mode.OFF)
         return (yield from self._one(_DECIDE, user, action, resource, beside, self.engine.decide))
 
     def require(self, user: object, action: object, resource: object, **beside: Any) -> Flow[Decision]:
         """The decision if it is an allow; raises AccessDenied otherwise."""
         if self.mode is Mode.OFF:
-            return _passed(None, Mode.OFF)
+            return _allowed_by_mode(None, Mode.OFF)
         asked: list[Request] = []
 
         def answer(request: Request) -> Any:
@@ -95,7 +95,7 @@ class Asking:
 
     def _one(
         self,
-        manner: _Manner[T],
+        manner: _AnswerKind[T],
         user: object,
         action: object,
         resource: object,
@@ -104,8 +104,8 @@ class Asking:
     ) -> Flow[T]:
         request: Request | None = None
 
-        def body(request: Request) -> Flow[tuple[T, Known]]:
-            def check(known: Known) -> None:
+        def body(request: Request) -> Flow[tuple[T, ActiveSystem]]:
+            def check(known: ActiveSystem) -> None:
                 known.vocabulary.check(request)
                 if request is not user:
                     # A Request may come from JSON with a context that this policy does not read.
@@ -130,11 +130,11 @@ class Asking:
         answers: list[bool] = []
         for window in _windows(requests):
             count = len(window)
-            manner: _Manner[list[bool]] = _Manner(kind, count, sum, partial(_all_true, count))
+            manner: _AnswerKind[list[bool]] = _AnswerKind(kind, count, sum, partial(_all_true, count))
             answers += yield from self._judged(manner, None, self._check_window(window, len(answers)))
         return answers
 
-    def _check_window(self, window: Sequence[Request], start: int) -> Flow[tuple[list[bool], Known]]:
+    def _check_window(self, window: Sequence[Request], start: int) -> Flow[tuple[list[bool], ActiveSystem]]:
         shapes, known = yield from self._valid(lambda known: plan.check_all(window, known, start=start))
         answers = yield partial(self.engine.allow_many, window, shapes)
         return answers, known
@@ -142,19 +142,19 @@ class Asking:
     def decide_many(self, requests: Iterable[Request]) -> Flow[list[Decision]]:
         """Decisions with explanations, by position."""
         if self.mode is Mode.OFF:
-            return [_passed(None, Mode.OFF) for _ in requests]
+            return [_allowed_by_mode(None, Mode.OFF) for _ in requests]
         answers: list[Decision] = []
         for window in _windows(requests):
 
             def passing(found: list[Decision] | None, count: int = len(window)) -> list[Decision]:
                 decisions: Sequence[Decision | None] = [None] * count if found is None else found
-                return [_passed(decision, Mode.OBSERVE) for decision in decisions]
+                return [_allowed_by_mode(decision, Mode.OBSERVE) for decision in decisions]
 
-            manner: _Manner[list[Decision]] = _Manner("decide_many", len(window), _count, passing)
+            manner: _AnswerKind[list[Decision]] = _AnswerKind("decide_many", len(window), _count, passing)
             answers += yield from self._judged(manner, None, self._decide_window(window, len(answers)))
         return answers
 
-    def _decide_window(self, window: Sequence[Request], start: int) -> Flow[tuple[list[Decision], Known]]:
+    def _decide_window(self, window: Sequence[Request], start: int) -> Flow[tuple[list[Decision], ActiveSystem]]:
         _, known = yield from self._valid(lambda known: plan.check_all(window, known, start=start))
         answers = yield partial(self.engine.decide_many, window)
         return [_with_id(answer) for answer in answers], known
@@ -171,15 +171,15 @@ class Asking:
         kept = _items(type_or_items, items)
         if self.mode is Mode.OFF:
             return kept
-        manner: _Manner[list[Item]] = _Manner("visible", len(kept), len, lambda _: kept)
+        manner: _AnswerKind[list[Item]] = _AnswerKind("visible", len(kept), len, lambda _: kept)
 
-        def body() -> Flow[tuple[list[Item], Known | None]]:
+        def body() -> Flow[tuple[list[Item], ActiveSystem | None]]:
             type_, entities = _entities(type_or_items, kept)
             if type_ is None:
                 return kept, None
             request = protocol.request(user, action, Entity(type_, ""), **beside)
 
-            def check(known: Known) -> None:
+            def check(known: ActiveSystem) -> None:
                 plan.check_listing(request, entities, known)
                 protocol.check_flags(request.flags, known)
 
@@ -202,11 +202,11 @@ class Asking:
         if self.mode is Mode.OFF or not kept:
             return kept
 
-        def body() -> Flow[tuple[list[Item], Known]]:
+        def body() -> Flow[tuple[list[Item], ActiveSystem]]:
             extras = protocol.beside(**beside)
             requests = [_item_request(user, action, item, key, extras, at) for at, item in enumerate(kept)]
 
-            def check(known: Known) -> Any:
+            def check(known: ActiveSystem) -> Any:
                 shapes = plan.check_all(requests, known, what="item")
                 protocol.check_flags(requests[0].flags, known)
                 return shapes
@@ -215,12 +215,12 @@ class Asking:
             answers = yield partial(self.engine.allow_many, requests, shapes)
             return [item for item, answer in zip(kept, answers, strict=True) if answer], known
 
-        manner: _Manner[list[Item]] = _Manner("filter", len(kept), len, lambda _: kept)
+        manner: _AnswerKind[list[Item]] = _AnswerKind("filter", len(kept), len, lambda _: kept)
         return (yield from self._judged(manner, None, body()))
 
     # --- private ---
 
-    def _valid(self, check: Callable[[Known], T]) -> Flow[tuple[T, Known]]:
+    def _valid(self, check: Callable[[ActiveSystem], T]) -> Flow[tuple[T, ActiveSystem]]:
         """The result of `check` and the vocabulary it used. After InvalidRequest, check again if OPA has a newer vocabulary."""
         known = yield self.engine.known
         try:
@@ -234,7 +234,7 @@ class Asking:
                 raise
         return check(newer), newer
 
-    def _judged(self, manner: _Manner[T], request: Request | None, body: Flow[tuple[T, Any]]) -> Flow[T]:
+    def _judged(self, manner: _AnswerKind[T], request: Request | None, body: Flow[tuple[T, Any]]) -> Flow[T]:
         """The answer of `body` with the mode applied; reports it to the hooks."""
         watch = self._begin(manner, request)
         try:
@@ -265,11 +265,11 @@ class Asking:
             self._warn(manner, request, f"{manner.count - allowed} of {manner.count} would be denied", answer)
         return manner.passing(answer)
 
-    def _begin(self, manner: _Manner[T], request: Request | None) -> observe.Watch | None:
+    def _begin(self, manner: _AnswerKind[T], request: Request | None) -> observe.Watch | None:
         return self.observer.begin(manner.kind, self.engine.name, str(self.mode), request, manner.count)
 
     def _failed(
-        self, manner: _Manner[T], request: Request | None, error: DecisionError, watch: observe.Watch | None
+        self, manner: _AnswerKind[T], request: Request | None, error: DecisionError, watch: observe.Watch | None
     ) -> T:
         """Raise the error, or let the request pass with a warning, depending on the mode."""
         if watch is not None:
@@ -279,7 +279,7 @@ class Asking:
         self._warn(manner, request, f"{type(error).__name__}: {error}", None)
         return manner.passing(None)
 
-    def _warn(self, manner: _Manner[T], request: Request | None, what: str, answer: object) -> None:
+    def _warn(self, manner: _AnswerKind[T], request: Request | None, what: str, answer: object) -> None:
         if request is not None and answer is not None:
             decision = answer if isinstance(answer, Decision) else Decision(allowed=False)
             what = f"would be denied: {decision.describe(request)}"
@@ -296,7 +296,7 @@ def _all_true(count: int, _found: list[bool] | None) -> list[bool]:
     return [True] * count
 
 
-def _passed(decision: Decision | None, mode: Mode) -> Decision:
+def _allowed_by_mode(decision: Decision | None, mode: Mode) -> Decision:
     """An allow due to the mode, which its context names; the policy's own context is kept."""
     context: dict[str, Any] = {"missing": [], "reasons": [], "effects": []}
     if decision is not None:
@@ -314,12 +314,14 @@ def _with_id(decision: Decision) -> Decision:
     return decision if decision.id is not None else replace(decision, id=observe.new_id())
 
 
-_CHECK: _Manner[bool] = _Manner("check", 1, int, lambda _: True)
-_DECIDE: _Manner[Decision] = _Manner("decide", 1, lambda d: int(d.allowed), lambda d: _passed(d, Mode.OBSERVE))
+_CHECK: _AnswerKind[bool] = _AnswerKind("check", 1, int, lambda _: True)
+_DECIDE: _AnswerKind[Decision] = _AnswerKind(
+    "decide", 1, lambda d: int(d.allowed), lambda d: _allowed_by_mode(d, Mode.OBSERVE)
+)
 _REQUIRE = replace(_DECIDE, kind="require")
 
 
-def _rule(known: Known | None, request: Request | None) -> str | None:
+def _rule(known: ActiveSystem | None, request: Request | None) -> str | None:
     """The id of the rule for a request."""
     if known is None or request is None:
         return None

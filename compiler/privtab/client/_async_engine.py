@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from privtab.client._engine import Flow, arun
 from privtab.client._observe import CURRENT, CallContext
 from privtab.client._opa import OpaFlows
-from privtab.client._protocol import Inactive, Known, Revision
+from privtab.client._protocol import ActiveSystem, Inactive, Revision
 from privtab.errors import InvalidRequest, PolicyError, PrivtabError
 from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import OperationShape
@@ -82,12 +82,12 @@ class AsyncOpaEngine:
         self._waiting: list[_Waiting] = []
         self._asking: set[asyncio.Task[None]] = set()
 
-    async def known(self) -> Known:
+    async def known(self) -> ActiveSystem:
         """As ClientEngine.known."""
         known = self._flows.current()
         return known if known is not None else await arun(self._flows.known())
 
-    async def newer(self, known: Known) -> Known:
+    async def newer(self, known: ActiveSystem) -> ActiveSystem:
         """As ClientEngine.newer."""
         return await arun(self._flows.newer(known))
 

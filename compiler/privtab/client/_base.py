@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
-from privtab.client._asking import Asking, Mode
+from privtab.client._asking import ClientFlows, Mode
 from privtab.client._engine import ClientEngine, Flow, run
 from privtab.client._observe import CURRENT, CallContext, HookLike, Observer
 from privtab.client._protocol import EntityLike, Revision
@@ -42,7 +42,7 @@ class Asker:
         self._engine = engine
         self._mode = mode
         self._observer = Observer(hooks)
-        self._asking = Asking(engine, mode, self._observer)
+        self._asking = ClientFlows(engine, mode, self._observer)
 
     def __enter__(self) -> Self:
         return self

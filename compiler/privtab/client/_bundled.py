@@ -11,9 +11,9 @@ from typing import Any
 
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
-from privtab.client._bundles import BundleLocation, Document, Found
+from privtab.client._bundles import BundleLocation, Document, ReadBundle
 from privtab.client._observe import LOG
-from privtab.client._protocol import Known, Revision
+from privtab.client._protocol import ActiveSystem, Revision
 from privtab.client._trust import RollbackGuard
 from privtab.engines import Engine, Quick, opener
 from privtab.errors import (
@@ -39,11 +39,11 @@ def elapsed() -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class ActiveBundles:
     """A policy and a state that belong together; replaced together."""
 
-    bundles: Mapping[str, Found]
-    known: Known
+    bundles: Mapping[str, ReadBundle]
+    known: ActiveSystem
     revision: Revision
     engine: Engine
     quick: Quick
@@ -78,7 +78,7 @@ class BundledEngine:
         self._system = system
         self._refresh = refresh
         self._max_staleness = max_staleness
-        self._loaded: Loaded | None = None
+        self._loaded: ActiveBundles | None = None
         self._opener = opener(engine)
         self._order = RollbackGuard()
         self.quick: Quick = {}
@@ -93,7 +93,7 @@ class BundledEngine:
         age = max(elapsed() - self._looked_at, 0.0)
         self._due = time.monotonic() + self._refresh - age if self._refresh is not None else None
         self._lock = threading.RLock()
-        self._told = threading.local()
+        self._last_known = threading.local()
         """The last result of `known` in each thread."""
         self._pid = os.getpid()
 
@@ -112,13 +112,13 @@ class BundledEngine:
         bundles, (age, then) = state.pop("bundles"), state.pop("aged")
         self._looked_at = elapsed() - age - max(time.time() - then, 0.0)
         self.__dict__.update(state)
-        self._loaded = self._made(bundles) if bundles is not None else None
+        self._loaded = self._opened(bundles) if bundles is not None else None
         self.quick = self._loaded.quick if self._loaded is not None else {}
         self._started()
 
     # --- bundles ---
 
-    def now(self) -> Loaded:
+    def now(self) -> ActiveBundles:
         """The active policy and state, after checking for newer bundles if that is due."""
         if self._due is not None and time.monotonic() >= self._due:
             self._look()
@@ -129,7 +129,7 @@ class BundledEngine:
             )
         return self._loaded or self.load()
 
-    def load(self) -> Loaded:
+    def load(self) -> ActiveBundles:
         """Read the bundles unless they have been read."""
         with self._lock:
             if self._loaded is None:
@@ -147,7 +147,7 @@ class BundledEngine:
                 newer = list(found.values()) != list(before.values())
                 if newer:
                     order = self._order.check(found.values())
-                    self._loaded = self._made(found)
+                    self._loaded = self._opened(found)
                     self.quick = self._loaded.quick
                     self._order.keep(order)
             except SignatureRefused as error:
@@ -191,7 +191,7 @@ class BundledEngine:
     def _keep(self, document: Document) -> Any:
         return self._opener.keep(document)
 
-    def _made(self, bundles: Mapping[str, Found]) -> Loaded:
+    def _opened(self, bundles: Mapping[str, ReadBundle]) -> ActiveBundles:
         """Open an engine on these bundles; raises if the policy or its state is missing or ambiguous."""
         programs = self._programs(bundles.values())
         states = _states((b.where, b.content.states) for b in bundles.values())
@@ -205,7 +205,7 @@ class BundledEngine:
         if known.vocabulary.system not in states:
             raise protocol.no_bundle(known.vocabulary.system, "state")
         opened = self._opener.open(program, states[known.vocabulary.system], bundles[policy_at].content.wasm)
-        return Loaded(
+        return ActiveBundles(
             bundles=bundles,
             known=known,
             revision=Revision(policy=known.revision, state=opened.revision),
@@ -214,9 +214,9 @@ class BundledEngine:
             missing=opened.missing,
         )
 
-    def _programs(self, bundles: Iterable[Found]) -> dict[str, tuple[str, Any]]:
+    def _programs(self, bundles: Iterable[ReadBundle]) -> dict[str, tuple[str, Any]]:
         """The bundle and the program of each package. Of a policy in both Rego and Wasm, the form that the engine runs is used."""
-        chosen: list[Found] = []
+        chosen: list[ReadBundle] = []
         for wasm in (self._opener.takes_wasm, not self._opener.takes_wasm):
             known = {name for bundle in chosen for name in bundle.content.programs}
             of_kind = [bundle for bundle in bundles if (bundle.content.wasm is not None) is wasm]
@@ -225,12 +225,12 @@ class BundledEngine:
 
     # --- answers ---
 
-    def known(self) -> Known:
+    def known(self) -> ActiveSystem:
         """As ClientEngine.known."""
-        self._told.known = known = self.now().known
+        self._last_known.known = known = self.now().known
         return known
 
-    def newer(self, known: Known) -> Known:  # noqa: ARG002  (the active policy is returned in any case)
+    def newer(self, known: ActiveSystem) -> ActiveSystem:  # noqa: ARG002  (the active policy is returned in any case)
         """As ClientEngine.newer."""
         if elapsed() - self._looked_at >= RECHECK_SECONDS:
             self._look()
@@ -238,25 +238,25 @@ class BundledEngine:
 
     def allow(self, request: Request) -> bool:
         """As ClientEngine.allow."""
-        return self._for([request]).engine.allow(request)
+        return self._active_for([request]).engine.allow(request)
 
     def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
         """As ClientEngine.allow_many."""
         del shapes
-        return self._for(requests).engine.allow_many(requests)
+        return self._active_for(requests).engine.allow_many(requests)
 
     def decide(self, request: Request) -> Decision:
         """As ClientEngine.decide."""
-        return self._for([request]).engine.decide(request)
+        return self._active_for([request]).engine.decide(request)
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """As ClientEngine.decide_many."""
-        return self._for(requests).engine.decide_many(requests)
+        return self._active_for(requests).engine.decide_many(requests)
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """As ClientEngine.visible."""
         loaded = self.now()
-        if loaded.known is not getattr(self._told, "known", None):
+        if loaded.known is not getattr(self._last_known, "known", None):
             plan.check_listing(request, items, loaded.known)
         if loaded.missing and items:
             # The request of a listing has no path; those of its items count.
@@ -283,10 +283,10 @@ class BundledEngine:
     def close(self) -> None:
         """As ClientEngine.close; nothing is held open."""
 
-    def _for(self, requests: Sequence[Request]) -> Loaded:
+    def _active_for(self, requests: Sequence[Request]) -> ActiveBundles:
         """The active policy and state; checks the requests again if they are newer than this thread's `known()`."""
         loaded = self.now()
-        if loaded.known is not getattr(self._told, "known", None):
+        if loaded.known is not getattr(self._last_known, "known", None):
             for request in requests:
                 loaded.known.vocabulary.check(request)
         if loaded.missing:

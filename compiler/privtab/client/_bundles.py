@@ -52,7 +52,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ReadBundle:
     """A bundle that was read: its location, its mark and its content."""
 
     where: str
@@ -63,7 +63,7 @@ class Found:
 
 def unpacked(packed: bytes) -> dict[str, bytes]:
     """The manifest, data and Wasm files of a bundle, by path; raises BrokenBundle."""
-    return {name: file.read() for name, _, file in entries(io.BytesIO(packed)) if _matters(name)}
+    return {name: file.read() for name, _, file in entries(io.BytesIO(packed)) if _is_relevant(name)}
 
 
 def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) -> Content:
@@ -73,7 +73,7 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
     """
     if trust is not None:
         signed = trust.check(files)
-        return replace(content({name: text for name, text in files.items() if _matters(name)}, keep), signed=signed)
+        return replace(content({name: text for name, text in files.items() if _is_relevant(name)}, keep), signed=signed)
     if MANIFEST not in files:
         raise BrokenBundle("it has no manifest")
     manifest = read_object(MANIFEST, files[MANIFEST])
@@ -119,7 +119,7 @@ def _covers(root: str, path: str) -> bool:
     return not root or path == root or path.startswith(f"{root}/")
 
 
-def _matters(name: str) -> bool:
+def _is_relevant(name: str) -> bool:
     """Whether a file can hold a program or a state, or is the manifest or Wasm; other data is ignored."""
     folder, _, file = name.rpartition("/")
     return name in (MANIFEST, WASM) or (file == "data.json" and folder.partition("/")[0] in ("", PROGRAMS, STATES))
@@ -137,7 +137,7 @@ class BundleLocation:
     def __init__(self, where: str) -> None:
         self.where = where
 
-    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+    def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """All bundles of this location, reusing unchanged ones from `before`; raises FileError, DecisionUnavailable."""
         raise NotImplementedError
 
@@ -156,7 +156,7 @@ class LocalLocation(BundleLocation):
         super().__init__(os.fspath(where))
         self.path = Path(where)
 
-    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+    def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read. A folder yields the archives directly in it or, if it has none, those in its subfolders."""
         try:
             if (self.path / MANIFEST).is_file():
@@ -186,7 +186,7 @@ class LocalLocation(BundleLocation):
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FileError(f"{self.path / SHARDS} is no list of bundles: {error!r}") from None
 
-    def _file(self, path: Path, before: Mapping[str, Found], keep: Keep) -> Found:
+    def _file(self, path: Path, before: Mapping[str, ReadBundle], keep: Keep) -> ReadBundle:
         status = path.stat()
         mark = status.st_mtime_ns, status.st_size, status.st_ino
 
@@ -194,12 +194,12 @@ class LocalLocation(BundleLocation):
             _check_packed(status.st_size)
             return self.content(path.read_bytes(), keep)
 
-        return _fresh(str(path), mark, before, load)
+        return _read_if_changed(str(path), mark, before, load)
 
-    def _folder(self, before: Mapping[str, Found], keep: Keep) -> Found:
+    def _folder(self, before: Mapping[str, ReadBundle], keep: Keep) -> ReadBundle:
         paths = {path.relative_to(self.path).as_posix(): path for path in sorted(self.path.rglob("*"))}
         trust = self.trusted.now() if self.trusted is not None else None
-        files = {name: path for name, path in paths.items() if (trust or _matters(name)) and path.is_file()}
+        files = {name: path for name, path in paths.items() if (trust or _is_relevant(name)) and path.is_file()}
         mark = tuple((name, path.stat().st_mtime_ns, path.stat().st_size) for name, path in files.items())
 
         def load() -> Content:
@@ -207,13 +207,13 @@ class LocalLocation(BundleLocation):
                 raise BrokenBundle(f"it holds more than {MOST_ENTRIES:,} files or {LARGEST_READ >> 20} MiB")
             return content({name: path.read_bytes() for name, path in files.items()}, keep, trust)
 
-        return _fresh(str(self.path), mark, before, load)
+        return _read_if_changed(str(self.path), mark, before, load)
 
 
 class PackageLocation(BundleLocation):
     """`package:name`, or `package:name/folder/file`: resources of an installed package, even inside a zip file."""
 
-    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+    def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read; installed resources are taken as unchanging."""
         name, _, inner = self.where.removeprefix("package:").partition("/")
         try:
@@ -223,7 +223,8 @@ class PackageLocation(BundleLocation):
                 raise _no_bundles(self.where)
             files.sort(key=lambda file: file.name)
             return [
-                _fresh(f"{self.where}:{file.name}", None, before, partial(self._load, file, keep)) for file in files
+                _read_if_changed(f"{self.where}:{file.name}", None, before, partial(self._load, file, keep))
+                for file in files
             ]
         except (ModuleNotFoundError, TypeError, ValueError, OSError) as error:
             raise FileError(f"{self.where}: {error}") from error
@@ -244,7 +245,7 @@ class HttpLocation(BundleLocation):
         self._verify = verify
         self._cert = cert
 
-    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+    def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read. A caller waits for the download, so its total time is bounded."""
         from privtab.client._fetch import Fetcher, FetchError
 
@@ -267,7 +268,7 @@ class HttpLocation(BundleLocation):
         if answer.status != 200:
             raise DecisionUnavailable(f"{self.where} answered {answer.status}")
         mark = answer.headers.get("ETag")
-        return [_fresh(self.where, mark, {}, lambda: self.content(answer.body, keep))]
+        return [_read_if_changed(self.where, mark, {}, lambda: self.content(answer.body, keep))]
 
 
 def _check_packed(size: int) -> None:
@@ -279,12 +280,14 @@ def _no_bundles(where: str) -> FileError:
     return FileError(f"{where} has no bundles: no {' or '.join(ARCHIVES)} in it")
 
 
-def _fresh(where: str, mark: object, before: Mapping[str, Found], load: Callable[[], Content]) -> Found:
+def _read_if_changed(
+    where: str, mark: object, before: Mapping[str, ReadBundle], load: Callable[[], Content]
+) -> ReadBundle:
     known = before.get(where)
     if known is not None and known.mark == mark:
         return known
     try:
-        return Found(where=where, mark=mark, content=load())
+        return ReadBundle(where=where, mark=mark, content=load())
     except BrokenBundle as error:
         raise DecisionUnavailable(f"the bundle {where} cannot be used: {error}") from None
     except SignatureRefused as error:

@@ -25,7 +25,7 @@ def request_key(request: Request) -> Key:
     return request.user, request.action, resource.type, resource.id, *beside
 
 
-def _own(answer: Any) -> Any:
+def _copied(answer: Any) -> Any:
     """A copy of an answer, so that changing the context of a decision does not change the cached one."""
     return replace(answer, context=deepcopy(dict(answer.context))) if isinstance(answer, Decision) else answer
 
@@ -69,12 +69,12 @@ class Cache:
                 del self._kept[key]
                 return None
             self._kept.move_to_end(key)
-            return _own(answer)
+            return _copied(answer)
 
     def put(self, key: Key, answer: Any) -> None:
         """Add an answer."""
         with self._lock:
-            self._kept[key] = (self._clock() + self._seconds, _own(answer))
+            self._kept[key] = (self._clock() + self._seconds, _copied(answer))
             self._kept.move_to_end(key)
             while len(self._kept) > self._size:
                 self._kept.popitem(last=False)

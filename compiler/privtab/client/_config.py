@@ -262,13 +262,13 @@ def resolve(arguments: Mapping[str, Any]) -> Settings:
             source, value = "argument", given
         elif text:
             source = setting.variable
-            value = _told(setting, source, text, setting.parse, text.strip())
+            value = _converted(setting, source, text, setting.parse, text.strip())
         elif setting.name in document:
             source, value = file, document[setting.name]
         else:
             values[setting.name] = setting.usual
             continue
-        values[setting.name] = _told(setting, source, value, setting.read, value)
+        values[setting.name] = _converted(setting, source, value, setting.read, value)
         sources[setting.name] = source
     _one_token(values, sources)
     return Settings(values=values, sources=sources)
@@ -288,7 +288,7 @@ def _one_token(values: dict[str, Any], sources: Mapping[str, str]) -> None:
     values[max(ranks, key=lambda name: ranks[name])] = None
 
 
-def _told(setting: Setting, source: str, value: Any, read: Callable[[Any], Any], argument: Any) -> Any:
+def _converted(setting: Setting, source: str, value: Any, read: Callable[[Any], Any], argument: Any) -> Any:
     try:
         return read(argument)
     except ValueError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from privtab.client._protocol import Known, Revision
+from privtab.client._protocol import ActiveSystem, Revision
 from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import OperationShape
 
@@ -30,10 +30,10 @@ class ClientEngine(Protocol):
     def name(self) -> str:
         """The name in logs: `opa`, `python`, `wasm`."""
 
-    def known(self) -> Known:
+    def known(self) -> ActiveSystem:
         """The vocabulary and the revision of the active policy; cheap, kept current by the engine."""
 
-    def newer(self, known: Known) -> Known:
+    def newer(self, known: ActiveSystem) -> ActiveSystem:
         """The vocabulary after another check, for a name that `known` lacks; `known` itself if nothing is newer."""
 
     def allow(self, request: Request) -> bool:

@@ -14,7 +14,7 @@ from privtab.client._answers import Undefined
 from privtab.client._cache import Cache, Key, request_key
 from privtab.client._engine import Flow
 from privtab.client._observe import CURRENT, LOG, note_cached
-from privtab.client._protocol import Call, Known, Revision
+from privtab.client._protocol import ActiveSystem, Call, Revision
 from privtab.client._resilience import Resilience
 from privtab.client._transport import Limits, Timeout
 from privtab.errors import DecisionError, DecisionUnavailable, PolicyError, UsageError
@@ -50,7 +50,7 @@ class IODriver(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asks:
+class OpaSettings:
     """Settings of the `opa` engine."""
 
     system: str | None
@@ -66,12 +66,12 @@ class Asks:
 class OpaFlows:
     """The methods of ClientEngine, as flows."""
 
-    def __init__(self, wires: IODriver, asks: Asks, resilience: Resilience, cache: Cache | None) -> None:
-        self._wires = wires
+    def __init__(self, wires: IODriver, asks: OpaSettings, resilience: Resilience, cache: Cache | None) -> None:
+        self._io = wires
         self._asks = asks
         self._resilience = resilience
         self._cache = cache
-        self._known: Known | None = None
+        self._known: ActiveSystem | None = None
         self._state: str | None = None
         self._looked_at = 0.0
         self._heard_at = float("-inf")
@@ -79,30 +79,30 @@ class OpaFlows:
 
     # --- vocabulary and revisions ---
 
-    def current(self) -> Known | None:
+    def current(self) -> ActiveSystem | None:
         """The vocabulary if it can be used without asking OPA, else None."""
         known = self._known
         if known is None or time.monotonic() - self._looked_at >= self._asks.refresh() or self._may_be_stale():
             return None
         return known
 
-    def known(self) -> Flow[Known]:
+    def known(self) -> Flow[ActiveSystem]:
         """The vocabulary of the active policy; raises DecisionUnavailable if there is none or it is too old."""
-        known = yield from self._look(self._known, at_most_every=self._asks.refresh())
+        known = yield from self._revalidate(self._known, at_most_every=self._asks.refresh())
         if self._may_be_stale():
             yield from self._check_age()
         return known
 
-    def newer(self, known: Known) -> Flow[Known]:
+    def newer(self, known: ActiveSystem) -> Flow[ActiveSystem]:
         """The vocabulary after another check; `known` itself if it is current, or was checked a moment ago."""
-        return (yield from self._look(known, at_most_every=self._asks.recheck()))
+        return (yield from self._revalidate(known, at_most_every=self._asks.recheck()))
 
-    def _look(self, known: Known | None, *, at_most_every: float) -> Flow[Known]:
+    def _revalidate(self, known: ActiveSystem | None, *, at_most_every: float) -> Flow[ActiveSystem]:
         if known is not None and time.monotonic() - self._looked_at < at_most_every:
             return self._known or known
         # Waiting for the check of another thread counts against this call's deadline.
         deadline = self._deadline()
-        if not (yield partial(self._wires.acquire, max(deadline - self._resilience.clock(), 0.0))):
+        if not (yield partial(self._io.acquire, max(deadline - self._resilience.clock(), 0.0))):
             raise DecisionUnavailable(f"OPA did not answer within {self._resilience.total:g} seconds")
         try:
             known = self._known
@@ -117,20 +117,20 @@ class OpaFlows:
             if state is None:
                 # A policy without a state would deny everything: an error, not a decision.
                 raise protocol.no_bundle(known.vocabulary.system, "state")
-            self._tell(known, state)
+            self._log_change(known, state)
             self._known, self._state = known, state
             self._looked_at = time.monotonic()
             return known
         finally:
-            self._wires.release()
+            self._io.release()
 
-    def _tell(self, known: Known, state: str) -> None:
+    def _log_change(self, known: ActiveSystem, state: str) -> None:
         if self._known is None or self._known.revision != known.revision or self._state != state:
             LOG.info("system %s: policy revision %s, state revision %s", known.system, known.revision, state)
             if self._cache is not None:
                 self._cache.clear()
 
-    def _fetch(self) -> Flow[Known]:
+    def _fetch(self) -> Flow[ActiveSystem]:
         if self._asks.system is not None:
             return (yield from self._send(protocol.program(self._asks.system)))
         systems = yield from self._send(protocol.programs())
@@ -182,7 +182,7 @@ class OpaFlows:
         call = partial(protocol.decision, known.system, request)
         return (yield from self._through_cache(known, "decide", request, call))
 
-    def _through_cache(self, known: Known, kind: str, request: Request, call: Callable[[], Call[T]]) -> Flow[T]:
+    def _through_cache(self, known: ActiveSystem, kind: str, request: Request, call: Callable[[], Call[T]]) -> Flow[T]:
         if self._cache is None:
             return (yield from self._send(call()))
         key = self._key(known, kind, request_key(request))
@@ -194,7 +194,7 @@ class OpaFlows:
             note_cached()
         return kept
 
-    def _key(self, known: Known, kind: str, request: Key) -> Key:
+    def _key(self, known: ActiveSystem, kind: str, request: Key) -> Key:
         # The revisions were read before the request was sent: an answer is at least as new as its key.
         return known.revision, self._state, kind, request
 
@@ -251,7 +251,7 @@ class OpaFlows:
 
     def _each_once(
         self,
-        known: Known,
+        known: ActiveSystem,
         kind: str,
         requests: Sequence[Request],
         ask: Callable[[Sequence[int], Callable[[int, T], None]], Iterable[Flow[None]]],
@@ -299,7 +299,7 @@ class OpaFlows:
             for flow in flows:
                 yield from flow
         else:
-            yield partial(self._wires.together, iter(flows), self._asks.concurrency)
+            yield partial(self._io.together, iter(flows), self._asks.concurrency)
 
     # --- OPA itself ---
 
@@ -308,7 +308,7 @@ class OpaFlows:
         timeout = self._resilience.timeout
         limits = Limits(*timeout, total=self._resilience.total)
         try:
-            yield partial(self._wires.get, protocol.HEALTH_PATH, limits)
+            yield partial(self._io.get, protocol.HEALTH_PATH, limits)
         except DecisionError:
             return False
         return True
@@ -325,7 +325,7 @@ class OpaFlows:
 
     # --- private ---
 
-    def _names(self) -> Flow[Known]:
+    def _names(self) -> Flow[ActiveSystem]:
         return self._known or (yield from self.known())
 
     def _deadline(self) -> float:
@@ -342,10 +342,10 @@ class OpaFlows:
         deadline = self._resilience.deadline() if fresh else self._deadline()
         exchange: Callable[[Limits], Any]
         if call.body is None:
-            exchange = partial(self._wires.get, call.path)
+            exchange = partial(self._io.get, call.path)
         else:
-            exchange = partial(self._wires.post, call.path, call.body)
-        body = yield from self._resilience.attempts(exchange, self._wires.sleep, deadline)
+            exchange = partial(self._io.post, call.path, call.body)
+        body = yield from self._resilience.attempts(exchange, self._io.sleep, deadline)
         try:
             try:
                 return call.read(body)
@@ -354,8 +354,8 @@ class OpaFlows:
                     raise
             # A restarted OPA activates its bundles one by one. Checking again raises if one is still missing;
             # otherwise the rule is defined by now.
-            yield from self._look(self._known, at_most_every=0.0)
-            body = yield from self._resilience.attempts(exchange, self._wires.sleep, deadline)
+            yield from self._revalidate(self._known, at_most_every=0.0)
+            body = yield from self._resilience.attempts(exchange, self._io.sleep, deadline)
             try:
                 return call.read(body)
             except Undefined:
@@ -364,11 +364,11 @@ class OpaFlows:
                     raise
             # The principals are active, so a shard is missing, or was until just now.
             asked = protocol.inactive(known.system, call.body)
-            exchange_inactive = partial(self._wires.post, asked.path, call.body)
-            body = yield from self._resilience.attempts(exchange_inactive, self._wires.sleep, deadline)
+            exchange_inactive = partial(self._io.post, asked.path, call.body)
+            body = yield from self._resilience.attempts(exchange_inactive, self._io.sleep, deadline)
             if roots := asked.read(body):
                 raise protocol.no_shard(known.system, roots)
-            body = yield from self._resilience.attempts(exchange, self._wires.sleep, deadline)
+            body = yield from self._resilience.attempts(exchange, self._io.sleep, deadline)
             return call.read(body)
         except Undefined as error:
             raise PolicyError(str(error)) from None

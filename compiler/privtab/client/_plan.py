@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from privtab.client import _protocol as protocol
-from privtab.client._protocol import Call, Known
+from privtab.client._protocol import ActiveSystem, Call
 from privtab.errors import InvalidRequest
 from privtab.request import Entity, Request
 from privtab.vocabulary import OperationShape, check_caller
@@ -23,7 +23,9 @@ class Batch:
     positions: Sequence[int]
 
 
-def check_all(asked: Sequence[Request], known: Known, *, start: int = 0, what: str = "request") -> list[OperationShape]:
+def check_all(
+    asked: Sequence[Request], known: ActiveSystem, *, start: int = 0, what: str = "request"
+) -> list[OperationShape]:
     """The shape of each request's operation; raises InvalidRequest with the position of the wrong one, counted from `start`."""
     shapes: list[OperationShape] = []
     check = known.vocabulary.check
@@ -36,7 +38,12 @@ def check_all(asked: Sequence[Request], known: Known, *, start: int = 0, what: s
 
 
 def batches(
-    asked: Sequence[Request], shapes: Sequence[OperationShape], known: Known, chunk_size: int, *, few: bool = False
+    asked: Sequence[Request],
+    shapes: Sequence[OperationShape],
+    known: ActiveSystem,
+    chunk_size: int,
+    *,
+    few: bool = False,
 ) -> Iterator[Batch]:
     """The calls that answer all requests, with at most `chunk_size` each.
 
@@ -68,14 +75,14 @@ def batches(
 
 
 def listing(
-    asked: Request, items: Sequence[Entity], known: Known, chunk_size: int
+    asked: Request, items: Sequence[Entity], known: ActiveSystem, chunk_size: int
 ) -> Iterator[tuple[int, Call[list[int]]]]:
     """The calls for a listing, each with the position of its first item."""
     for start in range(0, len(items), chunk_size):
         yield start, protocol.visible(known.system, asked, items[start : start + chunk_size], known.vocabulary)
 
 
-def check_listing(asked: Request, items: Sequence[Entity], known: Known) -> None:
+def check_listing(asked: Request, items: Sequence[Entity], known: ActiveSystem) -> None:
     """Raise InvalidRequest unless a request for each item would be valid."""
     shape = known.vocabulary.check_operation(asked.resource.type, asked.action)
     check_caller(asked.user, asked.groups)

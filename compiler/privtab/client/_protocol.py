@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from privtab.client import _answers as answers
 from privtab.client._answers import (
+    ActiveSystem,
     Inactive,
-    Known,
     Revision,
     check_status,
     excerpt,
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 __all__ = [  # re-exported from `_answers`
     "Inactive",
-    "Known",
+    "ActiveSystem",
     "Revision",
     "check_status",
     "excerpt",
@@ -152,11 +152,11 @@ def beside(
     return {
         "groups": _names(groups, "groups") if groups != () else (),
         "with_": {name: entity(value, f"with_[{name!r}]") for name, value in with_.items()} if with_ else {},
-        "flags": frozenset(_names(_said(flags), "flags")) if flags != () else frozenset(),
+        "flags": frozenset(_names(_flag_names(flags), "flags")) if flags != () else frozenset(),
     }
 
 
-def _said(flags: Iterable[str] | Mapping[str, bool]) -> Iterable[str]:
+def _flag_names(flags: Iterable[str] | Mapping[str, bool]) -> Iterable[str]:
     """Flags as in a request, false ones with a suffix; raises InvalidRequest for a value other than True or False."""
     if not isinstance(flags, Mapping):
         return flags
@@ -194,7 +194,7 @@ def well_formed(asked: object) -> Request:
     return asked
 
 
-def check_flags(flags: Iterable[str], known: Known) -> None:
+def check_flags(flags: Iterable[str], known: ActiveSystem) -> None:
     """Raise InvalidRequest for a flag that no operation reads.
 
     Flags only add requirements, so ignoring a misspelt one would check less than the caller intended.
@@ -284,12 +284,12 @@ def visible(system: str, asked: Request, items: Sequence[Entity], vocabulary: Vo
     )
 
 
-def programs() -> Call[dict[str, Known]]:
+def programs() -> Call[dict[str, ActiveSystem]]:
     """All systems that the OPA has a policy for."""
     return Call(path="/v1/data/privtab_program", body=None, read=read_programs)
 
 
-def program(system: str) -> Call[Known]:
+def program(system: str) -> Call[ActiveSystem]:
     """The vocabulary of one system."""
     return Call(path=f"/v1/data/privtab_program/{system}", body=None, read=lambda body: read_program(body, system))
 
@@ -309,7 +309,7 @@ def status() -> Call[dict[str, float]]:
     return Call(path=STATUS_PATH, body=None, read=read_status)
 
 
-def state_revision(known: Known) -> Call[str | None]:
+def state_revision(known: ActiveSystem) -> Call[str | None]:
     """The revision of the active state, combined over its active shards if it is sharded, or None."""
     return combined_revision(known.system) if known.sharded else own_state_revision(known.vocabulary.system)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from privtab.client._bundles import Found
+from privtab.client._bundles import ReadBundle
 from privtab.client._observe import LOG
 from privtab.errors import FileError, SignatureRefused, UsageError
 from privtab.keys import PEM
@@ -46,7 +46,7 @@ class RollbackGuard:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], tuple[int, object]] = {}
 
-    def check(self, bundles: Iterable[Found]) -> dict[tuple[str, str], tuple[int, object]]:
+    def check(self, bundles: Iterable[ReadBundle]) -> dict[tuple[str, str], tuple[int, object]]:
         """The argument for `keep` once these bundles are active; raises SignatureRefused if one is older than before."""
         seen = dict(self._seen)
         for bundle in bundles:
@@ -82,7 +82,7 @@ class RollbackGuard:
         self._seen = dict(seen)
 
 
-def _revisions(bundle: Found) -> Iterable[tuple[tuple[str, str], Any]]:
+def _revisions(bundle: ReadBundle) -> Iterable[tuple[tuple[str, str], Any]]:
     from privtab.engines.index import revisions
 
     for name, program in bundle.content.programs.items():

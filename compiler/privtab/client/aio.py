@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from privtab.client import _config
 from privtab.client import sync as shared
 from privtab.client._address import Cert, Verify
-from privtab.client._asking import Asking, Mode
+from privtab.client._asking import ClientFlows, Mode
 from privtab.client._async_engine import AsyncDriver, AsyncOpaEngine
 from privtab.client._base import Status
 from privtab.client._config import Settings
@@ -67,9 +67,11 @@ class AsyncClient:
         self._settings = settings
         self._transport = transport or _transport(settings, observer)
         self._resilience = shared.resilience(settings)
-        flows = OpaFlows(AsyncDriver(self._transport), shared.asks(settings), self._resilience, shared.cache(settings))
+        flows = OpaFlows(
+            AsyncDriver(self._transport), shared.opa_settings(settings), self._resilience, shared.cache(settings)
+        )
         self._engine = AsyncOpaEngine(flows, self._transport, settings["batch_window"])
-        self._asking = Asking(self._engine, settings["mode"], observer)
+        self._asking = ClientFlows(self._engine, settings["mode"], observer)
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,7 +82,7 @@ class AsyncClient:
         await self.close()
 
     def __repr__(self) -> str:
-        return shared.described(self, self._settings, self._transport, self._resilience.breaker)
+        return shared.client_repr(self, self._settings, self._transport, self._resilience.breaker)
 
     async def close(self) -> None:
         """Release the connections."""

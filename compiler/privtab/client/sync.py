@@ -19,8 +19,8 @@ from privtab.client._config import Settings
 from privtab.client._engine import Flow, run
 from privtab.client._fork import renew_after_fork
 from privtab.client._observe import HookLike, Observer
-from privtab.client._opa import Asks, OpaFlows
-from privtab.client._protocol import Known, Revision
+from privtab.client._opa import OpaFlows, OpaSettings
+from privtab.client._protocol import ActiveSystem, Revision
 from privtab.client._resilience import Breaker, Resilience, Retries
 from privtab.client._transport import RequestsTransport, Timeout, Transport
 from privtab.errors import UsageError
@@ -88,7 +88,9 @@ class Client(Asker):
     def _build(self) -> None:
         settings = self._settings
         self._resilience = resilience(settings)
-        self._flows = OpaFlows(BlockingDriver(self._transport), asks(settings), self._resilience, cache(settings))
+        self._flows = OpaFlows(
+            BlockingDriver(self._transport), opa_settings(settings), self._resilience, cache(settings)
+        )
         super().__init__(OpaEngine(self._flows, self._transport), mode=settings["mode"], hooks=self._hooks)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -100,7 +102,7 @@ class Client(Asker):
         self._build()
 
     def __repr__(self) -> str:
-        return described(self, self._settings, self._transport, self._resilience.breaker)
+        return client_repr(self, self._settings, self._transport, self._resilience.breaker)
 
     @property
     def system(self) -> str:
@@ -122,12 +124,12 @@ class OpaEngine:
         self._flows = flows
         self._transport = transport
 
-    def known(self) -> Known:
+    def known(self) -> ActiveSystem:
         """As ClientEngine.known."""
         known = self._flows.current()
         return known if known is not None else run(self._flows.known())
 
-    def newer(self, known: Known) -> Known:
+    def newer(self, known: ActiveSystem) -> ActiveSystem:
         """As ClientEngine.newer."""
         return run(self._flows.newer(known))
 
@@ -225,11 +227,11 @@ def cache(settings: Settings) -> Cache | None:
     return Cache(settings["cache_size"], settings["cache_ttl"]) if settings["cache_size"] else None
 
 
-def asks(settings: Settings) -> Asks:
+def opa_settings(settings: Settings) -> OpaSettings:
     """The settings of the `opa` engine."""
     system = settings["system"]
     often = settings["cache_refresh"] if settings["cache_size"] else None
-    return Asks(
+    return OpaSettings(
         system=protocol.check_system(system) if system is not None else None,
         chunk_size=settings["chunk_size"],
         concurrency=settings["concurrency"],
@@ -239,7 +241,7 @@ def asks(settings: Settings) -> Asks:
     )
 
 
-def described(client: object, settings: Settings, transport: object, breaker: Breaker) -> str:
+def client_repr(client: object, settings: Settings, transport: object, breaker: Breaker) -> str:
     """The repr of a client, without secrets."""
     url = shown(getattr(transport, "url", settings["url"]))
     system = f", system={settings['system']!r}" if settings["system"] else ""

@@ -157,7 +157,7 @@ class Batches:
     def _allow_requests(self, requests: Sequence[Request]) -> list[bool] | None:
         resources = [request.resource for request in requests]
         users = _names([request.user for request in requests])
-        if _odd(users):
+        if _any_invalid_user(users):
             return None
         ids = _names([resource.id for resource in resources])
         kinds = {request.action for request in requests}, {resource.type for resource in resources}
@@ -234,7 +234,7 @@ class Batches:
             columns = {slot: (kind, column.fill_null("")) for slot, (kind, column) in columns.items()}
             names = names.fill_null("")
         codes = self.arrays.people.users.find(names)
-        self._empty(names, codes, answers.reasons)
+        self._deny_empty_users(names, codes, answers.reasons)
         lists, widths = {}, {}
         for slot, (kind, column) in columns.items():
             lists[slot], widths[slot], good = split(column)
@@ -296,7 +296,7 @@ class Batches:
             len(rows),
         )
 
-    def _empty(self, names: pa.Array, codes: Codes, reasons: Reasons) -> None:
+    def _deny_empty_users(self, names: pa.Array, codes: Codes, reasons: Reasons) -> None:
         """Deny rows with an empty user name."""
         unknown = np.flatnonzero(codes < 0)
         if len(unknown):
@@ -353,7 +353,7 @@ def _names(values: list[str]) -> pa.Array:
     return array.cast(pa.string())
 
 
-def _odd(users: pa.Array) -> bool:
+def _any_invalid_user(users: pa.Array) -> bool:
     """Whether some name cannot be a user's, according to `check_user`."""
     signs = bytes(users.buffers()[2] or b"") if len(users) else b""
     if not any(sign in signs for sign in (b":", b"*", b"?", b"%")):

@@ -67,7 +67,7 @@ class Canonical:
         self._can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
         self._left = STEPS
         self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
-        self._meant: dict[Can, Formula] = {}
+        self._referred: dict[Can, Formula] = {}
         self.cut: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
         """The listed minimal sets of conditions that have too many."""
         self.few: dict[tuple[Can, frozenset[str]], list[AtomSet]] = {}
@@ -192,11 +192,11 @@ class Canonical:
             weakest.append(atoms)
         return frozenset(weakest)
 
-    def meant(self, can: Can) -> Formula:
+    def referred(self, can: Can) -> Formula:
         """The condition that a `can` refers to, applied to the same object."""
-        if can not in self._meant:
-            self._meant[can] = resolve(self.program, can)
-        return self._meant[can]
+        if can not in self._referred:
+            self._referred[can] = resolve(self.program, can)
+        return self._referred[can]
 
     def spend(self, steps: int) -> None:
         """Deduct steps from those left. Raises Undecided if there are too few."""

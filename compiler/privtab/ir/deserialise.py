@@ -60,7 +60,7 @@ _OF_TARGET: Mapping[str, type[Owner | Member | Self | Holds]] = {
 
 def program_from_json(document: object, shown: str) -> Program:
     """Build a program from its JSON document. `shown`: the path for its spans. Raises ValueError, which names the wrong part."""
-    top = _Part(document, "the program")
+    top = _JsonObject(document, "the program")
     if top.document.get("format") != FORMAT:
         raise ValueError(f"it is no program of format {FORMAT}")
     entities = top.each("entities", _entity)
@@ -87,7 +87,7 @@ def program_from_json(document: object, shown: str) -> Program:
     )
 
 
-class _Part:
+class _JsonObject:
     """An object of the document with typed access to its members. `where`: its place, for messages."""
 
     __slots__ = ("document", "where")
@@ -101,28 +101,28 @@ class _Part:
     def entries(self) -> Iterator[tuple[str, Any]]:
         return iter(self.document.items())
 
-    def items(self) -> Iterator[tuple[str, _Part]]:
-        return ((name, _Part(value, f"{self.where}.{name}")) for name, value in self.document.items())
+    def items(self) -> Iterator[tuple[str, _JsonObject]]:
+        return ((name, _JsonObject(value, f"{self.where}.{name}")) for name, value in self.document.items())
 
     def get(self, key: str) -> Any:
         if key not in self.document:
             raise ValueError(f"{self.where} has no `{key}`")
         return self.document[key]
 
-    def part(self, key: str) -> _Part:
-        return _Part(self.get(key), f"{self.where}.{key}")
+    def part(self, key: str) -> _JsonObject:
+        return _JsonObject(self.get(key), f"{self.where}.{key}")
 
-    def parts(self, key: str) -> Iterator[tuple[str, _Part]]:
+    def parts(self, key: str) -> Iterator[tuple[str, _JsonObject]]:
         return self.part(key).items()
 
-    def each(self, key: str, read: Callable[[str, _Part], T]) -> dict[str, T]:
+    def each(self, key: str, read: Callable[[str, _JsonObject], T]) -> dict[str, T]:
         return {name: read(name, part) for name, part in self.parts(key)}
 
-    def list(self, key: str) -> list[_Part]:
+    def list(self, key: str) -> list[_JsonObject]:
         value = self.get(key)
         if not isinstance(value, list):
             raise ValueError(f"{self.where}.{key} is not a list")
-        return [_Part(one, f"{self.where}.{key}.{at}") for at, one in enumerate(value)]
+        return [_JsonObject(one, f"{self.where}.{key}.{at}") for at, one in enumerate(value)]
 
     def text(self, key: str) -> str:
         return _text(self.get(key), f"{self.where}.{key}")
@@ -165,16 +165,16 @@ def _one_of(value: object, where: str, kind: Any) -> Any:
     return value
 
 
-def _entity(name: str, part: _Part) -> EntityType:
+def _entity(name: str, part: _JsonObject) -> EntityType:
     principal = None if part.get("principal") is None else part.one_of("principal", OwnerKind)
     return EntityType(name=name, parent=part.text_or_none("parent"), single=part.flag("single"), principal=principal)
 
 
-def _role(name: str, part: _Part) -> Role:
+def _role(name: str, part: _JsonObject) -> Role:
     return Role(name=name, scope=part.text_or_none("scope"), grants=tuple(part.part("grants").all_texts().items()))
 
 
-def _semantics(part: _Part) -> Semantics:
+def _semantics(part: _JsonObject) -> Semantics:
     return Semantics(
         inheritance=part.one_of("inheritance", Inheritance),
         deny=part.one_of("deny", DenyMode),
@@ -183,7 +183,7 @@ def _semantics(part: _Part) -> Semantics:
     )
 
 
-def _owner(part: _Part) -> OwnerSemantics:
+def _owner(part: _JsonObject) -> OwnerSemantics:
     return OwnerSemantics(
         kinds=tuple(_one_of(kind, part.where, OwnerKind) for kind in part.texts("kinds")),
         creator=part.flag("creator"),
@@ -191,7 +191,7 @@ def _owner(part: _Part) -> OwnerSemantics:
     )
 
 
-def _rule(entity: str, operation: str, part: _Part, span: Span) -> Rule:
+def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> Rule:
     each = None if part.get("each") is None else _formula(part.part("each"))
     made = Rule(
         id=part.text("id"),
@@ -210,7 +210,7 @@ def _rule(entity: str, operation: str, part: _Part, span: Span) -> Rule:
         creates=part.flag("unnamed") and each is None,
         source=_source(part.text_or_none("source")),
     )
-    texts = [None if f is None or f == ALWAYS else _words(f, made) for f in (made.requires, each)]
+    texts = [None if f is None or f == ALWAYS else _condition_text(f, made) for f in (made.requires, each)]
     return replace(made, requires_text=texts[0], each_text=texts[1])
 
 
@@ -221,7 +221,7 @@ def _source(text: str | None) -> Source | None:
     return Source(document=document, line=int(line)) if document and line.isdecimal() else Source(document=text)
 
 
-def _effect(part: _Part) -> Effect:
+def _effect(part: _JsonObject) -> Effect:
     kind, _, what = part.text("text").partition(" ")
     return Effect(
         kind=_one_of(kind, part.where, EffectKind),
@@ -231,11 +231,11 @@ def _effect(part: _Part) -> Effect:
     )
 
 
-def _target(part: _Part) -> Target:
+def _target(part: _JsonObject) -> Target:
     return Target(slot=part.text("slot"), type=part.text("type"))
 
 
-def _formula(part: _Part) -> Formula:
+def _formula(part: _JsonObject) -> Formula:
     if len(part.document) != 1:
         raise ValueError(f"{part.where} is not a condition")
     [kind] = part.document
@@ -262,7 +262,7 @@ def _formula(part: _Part) -> Formula:
             raise ValueError(f"{part.where} has the unknown node `{kind:.80}`")
 
 
-def _words(formula: Formula, rule: Rule, *, inner: bool = False) -> str:
+def _condition_text(formula: Formula, rule: Rule, *, inner: bool = False) -> str:
     """The text of a condition, as tables write it. `inner`: put a condition of several parts in parentheses."""
     match formula:
         case Has():
@@ -278,14 +278,16 @@ def _words(formula: Formula, rule: Rule, *, inner: bool = False) -> str:
         case And(parts=parts) | Or(parts=parts):
             if not parts:
                 return "anyone" if isinstance(formula, And) else "nobody"
-            words = (" and " if isinstance(formula, And) else " or ").join(_words(p, rule, inner=True) for p in parts)
+            words = (" and " if isinstance(formula, And) else " or ").join(
+                _condition_text(p, rule, inner=True) for p in parts
+            )
             return f"({words})" if inner and len(parts) > 1 else words
         case When():
-            return f"({_words(formula.body, rule, inner=True)} when {formula.flag})"
+            return f"({_condition_text(formula.body, rule, inner=True)} when {formula.flag})"
         case ByType():
             cases: dict[str, list[str]] = {}
             for type_, case_ in formula.cases:
-                cases.setdefault(_words(case_, rule), []).append(type_)
+                cases.setdefault(_condition_text(case_, rule), []).append(type_)
             words = "; ".join(f"{'/'.join(types)}: {text}" for text, types in cases.items())
             return f"[by {formula.slot}: {words}]"
         case _:

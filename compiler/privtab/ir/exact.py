@@ -72,7 +72,7 @@ class ImplicationChecker:
         self.other = one if other is None else other
         self.here = FactSemantics(one, unsaid)
         self.there = self.here if other is None else FactSemantics(other, unsaid)
-        self._alike = other is None or _mean_the_same(one, other)
+        self._alike = other is None or _same_semantics(one, other)
         self._same_words: dict[str, bool] = {}
 
     @cached_property
@@ -168,21 +168,21 @@ class ImplicationChecker:
         for atoms in map(frozenset, form.minimal_sets(f, flags, types)):
             if alike and form.implies([atoms], wanted):
                 continue
-            for given in self._ways(atoms):
+            for given in self._fact_sets(atoms):
                 facts = given | self._denials(atoms, given, g)
                 if not self.there.holds(g, facts, flags, types):
-                    yield self._fewest(given, facts - given, g, flags, types)
+                    yield self._with_fewest_denials(given, facts - given, g, flags, types)
 
-    def _ways(self, atoms: AtomSet) -> Iterator[Facts]:
+    def _fact_sets(self, atoms: AtomSet) -> Iterator[Facts]:
         """The ways to give a set of atoms in the first program."""
-        options = [tuple(self._given(atom)) for atom in sorted(atoms, key=canonical(self.one).order)]
+        options = [tuple(self._facts_giving(atom)) for atom in sorted(atoms, key=canonical(self.one).order)]
         if prod(map(len, options)) > _WAYS:
             raise UnsupportedError(
                 f"there are more than {_WAYS:,} ways to give `{len(atoms)}` things that one condition asks"
             )
         yield from map(frozenset, product(*options))
 
-    def _given(self, atom: Leaf) -> Iterator[Fact]:
+    def _facts_giving(self, atom: Leaf) -> Iterator[Fact]:
         """The ways to give one atom, limited to those with the least effect in the other program."""
         match atom:
             case Has(privilege=privilege, target=target):
@@ -223,12 +223,12 @@ class ImplicationChecker:
                 seen = privilege in self.there.given(name, at.type)
                 # A grant further up, or by a set or an alias, gives at least as much as one of the privilege on the object itself.
                 # So it is tried only where the other program does not recognise it.
-                reaches = self.there.down and seen and self._lies_above_there(at, target)
+                reaches = self.there.down and seen and self._on_other_path(at, target)
                 if (at == target or not reaches) and (name == privilege or not seen):
                     for carrier in self._carriers():
                         yield Granted(effect="allow", name=name, target=at, carrier=carrier)
 
-    def _lies_above_there(self, at: Target, target: Target) -> bool:
+    def _on_other_path(self, at: Target, target: Target) -> bool:
         """Whether `at` is on the path of `target` in the other program too; a type may have moved."""
         return target.type in self.other.entities and at in self.there.path(target)
 
@@ -240,7 +240,7 @@ class ImplicationChecker:
             there = self.other.roles.get(role.name)
             path = self.here.path(target)
             same = there is not None and (there.scope, dict(there.grants)) == (role.scope, dict(role.grants))
-            if same and all(self._lies_above_there(at, target) for at in path):
+            if same and all(self._on_other_path(at, target) for at in path):
                 continue
             scopes = [None, *path] if role.scope is None else [t for t in path if t.type == role.scope]
             for scope in scopes:
@@ -288,7 +288,7 @@ class ImplicationChecker:
                     kept |= {(atom.privilege, at) for at in looked_at}
         return frozenset(kept)
 
-    def _fewest(
+    def _with_fewest_denials(
         self,
         given: Facts,
         denials: Facts,
@@ -332,7 +332,7 @@ def settings(program: Program, rule: Rule, *more: Formula) -> Iterator[tuple[fro
                 yield frozenset(some), dict(zip((slot.name for slot in rule.withs), types, strict=True))
 
 
-def _mean_the_same(one: Program, other: Program) -> bool:
+def _same_semantics(one: Program, other: Program) -> bool:
     """Whether the file-wide semantics are the same, apart from the names of privileges and types."""
 
     def meaning(program: Program) -> tuple[object, ...]:

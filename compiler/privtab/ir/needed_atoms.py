@@ -51,7 +51,7 @@ class NeededAtoms(Solver):
         names = {literal: atom for atom, literal in self._without.items()}
         for whole, without in asked:
             while self.possible([whole, -without, self.requests(slots)]):
-                one = next(literal for literal in self._held() if literal in names)
+                one = next(literal for literal in self._true_literals() if literal in names)
                 found.add(names[one])
                 self._clause([-one])
         return frozenset(found)

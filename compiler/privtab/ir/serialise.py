@@ -60,11 +60,11 @@ def program_json(program: Program, optimised: Program | None = None) -> dict[str
             for name, role in program.roles.items()
         },
         "semantics": semantics_json(program.semantics),
-        "rules": _rules(program) if optimised is None else _running(program, optimised),
+        "rules": _rules(program) if optimised is None else _rules_with_conditions_of(program, optimised),
     }
 
 
-def _running(program: Program, optimised: Program) -> dict[str, dict[str, dict[str, Any]]]:
+def _rules_with_conditions_of(program: Program, optimised: Program) -> dict[str, dict[str, dict[str, Any]]]:
     """The rules of `program` with the conditions of `optimised`."""
     return {
         entity: {

@@ -53,7 +53,7 @@ PROPAGATIONS = 4_000_000
 """Limit on propagated literals for the same: a few seconds, for long conditions."""
 LITERALS = 3_000_000
 """Limit on the literals of one circuit: a few hundred megabytes."""
-_CROWDED = 20_000
+_MOST_VARIABLES = 20_000
 """Variables after which a new circuit is begun, since each model assigns every variable."""
 
 Slots = Mapping[str, Collection[str]]
@@ -78,7 +78,7 @@ class Solver:
 
     def __init__(self, *readings: FactSemantics) -> None:
         self.readings = readings
-        self._alone = len({id(reading) for reading in readings}) == 1
+        self._one_program = len({id(reading) for reading in readings}) == 1
         self._engine: Engine | None = None
         self._end: Callable[[], object] = lambda: None
         self._last = self._written = self._spent_before = 0
@@ -89,7 +89,7 @@ class Solver:
         """Restore the full budget for the next finding or comparison."""
         self._conflicts = CONFLICTS
         self._propagations = PROPAGATIONS
-        if self._last > _CROWDED or self._written > LITERALS // 2:
+        if self._last > _MOST_VARIABLES or self._written > LITERALS // 2:
             self._begin()
         self._spent_before = self._written
 
@@ -211,29 +211,29 @@ class Solver:
         reading = self.readings[side]
         match atom:
             case Has(privilege=privilege, target=target):
-                given = self._along("allow", privilege, target, side)
+                given = self._on_path("allow", privilege, target, side)
                 if reading.denies:
-                    given = self.all_of([given, -self._along("deny", privilege, target, side)])
-                owned = self._along("own", "", target, side) if privilege in reading.held else -self.true
+                    given = self.all_of([given, -self._on_path("deny", privilege, target, side)])
+                owned = self._on_path("own", "", target, side) if privilege in reading.held else -self.true
                 return self.any_of([given, owned])
             case Owner(target=target):
                 return self._owner(target, side)
             case Member(target=target):
                 ways: list[Fact] = [Joined(target=target)]
                 if reading.program.entities[target.type].principal == "group":
-                    carriers = sorted(reading.carriers - {"user"}) if not self._alone else ()
+                    carriers = sorted(reading.carriers - {"user"}) if not self._one_program else ()
                     ways += [Joined(target=target, carrier=c) for c in carriers if c != "user"]
-                return self._some(ways)
+                return self._any_fact(ways)
             case Holds(target=target):
-                return self._some(HasRole(target=target, carrier=c) for c in self._carriers(side))
+                return self._any_fact(HasRole(target=target, carrier=c) for c in self._carriers(side))
             case Self(target=target):
-                return self._some([Is(target=target)])
+                return self._any_fact([Is(target=target)])
             case ServiceAdmin():
-                return self._some([Administers()])
+                return self._any_fact([Administers()])
             case _:
                 assert_never(atom)
 
-    def _along(self, what: str, privilege: str, target: Target, side: int) -> int:
+    def _on_path(self, what: str, privilege: str, target: Target, side: int) -> int:
         """Whether a grant, a denial or an ownership counts for a target; circuits are shared along its path."""
         key = (what, side, privilege, target.slot, target.type)
         if key not in self._known:
@@ -255,17 +255,17 @@ class Solver:
         reading = self.readings[side]
         names = [n for n in reading.names_of(privilege) if privilege in reading.given(n, at.type)]
         found: list[Fact] = []
-        for name in names[:1] if self._alone else names:
+        for name in names[:1] if self._one_program else names:
             for carrier in self._carriers(side):
                 kind = "allow" if effect == "allow" else "deny"
                 found.append(Granted(effect=kind, name=name, target=at, carrier=carrier))  # type: ignore[arg-type]
-        if effect == "allow" and not (self._alone and found):
+        if effect == "allow" and not (self._one_program and found):
             for role in reading.program.roles.values():
                 if privilege in reading.default_grants(role.name, at.type):
                     for scope in (None, *reading.path(at)):
                         facts = [Assigned(role=role.name, scope=scope, carrier=c) for c in self._carriers(side)]
                         found += [fact for fact in facts if reading.fits(fact)]
-        return self._some(found)
+        return self._any_fact(found)
 
     def _owner(self, target: Target, side: int) -> int:
         reading = self.readings[side]
@@ -274,13 +274,13 @@ class Solver:
             for kind in sorted(reading.kinds, key=("user", "role", "group").index)
             for carrier in sorted(reading.carriers_of(kind), key=("user", "group", "brought").index)
         ]
-        return self._some(ways[:1] if self._alone else ways)
+        return self._any_fact(ways[:1] if self._one_program else ways)
 
     def _carriers(self, side: int) -> tuple[Carrier, ...]:
         carriers = self.readings[side].carriers
-        return ("user",) if self._alone else tuple(sorted(carriers, reverse=True))
+        return ("user",) if self._one_program else tuple(sorted(carriers, reverse=True))
 
-    def _some(self, facts: Iterable[Fact]) -> int:
+    def _any_fact(self, facts: Iterable[Fact]) -> int:
         literals = []
         for fact in facts:
             if fact not in self._facts:
@@ -310,7 +310,7 @@ class Solver:
             if self._inputs.get(-literal, frozenset()) and self._inputs[-literal] <= wanted:
                 return False
         if self._conflicts <= 0 or self._propagations <= 0:
-            raise Undecided(_SAID)
+            raise Undecided(_OVER_BUDGET)
         before = self._engine.accum_stats()
         self._engine.conf_budget(self._conflicts)
         self._engine.prop_budget(self._propagations)
@@ -322,7 +322,7 @@ class Solver:
         self._propagations -= after["decisions"] - before["decisions"]
         if answer is None:
             self._conflicts = 0
-            raise Undecided(_SAID)
+            raise Undecided(_OVER_BUDGET)
         return bool(answer)
 
     def implies(self, one: int, other: int, *under: int) -> bool:
@@ -337,7 +337,7 @@ class Solver:
             candidate = left.pop()
             if self.possible([*literals, -candidate]):
                 if left:  # what does not hold in this model is not implied
-                    held = self._held()
+                    held = self._true_literals()
                     left = [other for other in left if (abs(other) in held) == (other > 0)]
             else:
                 found.add(candidate)
@@ -351,7 +351,7 @@ class Solver:
         wanted = [*literals, self.requests(slots)]
         if not self.possible(wanted):
             return None
-        held = self._held()
+        held = self._true_literals()
         flags = [name for name, number in self._flags.items() if number in held]
         types = {
             slot: next(t for t in of if self.type_of(slot, t) in held or len(of) == 1) for slot, of in slots.items()
@@ -362,14 +362,14 @@ class Solver:
         absent = [-number for fact, number in self._facts.items() if number not in held]
         for fact in tuple(kept):
             if fact in kept and self.possible([*wanted, *fixed, *absent, -self._facts[fact]]):
-                now = self._held()
+                now = self._true_literals()
                 absent += [-self._facts[f] for f in kept if self._facts[f] not in now]
                 kept = [f for f in kept if self._facts[f] in now]
         return Model(facts=frozenset(kept), flags=frozenset(flags), types=types)
 
-    def _held(self) -> frozenset[int]:
+    def _true_literals(self) -> frozenset[int]:
         assert self._engine is not None
         return frozenset(number for number in self._engine.get_model() if number > 0)
 
 
-_SAID = f"not decided within {CONFLICTS:,} conflicts of the solver"
+_OVER_BUDGET = f"not decided within {CONFLICTS:,} conflicts of the solver"

@@ -75,7 +75,7 @@ class _Few(RequestAlgebra[list[AtomSet]]):
     def can(self, can: Can) -> list[AtomSet]:
         key = can, self._flags
         if key not in self._form.few:
-            self._form.few[key] = self.fold(self._form.meant(can))
+            self._form.few[key] = self.fold(self._form.referred(can))
         return self._form.few[key]
 
     def by_type(self, choice: ByType) -> list[AtomSet]:
@@ -120,7 +120,7 @@ class _Holds(Truth):
         self._held = held
 
     def referred(self, can: Can) -> bool:
-        return self.fold(self._form.meant(can))
+        return self.fold(self._form.referred(can))
 
     def by_type(self, choice: ByType) -> bool:
         return super().by_type(choice) if choice.slot in self.types else choice in self._held

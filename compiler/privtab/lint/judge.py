@@ -18,7 +18,7 @@ _NO_YAML = frozenset(check.KIND.code for check in (p001_not_utf8, p002_yaml_synt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class FilteredFindings:
     """The findings of a file that are kept, sorted by position, and those that are ignored."""
 
     kept: tuple[Diagnostic, ...]
@@ -27,7 +27,7 @@ class Judged:
 
 def judge(
     found: Iterable[Diagnostic], source: SourceFile, path: Path, settings: Settings, *, complete: bool = True
-) -> Judged:
+) -> FilteredFindings:
     """Apply the comments of a file and the settings to its findings.
 
     `complete`: all findings of the file are included, so that a comment that matches none becomes a finding.
@@ -58,7 +58,7 @@ def judge(
             ignored.append(Suppressed(finding=finding, reason=f"off in {at}", in_source=False))
         else:
             judged.append(replace(finding, severity=level.severity))
-    return Judged(kept=in_order(judged), ignored=tuple(sorted(ignored, key=lambda one: one.finding.span)))
+    return FilteredFindings(kept=in_order(judged), ignored=tuple(sorted(ignored, key=lambda one: one.finding.span)))
 
 
 def _by(

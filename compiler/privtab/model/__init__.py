@@ -69,8 +69,8 @@ def resolve(
     for other in tables.variants:
         if other is not overlay:
             _check_variant(rows, other, found)
-    found.extend(_grouped(rows.gate_found))
-    found[:] = _folded(dict.fromkeys(found))
+    found.extend(_one_per_position(rows.gate_found))
+    found[:] = _merge_repeated(dict.fromkeys(found))
     if tables.broken or any(d.severity is Severity.ERROR for d in found):
         return None, found
     ambiguous = {
@@ -116,7 +116,7 @@ def _resolve_rows(
             found.extend(mine)
         else:
             shared.extend((d, pair[0]) for d in mine)
-    found.extend(_grouped(shared))
+    found.extend(_one_per_position(shared))
     return resolved
 
 
@@ -131,7 +131,7 @@ def _unknown_flags(rows: Mapping[m.PairKey, m.Row]) -> Iterator[Diagnostic]:
                 yield p108_unknown_flag.finding(flag.name.span, row.operation, flag.name.value, read)
 
 
-def _grouped(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
+def _one_per_position(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
     """One finding for each place and code: a mistake in a row for many types is reported once."""
     groups: dict[tuple[Span, str], tuple[Diagnostic, list[str]]] = {}
     for diagnostic, type_ in found:
@@ -145,7 +145,7 @@ def _for_all(diagnostic: Diagnostic, others: list[str]) -> Diagnostic:
     return replace(diagnostic, help=f"the same goes for {listed(others)}; {diagnostic.help}")
 
 
-def _folded(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+def _merge_repeated(found: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Replace many findings with the same message about a name by one: most likely its declaration is at fault."""
     groups: dict[tuple[str, str], list[Diagnostic]] = {}
     for diagnostic in found:
@@ -175,7 +175,7 @@ def _clashes(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
         told.add(id(clash.second))
         check = p201_duplicate_row if same_meaning(first, second) else p202_contradicting_row
         found.append(check.finding(clash.second.operation.span, *clash.pair, clash.first.operation.span))
-    found.extend(_grouped(shared))
+    found.extend(_one_per_position(shared))
 
 
 def _unused(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:

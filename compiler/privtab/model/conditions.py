@@ -122,7 +122,7 @@ class Scope:
                 span = cell.part(name.start, name.end)
                 known = self.names.declared
                 make = partial(p101_unknown_privilege.finding, span, name.text, known)
-                self.found.append(self.names.tell(("privilege", name.text), span, make))
+                self.found.append(self.names.finding_for(("privilege", name.text), span, make))
             self.poisoned = True
             return None
         return m.PrivilegeUse(name.text, members, name.text in self.names.sets, m.Spot(cell, name.start, name.end))
@@ -148,18 +148,18 @@ class Scope:
             inside = children and hierarchy.entities[type_].parent == self.entity
             if inside or hierarchy.reaches(self.entity, type_):
                 return m.TargetSlot(RESOURCE, (type_,), name, spot)
-        self._lost(name, spot)
+        self._report_unresolved(name, spot)
         return None
 
-    def _lost(self, name: str, spot: m.Spot) -> None:
+    def _report_unresolved(self, name: str, spot: m.Spot) -> None:
         """Report a target that cannot be resolved."""
         self.poisoned = True
         if not self.names.types_known or name in self.names.lost:
             return
         key = ("target", name, self.entity, *self.objects)
-        self.found.append(self.names.tell(key, spot.span, lambda: self._lost_target(name, spot)))
+        self.found.append(self.names.finding_for(key, spot.span, lambda: self._unresolved(name, spot)))
 
-    def _lost_target(self, name: str, spot: m.Spot) -> Diagnostic:
+    def _unresolved(self, name: str, spot: m.Spot) -> Diagnostic:
         entities = self.names.entities
         targets = self.names.hierarchy.targets(self.entity)
         if name in entities or name == "parent":

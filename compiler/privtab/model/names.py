@@ -35,7 +35,7 @@ class DeclaredNames:
     sets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     declared: dict[str, Word] = field(default_factory=dict)
     poisoned: set[str] = field(default_factory=set)
-    told: dict[tuple[str, ...], Diagnostic] = field(default_factory=dict)
+    findings_by_key: dict[tuple[str, ...], Diagnostic] = field(default_factory=dict)
     """Findings about names by key, so that the same mistake in many cells is analysed once."""
     lost: frozenset[str] = frozenset()
     """Names whose declaration has a finding."""
@@ -63,11 +63,11 @@ class DeclaredNames:
             self.privileges_known and name not in self.poisoned and name not in self.declared and name not in self.lost
         )
 
-    def tell(self, key: tuple[str, ...], span: Span, make: Callable[[], Diagnostic]) -> Diagnostic:
+    def finding_for(self, key: tuple[str, ...], span: Span, make: Callable[[], Diagnostic]) -> Diagnostic:
         """The finding that `make` returns, at a span; made once for each key."""
-        if key not in self.told:
-            self.told[key] = make()
-        return replace(self.told[key], span=span)
+        if key not in self.findings_by_key:
+            self.findings_by_key[key] = make()
+        return replace(self.findings_by_key[key], span=span)
 
     def check_type(self, word: Word, found: list[Diagnostic]) -> bool:
         """Whether the type exists; add a finding if it does not."""

@@ -208,7 +208,7 @@ class Rows:
     def _creates(
         self, decl: RowDecl, scope: Scope, conditions: tuple[m.Condition | None, ...], outcomes: tuple[m.Outcome, ...]
     ) -> bool:
-        speaks = any(c is not None and self._speaks(c, scope.entity) for c in conditions)
+        speaks = any(c is not None and self._refers_to_itself(c, scope.entity) for c in conditions)
         if decl.creates is not None:
             if decl.creates.value and speaks:
                 scope.fail(p212_created_entity_in_condition.finding(decl.creates.span, scope.entity))
@@ -216,7 +216,7 @@ class Rows:
         given = any(o.kind != "revoke" and o.slot == RESOURCE and o.type == scope.entity for o in outcomes)
         return given and not speaks
 
-    def _speaks(self, condition: m.Condition, entity: str) -> bool:
+    def _refers_to_itself(self, condition: m.Condition, entity: str) -> bool:
         """Whether the condition refers to the entity itself or to a type inside it."""
         match condition:
             case m.HoldsPrivilege(places=places) | m.Related(places=places) | m.CanDo(places=places):
@@ -225,9 +225,9 @@ class Rows:
             case m.IsSelf():
                 return True
             case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
-                return any(self._speaks(part, entity) for part in parts)
+                return any(self._refers_to_itself(part, entity) for part in parts)
             case m.Required(body=body):
-                return self._speaks(body, entity)
+                return self._refers_to_itself(body, entity)
             case m.IsServiceAdmin():
                 return False
 

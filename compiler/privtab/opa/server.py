@@ -188,7 +188,7 @@ class OpaServer:
         deadline = time.monotonic() + self._timeout
         while True:
             ended = self.process.poll()
-            trouble = self._trouble()
+            trouble = self._bundle_error()
             if ended is not None:
                 if "address already in use" in self.log_tail():
                     raise _PortTakenError
@@ -208,7 +208,7 @@ class OpaServer:
         if status == 200 and self._mark.encode() not in body:
             raise _PortTakenError
 
-    def _trouble(self) -> str | None:
+    def _bundle_error(self) -> str | None:
         """The first error in OPA's log about a bundle, or None."""
         try:
             with self.log.open("rb") as log:

@@ -56,7 +56,7 @@ class Holds:
         while True:
             hold = Hold()
             with self._written("keep", needed):
-                if not self._of("remove") & needed:
+                if not self._live_digests("remove") & needed:
                     yield hold
                     return
             if time.monotonic() > ends:
@@ -68,7 +68,7 @@ class Holds:
         """Yields those of these bundles that are not held; no writer will rely on them until the end of the block."""
         going = frozenset(digests)
         with self._written("remove", going):
-            yield going - self._of("keep")
+            yield going - self._live_digests("keep")
 
     def dead(self) -> list[str]:
         """The paths of entries whose writers died."""
@@ -96,7 +96,7 @@ class Holds:
         finally:
             self._store.remove(path)
 
-    def _of(self, purpose: str) -> frozenset[str]:
+    def _live_digests(self, purpose: str) -> frozenset[str]:
         """The digests in live entries; raises RegistryError if an entry is unreadable."""
         found: set[str] = set()
         for path in self._paths(purpose):

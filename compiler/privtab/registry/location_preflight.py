@@ -7,7 +7,7 @@ from privtab.registry import names
 from privtab.registry.storage import Exists, Store
 
 
-def try_creating(store: Store, settings: bytes) -> None:
+def check_exclusive_create(store: Store, settings: bytes) -> None:
     """Raise UsageError if the storage lets a file be created twice: releases would overwrite each other.
 
     `settings`: the content of the registry's settings file, which has just been created.
@@ -20,7 +20,7 @@ def try_creating(store: Store, settings: bytes) -> None:
     raise UsageError(f"{store.url} cannot be written: its storage creates a file that is there already, without a word")
 
 
-def refuse_other_things(store: Store) -> None:
+def check_empty(store: Store) -> None:
     """Raise UsageError for a location with other content."""
     there = [name for name in store.names("") if name != names.SETTINGS]
     if there and not set(there) & {names.BLOBS, names.REVISIONS, names.CHANNELS, names.HOLDS}:

@@ -213,7 +213,7 @@ _OF_CHANNEL: _Types = {
     "digests": _TABLE,
 }
 _OF_CANARY: _Types = {"policy": _MAYBE, "state": _MAYBE, "shards": _TABLE, "share": (int, float), "labels": _TABLE}
-_OF_READERS = ("canary", "broken", "lost")
+_CONVERTED_FIELDS = ("canary", "broken", "lost")
 """The fields of an entry that are optional or converted separately."""
 _Node = TypeVar("_Node", Revision, Channel, Canary)
 
@@ -247,7 +247,9 @@ def channel_of(where: str, content: bytes) -> Channel:
         raise RegistryError(f"{where} is broken: it is no release of a channel")
     try:
         canary = value.pop("canary")
-        made = Channel(**{name: value[name] for name in Channel.__slots__ if name not in _OF_READERS}, canary=None)
+        made = Channel(
+            **{name: value[name] for name in Channel.__slots__ if name not in _CONVERTED_FIELDS}, canary=None
+        )
         _typed(where, made, _OF_CHANNEL)
         if canary is None:
             return _pinned(where, made)

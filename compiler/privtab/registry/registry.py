@@ -64,12 +64,12 @@ class Registry:
         if replace:
             self.store.replace(names.SETTINGS, encoded(settings))
             return
-        location_preflight.refuse_other_things(self.store)
+        location_preflight.check_empty(self.store)
         try:
             self.store.create(names.SETTINGS, encoded(settings))
         except Exists:
             raise RegistryConflict(f"{self.url} is a registry already") from None
-        location_preflight.try_creating(self.store, encoded(settings))
+        location_preflight.check_exclusive_create(self.store, encoded(settings))
 
     def settings(self) -> Mapping[str, Any]:
         """The settings, such as verification keys; empty if there is no registry yet."""

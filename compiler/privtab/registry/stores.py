@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from privtab._install import how_to_install
-from privtab._staged import settle, staged
+from privtab._staged import staged, sync_folder
 from privtab.errors import RegistryError, UsageError
 from privtab.registry.storage import Exists, Missing, Store
 
@@ -67,13 +67,13 @@ class LocalStore:
                 raise Exists(path) from None
             except OSError:
                 self._create_locked(path, beside)
-            settle(self.folder / path)
+            sync_folder(self.folder / path)
 
     def replace(self, path: str, content: bytes) -> None:
         """As Store.replace."""
         with self._telling(path, writing=True), staged(self.folder / path, [content], _STAGED) as beside:
             beside.replace(self.folder / path)
-            settle(self.folder / path)
+            sync_folder(self.folder / path)
 
     def remove(self, path: str) -> None:
         """As Store.remove."""
@@ -169,7 +169,7 @@ class FsspecStore:
             except FileExistsError:
                 raise Exists(path) from None
             except OSError as error:
-                if _lost(error):
+                if _is_conflict(error):
                     raise Exists(path) from None
                 raise
 
@@ -224,7 +224,7 @@ def _is_here(options: Mapping[str, Any]) -> bool:
     return is_loopback(urlsplit(at).hostname or "")
 
 
-def _lost(error: OSError) -> bool:
+def _is_conflict(error: OSError) -> bool:
     """Whether a conditional write failed: 412, or 409 during a concurrent write."""
     response = getattr(error.__cause__, "response", None)
     status = (response or {}).get("ResponseMetadata", {}).get("HTTPStatusCode")

@@ -21,15 +21,15 @@ KEYS = (
 
 def read_needs(author: Author, node: Node) -> None:
     """Read the entries of `needs`. All callers share one state, since no caller sees what another is given."""
-    cast = GeneratedCallers(author.program)
+    generated = GeneratedCallers(author.program)
     begun = len(author.cases)
     for item in author.reader.items(node, "`needs`"):
         for entry, values in author.combinations.of(item):
             fields = author.reader.fields(entry, "an entry of `needs`", KEYS)
             if fields is not None:
-                _need(author, fields, author.reader.span(entry), values, cast)
+                _need(author, fields, author.reader.span(entry), values, generated)
     if len(author.cases) > begun:
-        world = author.world(cast.state())
+        world = author.world(generated.state())
         assert world == len(author.states) - 1
 
 

@@ -67,7 +67,7 @@ class Callers:
         yield Caller(frozenset(), frozenset(), allowed=False, words="nothing")
         for one in self.ways:
             for atom in sorted(one, key=str):
-                yield from self._lacking(one, atom)
+                yield from self._without(one, atom)
         yield from self._all_but()
 
     def _exactly(self, one: HeldSet) -> Caller:
@@ -112,7 +112,7 @@ class Callers:
             if denied:
                 yield self._allowed(one, given, denied)
 
-    def _lacking(self, one: HeldSet, atom: HeldAtom) -> Iterator[Caller]:
+    def _without(self, one: HeldSet, atom: HeldAtom) -> Iterator[Caller]:
         """A caller who lacks one atom of a set, unless the rest still implies it or suffices."""
         rest = one - {atom}
         for denied in (frozenset(), self.denials(rest, rest)):
@@ -125,7 +125,7 @@ class Callers:
         """Callers with everything except some atom of every set: as much as can be held without an allow."""
         everything = frozenset(self.everything())
         for lacking in transversals(self.ways):
-            for denied in self._styles(lacking):
+            for denied in self._denied_choices(lacking):
                 gone = {
                     fact
                     for atom in lacking
@@ -136,7 +136,7 @@ class Callers:
                 words = f"everything{f' but {less}' if less else ''}{_but(denied)}"
                 yield Caller(everything - gone, denied, allowed=False, words=words)
 
-    def _styles(self, lacking: HeldSet) -> Iterator[Denied]:
+    def _denied_choices(self, lacking: HeldSet) -> Iterator[Denied]:
         """The privileges that are lacking because of a denial, rather than for want of a grant.
 
         Without a grant on an entity or above it, grants below remain; with a denial, grants above remain. So it is a

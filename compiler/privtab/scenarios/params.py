@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import TypeAlias
 
-from privtab.scenarios.tree import LATE, PLACEHOLDER, ScenarioReader, fill, filled, scalars
+from privtab.scenarios.tree import PER_CASE, PLACEHOLDER, ScenarioReader, fill, filled, scalars
 from privtab.syntax import yaml_tree
 from privtab.syntax.node_reader import near
 from privtab.syntax.yaml_tree import Node
@@ -28,7 +28,7 @@ def read_params(reader: ScenarioReader, node: Node | None) -> Params:
             else:
                 text = reader.text(item, f"a value of `{key.text}`")
                 choices += [{key.text: text.value}] if text else []
-        if key.text in LATE:
+        if key.text in PER_CASE:
             reader.report("T106", key, f"`{key.text}` is no name for a parameter: each case has its own")
         elif choices:
             params[key.text] = tuple(choices)
@@ -86,7 +86,7 @@ class Combinations:
         while waiting:
             for scalar in scalars(waiting.pop()):
                 for name in PLACEHOLDER.findall(scalar.text) if "{" in scalar.text else ():
-                    if name in LATE:
+                    if name in PER_CASE:
                         continue
                     if not any(name in choice for choice in params.get(name.partition(".")[0], ())):
                         good = False

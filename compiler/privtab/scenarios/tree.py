@@ -14,7 +14,7 @@ from privtab.syntax.node_reader import DocumentReader, Mistake, is_empty
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value
 
 PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)?)\}")
-LATE = frozenset({"user", "resource"})
+PER_CASE = frozenset({"user", "resource"})
 """Placeholders that each case fills in itself."""
 Fields = dict[str, Node]
 

@@ -55,7 +55,7 @@ class RequestColumns:
     """The `with` objects that the caller gave and the policy knows."""
     flags: tuple[str, ...]
     """The flags that may be set for a row, and given required flags."""
-    unasked: Column | None = field(default=None)
+    invalid_reason: Column | None = field(default=None)
     """Why a row is not a valid request; null if it may be one. Such rows are denied, whatever a plan decides."""
     hidden: tuple[str, ...] = ()
     """Columns added to the caller's frame: expressions of the caller that are read more than once."""
@@ -67,13 +67,13 @@ class RequestColumns:
         """The caller's columns."""
         return self.frame.columns[: len(self.frame.columns) - len(self.hidden)]
 
-    def beside(self, own: str = "c") -> DataFrame:
+    def with_canonical_columns(self, own: str = "c") -> DataFrame:
         """The frame with its columns named `c0`, `c1` and so on, and the canonical columns beside them."""
         wide = self.frame.select("*", *self.columns.values())
         return wide.toDF(*(f"{own}{at}" for at in range(len(self.frame.columns))), *self.columns)
 
 
-def asked(
+def read_arguments(
     df: DataFrame,
     policy: OpenPolicy | Vocabulary,
     *,
@@ -113,7 +113,7 @@ def asked(
         constants=reader.constants,
         slots=slots,
         flags=set_flags,
-        unasked=unasked,
+        invalid_reason=unasked,
         hidden=tuple(hidden),
         code=free("__privtab", [*reader.taken, *hidden]),
     )
@@ -177,7 +177,7 @@ class _Reader:
         known = near or f"there are: {', '.join(self.names)}"
         raise UsageError(f"{what}: no column `{given}`; {known}{'' if near else advice}")
 
-    def once(self, given: ColumnLike, what: str, advice: str = "") -> Column:
+    def materialised_column(self, given: ColumnLike, what: str, advice: str = "") -> Column:
         """A column that is read more than once: materialised, so that a random expression has one value for each row."""
         column = self.column(given, what, advice)
         if not isinstance(given, Column):
@@ -187,7 +187,9 @@ class _Reader:
         return F.col(f"`{name.replace('`', '``')}`")
 
     def user(self, given: ColumnLike) -> None:
-        user = self.once(given, "subject", '; one user for all rows is `privtab.spark.user("alice")`').cast("string")
+        user = self.materialised_column(
+            given, "subject", '; one user for all rows is `privtab.spark.user("alice")`'
+        ).cast("string")
         self.columns["user"] = name = F.when(user.startswith("user:"), F.substring(user, 6, _LONGEST)).otherwise(user)
         self.unasked.append(F.when(name.rlike(_NO_USER), MALFORMED_USER))
 
@@ -218,7 +220,7 @@ class _Reader:
             return
         if not isinstance(given, str | Column):
             raise UsageError(f"{what} is {described(given)}: {_ENTITY}")
-        entity = self.once(given, what).cast("string")
+        entity = self.materialised_column(given, what).cast("string")
         at = F.instr(entity, ":")
         self.columns[type_name] = F.substring_index(entity, ":", 1)
         self.columns[path_name] = F.when(at > 0, F.substr(entity, at + 1))
@@ -263,7 +265,7 @@ class _Reader:
         if not self.known.request_groups:
             self.column(given, "groups")
             return
-        groups = self.once(given, "groups")
+        groups = self.materialised_column(given, "groups")
         self.columns["groups"] = groups = F.transform(
             groups.cast(ArrayType(StringType())),
             lambda group: F.when(group.startswith("group:"), F.substring(group, 7, _LONGEST)).otherwise(group),

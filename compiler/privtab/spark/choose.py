@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from privtab.errors import UsageError
-from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, asked
+from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
 from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
 from privtab.spark.joining import Joining, joining
@@ -70,14 +70,14 @@ def plan(
     """
     opened = open_policy(policy)
     frame, _ = opened_frame(df)
-    request = asked(
+    request = read_arguments(
         frame, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups
     )
-    choice, _ = settled(request, opened, state, plan=plan, limits=limits, refresh=refresh)
+    choice, _ = choose_plan(request, opened, state, plan=plan, limits=limits, refresh=refresh)
     return choice
 
 
-def settled(
+def choose_plan(
     request: RequestColumns, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits | None, refresh: float | None
 ) -> tuple[Choice, Joining | None]:
     """The choice for these requests, with the prepared joins if joins decide.
@@ -88,7 +88,7 @@ def settled(
     if not isinstance(limits, Limits):
         raise UsageError(f"limits is {limits!r}: give `Limits(…)`")
     check_refresh(refresh)
-    choice = chosen(request, policy, state, plan=plan, limits=limits)
+    choice = choice_for(request, policy, state, plan=plan, limits=limits)
     streaming = request.frame.isStreaming
     if choice.plan == "kernel":
         return (replace(choice, steps=(_followed(policy, state, refresh),)) if streaming else choice), None
@@ -107,7 +107,7 @@ def _followed(policy: OpenPolicy, state: Any, refresh: float | None) -> str:
     return str(followed(policy, state, refresh, BY_BATCH))
 
 
-def chosen(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits) -> Choice:
+def choice_for(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits) -> Choice:
     """The choice without its steps; prepares nothing."""
     match plan:
         case "kernel":

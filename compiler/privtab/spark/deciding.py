@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Required, TypedDict
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.errors import UsageError
-from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, asked
-from privtab.spark.choose import settled
+from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
+from privtab.spark.choose import choose_plan
 from privtab.spark.following import REFRESH, Followed, followed
 from privtab.spark.frames import Frame, opened
 from privtab.spark.limits import Limits
@@ -74,11 +74,11 @@ def decide(
     frame, back = opened(df, (allowed, reason))
     check_names(frame, allowed, reason)
     program = open_policy(policy)
-    request = asked(
+    request = read_arguments(
         frame, program, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
         taken=(allowed, reason),
     )  # fmt: skip
-    choice, joins = settled(request, program, state, plan=plan, limits=limits, refresh=refresh)
+    choice, joins = choose_plan(request, program, state, plan=plan, limits=limits, refresh=refresh)
     log.info("decide: %s", choice, extra={"plan": choice.plan, "figures": dict(choice.figures)})
     if joins is not None:
         return back(joins.decided(allowed, reason))
@@ -99,16 +99,16 @@ def _by_kernel(
     else:
         source = prepared(policy, state, spark).ship(spark)
     frame, yes, why = decide_by_kernel(request, source)
-    return answered(request, frame, yes, why, allowed, reason)
+    return with_answer_columns(request, frame, yes, why, allowed, reason)
 
 
-def answered(
+def with_answer_columns(
     request: RequestColumns, frame: DataFrame, yes: Column, why: Column, allowed: str, reason: str
 ) -> DataFrame:
     """Add the columns of the answer; rows that are no valid requests are denied here, whatever the plan decided."""
-    if request.unasked is not None:
-        why = F.coalesce(request.unasked, why)
-        yes = yes & request.unasked.isNull()
+    if request.invalid_reason is not None:
+        why = F.coalesce(request.invalid_reason, why)
+        yes = yes & request.invalid_reason.isNull()
     return frame.select("*", yes.alias(allowed), why.alias(reason)).drop(request.code, *request.hidden)
 
 

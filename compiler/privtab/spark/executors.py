@@ -21,11 +21,11 @@ from privtab.engines.columns import DEPTH, FLAG, MALFORMED, NULL, UNKNOWN, WITH
 from privtab.engines.dedupe import distinct
 from privtab.errors import DecisionError, InvalidRequest, UsageError
 from privtab.request import NOT_SET, Entity, Request
-from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, asked
-from privtab.spark.deciding import answered, check_names
+from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, read_arguments
+from privtab.spark.deciding import with_answer_columns, check_names
 from privtab.spark.following import REFRESH, check_refresh
 from privtab.spark.frames import Frame, opened
-from privtab.spark.kernel import CODE, CODES, Layout, gathered, mapped, readable, told
+from privtab.spark.kernel import CODE, CODES, Layout, combined_batches, mapped, readable, answer_columns
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import Opened
 from privtab.vocabulary import Vocabulary
@@ -34,7 +34,7 @@ Connect: TypeAlias = "str | os.PathLike[str] | Asker | Callable[[], Asker]"
 """What `privtab.connect` takes, a client, or a function without arguments that makes one in the executor."""
 ROWS = 1 << 15
 """Rows in a chunk."""
-STRICT = 1.0
+STRICT_MAX_STALENESS = 1.0
 """Seconds for which bundles that are checked for each chunk stay valid while the check fails."""
 _UNANSWERED = len(CODES) - 1
 
@@ -87,7 +87,7 @@ def decide_with(
     if frame.isStreaming and refresh is not None:
         _check_followed(client)
     vocabulary = client.vocabulary()
-    request = asked(
+    request = read_arguments(
         frame,
         vocabulary,
         subject=subject,
@@ -107,7 +107,7 @@ def decide_with(
         rows=rows,
     )
     coded = mapped(request, lambda kept: _function(point, vocabulary, layout, kept))
-    return back(answered(request, coded, *told(request), allowed, reason))
+    return back(with_answer_columns(request, coded, *answer_columns(request), allowed, reason))
 
 
 def _point(connect: Connect, on_error: str, refresh: float | None) -> _Point:
@@ -157,7 +157,7 @@ def _made(point: _Point) -> Asker:
         found = connect_to(point.where)
         if point.refresh is None or not isinstance(found, Embedded):
             return found
-        return Embedded(point.where, refresh=point.refresh / 2, max_staleness=point.refresh or STRICT)
+        return Embedded(point.where, refresh=point.refresh / 2, max_staleness=point.refresh or STRICT_MAX_STALENESS)
     assert point.made is not None
     made = pickle.loads(point.made)  # noqa: S301  (pickled by our driver)
     client = made if isinstance(made, Asker) else made()
@@ -171,7 +171,7 @@ def answers(
 ) -> Iterator[pa.RecordBatch]:
     """The input rows with the columns of the request replaced by a code; `vocabulary` is the one that the driver read."""
     names = [*(f"c{at}" for at in range(kept)), CODE]
-    for part in gathered((tuple(batch.columns) for batch in batches), layout.rows):
+    for part in combined_batches((tuple(batch.columns) for batch in batches), layout.rows):
         columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
         codes = _codes(point, vocabulary, layout, [readable(column) for column in columns[kept:]])
         yield pa.RecordBatch.from_arrays([*columns[:kept], pa.array(codes)], names)
@@ -187,13 +187,13 @@ def _codes(
         columns = [column.take(pa.array(once[0])) for column in columns]
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
     found = [_request(layout, dict(zip(layout.columns, row, strict=True)), vocabulary) for row in rows]
-    said = iter(_said(point, [one for one in found if isinstance(one, Request)]))
+    said = iter(_decide_requests(point, [one for one in found if isinstance(one, Request)]))
     each = (next(said) if isinstance(one, Request) else one + 1 for one in found)
     codes = np.fromiter(each, np.int8, len(found))
     return codes if once is None else codes[once[1]]
 
 
-def _said(point: _Point, asking: list[Request]) -> list[int]:
+def _decide_requests(point: _Point, asking: list[Request]) -> list[int]:
     """The code of each request; either all requests of a chunk are answered or none."""
     if not asking:
         return []

@@ -12,7 +12,7 @@ from privtab.errors import FileError
 
 
 @contextmanager
-def whole(target: Path) -> Iterator[Path]:
+def atomic_folder(target: Path) -> Iterator[Path]:
     """Yield a temporary folder that replaces `target` on success and is removed on failure."""
     target.parent.mkdir(parents=True, exist_ok=True)
     mark = secrets.token_hex(4)

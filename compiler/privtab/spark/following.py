@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.client import _config
 from privtab.client._bundled import BundledEngine
-from privtab.client._bundles import BundleLocation, Content, Found, Keep
+from privtab.client._bundles import BundleLocation, Content, Keep, ReadBundle
 from privtab.client.embedded import _place
 from privtab.errors import DecisionUnavailable, FileError, PrivtabError, UsageError
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Opened, Shipped, loaded
-from privtab.spark.state.bundles import is_bundle, lacking
-from privtab.spark.states import mark
+from privtab.spark.state.bundles import is_bundle, missing_shards_error
+from privtab.spark.states import cache_key
 
 if TYPE_CHECKING:
     from privtab.engines.batches import Batches
@@ -79,11 +79,11 @@ def followed(policy: OpenPolicy, state: Any, refresh: float, otherwise: str = ""
     where = os.fspath(state)
     own = policy if not is_bundle(where) else replace(policy, program=None)
     found = Followed(policy=own, where=where if "://" in where else str(Path(where).absolute()), refresh=refresh)
-    current(found)
+    current_engine(found)
     return found
 
 
-def current(source: Shipped | Followed) -> Batches:
+def current_engine(source: Shipped | Followed) -> Batches:
     """On an executor: the engine for the current state. Raises DecisionUnavailable if the state was not seen within its bound."""
     if isinstance(source, Shipped):
         return loaded(source)
@@ -92,7 +92,7 @@ def current(source: Shipped | Followed) -> Batches:
     if engine.problem is not None and not source.refresh:
         raise DecisionUnavailable(f"the state cannot be looked at: {engine.problem}", retry=False)
     if found.missing:
-        raise lacking(found.missing)
+        raise missing_shards_error(found.missing)
     python: Any = found.engine
     batches: Batches = python.batches()
     return batches
@@ -125,11 +125,11 @@ class _PolicyPlace(BundleLocation):
         super().__init__("the policy")
         self.policy = policy
 
-    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+    def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read; the policy never changes."""
         del keep
         content = Content(programs={self.policy.system: self.policy.json})
-        return [before.get(self.where) or Found(where=self.where, mark=None, content=content)]
+        return [before.get(self.where) or ReadBundle(where=self.where, mark=None, content=content)]
 
 
 class _StatePlace(BundleLocation):
@@ -139,7 +139,7 @@ class _StatePlace(BundleLocation):
         super().__init__(place.where)
         self.place = place
 
-    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+    def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read."""
         found = self.place.read(before, keep)
         return [
@@ -157,16 +157,16 @@ class _RowsPlace(BundleLocation):
         super().__init__(where)
         self.policy = policy
 
-    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+    def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read; raises DecisionUnavailable for invalid rows, and for rows that change while they are read."""
         known = before.get(self.where)
         for _ in range(_TIMES):
-            seen = mark(self.where)
+            seen = cache_key(self.where)
             if known is not None and known.mark == seen:
                 return [known]
             content = Content(states={self.policy.system: keep(self._index())})
-            if mark(self.where) == seen:
-                return [Found(where=self.where, mark=seen, content=content)]
+            if cache_key(self.where) == seen:
+                return [ReadBundle(where=self.where, mark=seen, content=content)]
         raise DecisionUnavailable(f"{self.where} changes while it is read")
 
     def _index(self) -> dict[str, Any]:

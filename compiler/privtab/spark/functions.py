@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
 from privtab.spark.following import REFRESH, Followed, check_refresh, followed
-from privtab.spark.kernel import Layout, answered
+from privtab.spark.kernel import Layout, decided_codes
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import check_executors
 from privtab.spark.states import prepared
@@ -107,7 +107,7 @@ def answers(
 ) -> Iterator[pa.Array]:
     """Whether each row is allowed; `columns` has the users, operations and resources of each batch."""
     requests = (_request(*(_texts(column) for column in part), type_=type_) for part in columns)
-    for codes in answered(source, layout, requests):
+    for codes in decided_codes(source, layout, requests):
         yield pc.equal(codes, 0)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from privtab.spark.limits import Limits
 
 
-AGAIN = (
+UNPINNED_STEP = (
     "the rows are read more than once, and each time they must be the same: a function of chance that is not declared as such needs "
     "`JoinLimits(pin=True)`"
 )
@@ -40,7 +40,7 @@ class Joining:
         """A description of each step."""
         from privtab.spark.joins.explain import steps
 
-        read = "the rows were read once (`pin`)" if self.pinned else AGAIN
+        read = "the rows were read once (`pin`)" if self.pinned else UNPINNED_STEP
         return (*steps(self.joins, self.figures), read)
 
     def decided(self, allowed: str, reason: str) -> DataFrame:
@@ -48,7 +48,7 @@ class Joining:
         names = self.asked.names
         decided = self.joins.decide(self.rows, self.figures)
         yes, why = F.coalesce("allowed", F.lit(col=False)), F.col("reason")
-        if self.asked.unasked is not None:
+        if self.asked.invalid_reason is not None:
             why = F.coalesce("unasked", why)
             yes = yes & F.isnull("unasked")
         kept = [F.col(f"c{at}") for at in range(len(names))]
@@ -60,9 +60,9 @@ def joining(asked: RequestColumns, policy: OpenPolicy, state: Any, limits: Limit
     from privtab.spark.states import spark_state
 
     asked = replace(asked, columns={name: _readable(name, column) for name, column in asked.columns.items()})
-    rows = asked.beside()
-    if asked.unasked is not None:
-        unasked = asked.frame.select("*", *asked.columns.values(), asked.unasked)
+    rows = asked.with_canonical_columns()
+    if asked.invalid_reason is not None:
+        unasked = asked.frame.select("*", *asked.columns.values(), asked.invalid_reason)
         rows = unasked.toDF(*rows.columns, "unasked")
     if limits.joins.pin:
         rows = rows.localCheckpoint()

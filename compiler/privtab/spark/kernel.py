@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.engines.columns import REASONS
 from privtab.engines.dedupe import distinct
 from privtab.spark.arguments import RequestColumns
-from privtab.spark.following import Followed, current
+from privtab.spark.following import Followed, current_engine
 from privtab.spark.shipping import Shipped
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def decide_by_kernel(
         flags=asked.flags,
         rows=rows,
     )
-    return _coded(asked, shipped, layout), *told(asked)
+    return _coded(asked, shipped, layout), *answer_columns(asked)
 
 
-def told(asked: RequestColumns) -> tuple[Column, Column]:
+def answer_columns(asked: RequestColumns) -> tuple[Column, Column]:
     """The columns `allowed` and `reason`, computed from the column of codes."""
     code = F.col(asked.code)
     allowed = F.coalesce(code == 0, F.lit(col=False))
@@ -74,14 +74,14 @@ def _coded(asked: RequestColumns, shipped: Shipped | Followed, layout: Layout) -
     try:
         from pyspark.sql.pandas.functions import arrow_udf
     except ImportError:
-        return _mapped(asked, shipped, layout)
+        return _decide_whole_rows(asked, shipped, layout)
     # Declared nondeterministic: otherwise the optimiser would push a filter on the answer down as a second copy of the
     # function, and every row would be decided twice.
     decide = arrow_udf(_columns_function(shipped, layout), "tinyint").asNondeterministic()  # type: ignore[call-overload]
     return asked.frame.select("*", decide(*asked.columns.values()).alias(asked.code))
 
 
-def _mapped(asked: RequestColumns, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
+def _decide_whole_rows(asked: RequestColumns, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
     """For Spark 4.0, which lacks `arrow_udf`: whole rows are sent to the workers."""
     return mapped(asked, lambda kept: _batches_function(shipped, layout, kept))
 
@@ -96,7 +96,7 @@ def mapped(asked: RequestColumns, function: Callable[[int], Callable[[Any], Any]
         StructField(f"c{at}", f.dataType, nullable=True, metadata=f.metadata) for at, f in enumerate(asked.frame.schema)
     ]
     schema = StructType([*kept, StructField(CODE, ByteType(), nullable=True)])
-    return asked.beside().mapInArrow(function(len(names)), schema).toDF(*names, asked.code)
+    return asked.with_canonical_columns().mapInArrow(function(len(names)), schema).toDF(*names, asked.code)
 
 
 def _columns_function(
@@ -104,9 +104,9 @@ def _columns_function(
 ) -> Callable[[Iterator[tuple[pa.Array, ...]]], Iterator[pa.Array]]:
     # Spark reads these annotations.
     def decide(columns: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        from privtab.spark.kernel import answered
+        from privtab.spark.kernel import decided_codes
 
-        yield from answered(shipped, layout, columns)
+        yield from decided_codes(shipped, layout, columns)
 
     return decide
 
@@ -125,25 +125,27 @@ def _batches_function(
 # --- on executors ----------------------------------------------------------------------------------------------------
 
 
-def answered(
+def decided_codes(
     shipped: Shipped | Followed, layout: Layout, columns: Iterable[tuple[pa.Array, ...]]
 ) -> Iterator[pa.Array]:
     """The codes of all rows; `columns` has the arrays of each batch."""
-    for part in gathered(columns, layout.rows):
-        yield _codes(current(shipped), layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
+    for part in combined_batches(columns, layout.rows):
+        yield _codes(current_engine(shipped), layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
 
 
 def answered_batches(
     shipped: Shipped | Followed, layout: Layout, kept: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The input rows with the columns of the request replaced by a code."""
-    for part in gathered((tuple(batch.columns) for batch in batches), layout.rows):
+    for part in combined_batches((tuple(batch.columns) for batch in batches), layout.rows):
         columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
         names = [*(f"c{at}" for at in range(kept)), CODE]
-        yield pa.RecordBatch.from_arrays([*columns[:kept], _codes(current(shipped), layout, columns[kept:])], names)
+        yield pa.RecordBatch.from_arrays(
+            [*columns[:kept], _codes(current_engine(shipped), layout, columns[kept:])], names
+        )
 
 
-def gathered(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[list[tuple[pa.Array, ...]]]:
+def combined_batches(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[list[tuple[pa.Array, ...]]]:
     """Combine batches to about `rows` rows, fewer if they exceed BYTES."""
     part: list[tuple[pa.Array, ...]] = []
     count = size = 0

@@ -17,7 +17,7 @@ from privtab.request import Entity
 from privtab.spark.matrix import named
 from privtab.spark.matrix.broadcast import opened, parcel
 from privtab.spark.matrix.compute import COLUMNS, DDL, Matrix, Question, check
-from privtab.spark.matrix.opening import asked_about, everybody, open_state, open_world
+from privtab.spark.matrix.opening import all_users, asked_about, open_state, open_world
 from privtab.spark.policies import open_policy
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import Shipped
@@ -166,7 +166,7 @@ class EntitlementReader(DataSourceReader):
             return users, principals
         there = asked_about(users, principals)
         if there is None:
-            there = [f"user:{user}" for user in everybody(self._policy, self._source)]
+            there = [f"user:{user}" for user in all_users(self._policy, self._source)]
         return [], sorted(labels & set(there))
 
     def _wanted(self, key: str) -> bool:

@@ -14,7 +14,7 @@ from privtab.engines.python import PythonEngine
 from privtab.errors import UsageError
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Packed
-from privtab.spark.state.bundles import bundled, is_address, is_bundle, whole
+from privtab.spark.state.bundles import bundled, is_address, is_bundle, require_complete
 from privtab.state.nodes import TABLES, State
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str,
 
 def prepared(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
     """A state packed with its policy, cached for repeated calls."""
-    key = ("packed", policy.digest, *mark(state))
-    packed: Packed = _remembered(key, state, lambda: _packed(policy, state, spark))
+    key = ("packed", policy.digest, *cache_key(state))
+    packed: Packed = _cached(key, state, lambda: _packed(policy, state, spark))
     return packed
 
 
@@ -48,9 +48,9 @@ def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
     """The state as Spark tables."""
     from privtab.spark.state.opening import state_tables
 
-    key = ("tables", policy.digest, id(spark), *mark(state))
+    key = ("tables", policy.digest, id(spark), *cache_key(state))
     # The session is cached as well, so that no other session can reuse its id.
-    return _remembered(key, (state, spark), lambda: state_tables(spark, policy, state))
+    return _cached(key, (state, spark), lambda: state_tables(spark, policy, state))
 
 
 def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) -> Index:
@@ -67,7 +67,7 @@ def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) 
 
 
 def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
-    return Packed.of(Batches(PythonEngine(policy.json, whole(index_of(policy, state, spark)))))
+    return Packed.of(Batches(PythonEngine(policy.json, require_complete(index_of(policy, state, spark)))))
 
 
 def _program(policy: OpenPolicy) -> Any:
@@ -85,8 +85,8 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
     if isinstance(state, str | os.PathLike) and not (Path(state) / "_MANIFEST.json").is_file():
         from privtab.spark.state.checked import checked_rows
 
-        key = ("rows", policy.digest, *mark(state))
-        return _remembered(key, state, lambda: checked_rows(_program(policy), Path(state)))
+        key = ("rows", policy.digest, *cache_key(state))
+        return _cached(key, state, lambda: checked_rows(_program(policy), Path(state)))
     if spark is None:
         raise UsageError(
             f"a {type(state).__name__} is a state that Spark reads, and there is no session: make one, or give it as `spark=`"
@@ -94,7 +94,7 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
     return spark_state(policy, state, spark)
 
 
-def _remembered(key: tuple[object, ...], state: Any, make: Any) -> Any:
+def _cached(key: tuple[object, ...], state: Any, make: Any) -> Any:
     with _lock:
         for at, (known, _, made) in enumerate(_known):
             if known == key:
@@ -109,7 +109,7 @@ def _remembered(key: tuple[object, ...], state: Any, make: Any) -> Any:
     return made
 
 
-def mark(state: Any) -> tuple[object, ...]:
+def cache_key(state: Any) -> tuple[object, ...]:
     """The cache key of a state: name, times and size of its files, or the identity of the object, which the cache keeps alive.
 
     The key of an address is never equal to another: only its server knows whether the content has changed.
@@ -131,7 +131,7 @@ def mark(state: Any) -> tuple[object, ...]:
     )
 
 
-def forgotten(state: Any) -> None:
+def drop_cached(state: Any) -> None:
     """Drop everything cached for a state that will not be used again."""
     from privtab.spark.joins.prepare import forget
 

@@ -27,13 +27,13 @@ ATTRIBUTES = (
 
 def advice(text: str, error: CellError) -> tuple[str | None, bool]:
     """What to write instead, and whether that is all there is to say: then a list of expected words does not help."""
-    whole = _of_whole(text.strip())
+    whole = _for_whole_cell(text.strip())
     if whole is not None:
         return whole, True
-    return _at(text, error)
+    return _for_error(text, error)
 
 
-def _of_whole(text: str) -> str | None:
+def _for_whole_cell(text: str) -> str | None:
     """Advice for cells that as a whole mean something other than a condition."""
     if _NEGATION.search(text) and text.lower() not in _NOBODY:
         return NEGATION
@@ -55,7 +55,7 @@ def _of_whole(text: str) -> str | None:
     return f"write the entity type in parentheses: `{lone[1]} ({lone[2] or 'TYPE'})`"
 
 
-def _at(text: str, error: CellError) -> tuple[str | None, bool]:
+def _for_error(text: str, error: CellError) -> tuple[str | None, bool]:
     """Advice for the text at which the parser stopped."""
     found, before, after = text[error.start : error.end], text[: error.start], text[error.end :]
     if found in ("/", "+") and ("/" in before or "+" in before) and "(" not in before.rpartition(")")[2]:

@@ -154,7 +154,7 @@ class Reader(NodeReader):
         """`true` or `false`."""
         if isinstance(node, Scalar) and isinstance(node.value, bool):
             return Located(node.value, self.span(node))
-        meant = _switched(node, ("false", "true"), no="false")
+        meant = _word_for_boolean(node, ("false", "true"), no="false")
         self.wrong(node, what, "`true` or `false`", f"write `{meant}`" if meant else None)
         return None
 
@@ -163,7 +163,7 @@ class Reader(NodeReader):
         known = VALUES[shape]
         if isinstance(node, Scalar) and isinstance(node.value, str) and node.text in known and node.style != "*":
             return node.text
-        meant = _switched(node, known)
+        meant = _word_for_boolean(node, known)
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.style == "*":
             self.wrong(node, what, listed(known, last="or"), f"write `{meant}`" if meant else None)
         elif meant:
@@ -253,7 +253,7 @@ class Reader(NodeReader):
 
     def cell_error(self, cell: Cell, error: CellError) -> None:
         """Report a cell that does not parse."""
-        span = cell.part(error.start, error.end) if error.start < len(cell.text) else _behind(cell)
+        span = cell.part(error.start, error.end) if error.start < len(cell.text) else _after_cell(cell)
         instead, whole = advice(cell.text, error)
         self.take(p011_cell_syntax.finding(span, error.message, () if whole else error.expected, instead))
 
@@ -274,13 +274,13 @@ class Reader(NodeReader):
         ]
 
 
-def _behind(cell: Cell) -> Span:
+def _after_cell(cell: Cell) -> Span:
     end = cell.end - (1 if cell.style in ("'", '"') and cell.style else 0)
     written = cell.source.text[cell.start : end].rstrip()
     return cell.source.span(cell.start + len(written), cell.start + len(written) + 1)
 
 
-def _switched(node: Node, known: Sequence_[str], *, no: str = "none") -> str | None:
+def _word_for_boolean(node: Node, known: Sequence_[str], *, no: str = "none") -> str | None:
     """The word that a boolean stands for, if there are two: `no` for off, the other for on."""
     on = [word for word in known if word != no]
     if not isinstance(node, Scalar) or len(on) != 1 or no not in known:

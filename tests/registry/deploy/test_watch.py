@@ -16,7 +16,7 @@ from privtab.registry.deploy.nodes import (
     Loaded,
     Sidecar,
     SidecarProgress,
-    moment_of,
+    parse_time,
     reported,
 )
 from privtab.registry.deploy.watch import FleetSnapshot, age, judge, watch
@@ -90,7 +90,7 @@ def test_who_is_silent_for_long_is_not_waited_for() -> None:
     gone = sidecar("gone", "old", seen=NOW - timedelta(hours=1))
     look = last(watch(read([sidecar(), gone]), WANTED, "shop", timeout=20, every=0))
     assert look.complete
-    assert len(look.stood) == 2
+    assert len(look.statuses) == 2
 
 
 def test_a_bundle_that_all_refuse_ends_the_watch_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_a_report_of_another_shape_is_passed_over(status: dict[str, object]) -> 
 
 @pytest.mark.parametrize("text", [None, 3, "", "yesterday", "2026-01-01T00:00:00", "0001-01-01T00:00:00Z"])
 def test_what_is_no_moment_is_none(text: object) -> None:
-    assert moment_of(text) is None
+    assert parse_time(text) is None
 
 
 @pytest.mark.parametrize(

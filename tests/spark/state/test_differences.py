@@ -42,7 +42,7 @@ def test_deltas_lead_from_the_build_before_to_this_one(spark: SparkSession, shop
     assert {key: row["kind"] for key, row in rows.items()} == {
         "people": "full", "lake:l": "delta", "lake:k": "new", "depot:d": "removed",
     }  # fmt: skip
-    assert made.proved == 1
+    assert made.verified_count == 1
     row = rows["lake:l"]
     delta = (tmp_path / row["file"]).read_bytes()
     manifests = [json.loads((tmp_path / name).read_text()) for name in ("manifest.previous.json", "manifest.json")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, assert_never
 
-from privtab.analysis.diff.counterexample import Separation, meeting, separation
-from privtab.analysis.diff.effects import compare_effects, effect_texts, together, verdict
+from privtab.analysis.diff.counterexample import Separation, common_request, separation
+from privtab.analysis.diff.effects import compare_effects, effect_texts, combine_verdicts, verdict
 from privtab.analysis.diff.mapping import Renaming
 from privtab.analysis.diff.nodes import Cell, Declared, Pair, RowChange, Verdict, Witness
 from privtab.analysis.diff.shapes import Shape
@@ -44,12 +44,12 @@ class Comparison:
         apart = {t: f"{t}\N{PRIME}" for t in after.entities if t in known and before.depth(t) != after.depth(t)}
         self._apart = Renaming(types=apart)
         self._plain = {there: name for name, there in apart.items()}
-        self._met = self._apart.program(after) if apart else after
+        self._comparable_after = self._apart.program(after) if apart else after
         known = {*before.privileges, *before.aliases, *before.sets}
         # No state uses a new set or alias yet, so it gives no caller more than before.
         unsaid = frozenset({*after.aliases, *after.sets} - known)
-        self._forward = ImplicationChecker(before, self._met, unsaid)
-        self._backward = ImplicationChecker(self._met, before, unsaid)
+        self._forward = ImplicationChecker(before, self._comparable_after, unsaid)
+        self._backward = ImplicationChecker(self._comparable_after, before, unsaid)
         self._declared = tuple(d for d in declared if d.meaning and d.verdict is not Verdict.RENAMED)
         self._after = FactSemantics(after)
         self._same_meaning = _meaning(before.semantics) == _meaning(after.semantics)
@@ -79,7 +79,7 @@ class Comparison:
         return RowChange(
             entity=pair[0],
             operation=pair[1],
-            verdict=together(condition, effects),
+            verdict=combine_verdicts(condition, effects),
             condition=condition,
             effects=effects,
             parts=tuple(parts(before, after)),
@@ -200,7 +200,7 @@ class Comparison:
     def _effects_witness(self, pair: Pair) -> Witness | None:
         """A request that both sides allow; None if there is none."""
         one, other = self._shapes(pair)
-        found = meeting(self._forward, self._backward, one, other)
+        found = common_request(self._forward, self._backward, one, other)
         if found is None:
             return None
         return self._trial(pair).witness("effects", one, other.program, self._plain, found)
@@ -209,7 +209,7 @@ class Comparison:
         met = self._apart.pair(*pair)
         return (
             Shape.of(self.before, self.before.rules[pair], self._flags[0]),
-            Shape.of(self._met, self._met.rules[met], self._flags[1]),
+            Shape.of(self._comparable_after, self._comparable_after.rules[met], self._flags[1]),
         )
 
     def _trial(self, pair: Pair) -> WitnessCheck:

@@ -9,7 +9,7 @@ from functools import partial
 from math import prod
 from typing import TypeAlias
 
-from privtab.analysis.diff.shapes import Shape, Types, told
+from privtab.analysis.diff.shapes import Shape, Types, stated_flags
 from privtab.errors import Undecided
 from privtab.ir.canonical import AtomSet, canonical
 from privtab.ir.exact import ImplicationChecker
@@ -140,10 +140,10 @@ def _smallest(exact: ImplicationChecker, allowing: Shape, denying: Shape, found:
         allowed = exact.here.holds(f, facts, found.flags, found.types)
         return allowed and not exact.there.holds(g, facts, found.flags, found.types)
 
-    return replace(found, facts=_plain(exact, _fewer(exact, f, found.facts, tells_apart), tells_apart))
+    return replace(found, facts=_without_sets(exact, _fewer(exact, f, found.facts, tells_apart), tells_apart))
 
 
-def _plain(exact: ImplicationChecker, facts: Facts, do: Callable[[Facts], bool]) -> Facts:
+def _without_sets(exact: ImplicationChecker, facts: Facts, do: Callable[[Facts], bool]) -> Facts:
     """The facts, with privileges in place of sets and aliases where these suffice."""
     for fact in sorted(facts, key=repr):
         if isinstance(fact, Granted) and fact.name not in exact.one.privileges:
@@ -157,7 +157,7 @@ def _fewer(exact: ImplicationChecker, f: Formula, facts: Facts, tells_apart: Cal
     """Fewer facts with the same result, where one fact can replace several."""
     if len(facts) < 2:
         return facts
-    several = sorted(set(_several(exact, f, facts)), key=repr)
+    several = sorted(set(_combining_facts(exact, f, facts)), key=repr)
     if not several and all(isinstance(fact, Granted) and fact.name in exact.one.privileges for fact in facts):
         return facts
     for one in (None, *several):
@@ -171,7 +171,7 @@ def _fewer(exact: ImplicationChecker, f: Formula, facts: Facts, tells_apart: Cal
     return facts
 
 
-def _several(exact: ImplicationChecker, f: Formula, facts: Facts) -> Iterator[Fact]:
+def _combining_facts(exact: ImplicationChecker, f: Formula, facts: Facts) -> Iterator[Fact]:
     """Facts that give several of the things that a condition requires: grants on ancestors, sets, roles, ownership."""
     asked = tuple(dict.fromkeys(atoms(f)))
     privileges = {atom.privilege for atom in asked if isinstance(atom, Has)}
@@ -203,7 +203,7 @@ def _roles(exact: ImplicationChecker, atom: Has) -> Iterator[Assigned]:
                 yield assigned
 
 
-def meeting(
+def common_request(
     forward: ImplicationChecker, backward: ImplicationChecker, before: Shape, after: Shape
 ) -> Separation | None:
     """Few facts under which both sides allow a request; None if there are none.
@@ -211,12 +211,14 @@ def meeting(
     Raises Undecided if the solver exceeds its budget.
     """
     try:
-        return _met(forward, backward, before, after)
+        return _fewest_common(forward, backward, before, after)
     except Undecided:
         return _found(forward, before, after, lambda one, other: (one, other))
 
 
-def _met(forward: ImplicationChecker, backward: ImplicationChecker, before: Shape, after: Shape) -> Separation | None:
+def _fewest_common(
+    forward: ImplicationChecker, backward: ImplicationChecker, before: Shape, after: Shape
+) -> Separation | None:
     best: Separation | None = None
     _within_reach(before, after)
     for names, flags, types in _kinds(before, after):
@@ -229,7 +231,7 @@ def _met(forward: ImplicationChecker, backward: ImplicationChecker, before: Shap
         enough = (one, other, one | other)
         hold = partial(_hold, forward, conditions, flags, types)
         facts = next(filter(hold, enough))
-        facts = _plain(backward, _plain(forward, facts, hold), hold)
+        facts = _without_sets(backward, _without_sets(forward, facts, hold), hold)
         if best is None or len(facts) < len(best.facts):
             best = Separation(facts=facts, flags=flags, types=types, names=names)
     return best
@@ -260,6 +262,6 @@ def _within_reach(one: Shape, other: Shape) -> None:
 
 def _kinds(one: Shape, other: Shape) -> Iterator[_Kind]:
     for names in one.conditions:
-        for flags in told(one, other):
+        for flags in stated_flags(one, other):
             for types in one.objects():
                 yield names, flags, types

@@ -37,7 +37,7 @@ def verdict(*, more: bool, less: bool) -> Verdict:
     return Verdict.WIDER if more else Verdict.NARROWER if less else Verdict.EQUAL
 
 
-def together(one: Verdict, other: Verdict) -> Verdict:
+def combine_verdicts(one: Verdict, other: Verdict) -> Verdict:
     """Combine the verdicts on the condition and the effects of a row."""
     if Verdict.UNKNOWN in (one, other):
         return Verdict.UNKNOWN

@@ -84,7 +84,7 @@ def subsets(flags: frozenset[str]) -> Iterator[frozenset[str]]:
         yield from map(frozenset, combinations(sorted(flags), size))
 
 
-def told(one: Shape, other: Shape) -> Iterator[frozenset[str]]:
+def stated_flags(one: Shape, other: Shape) -> Iterator[frozenset[str]]:
     """What requests state about flags: every set, with all required flags; then without those of one side only."""
     required = one.required_flags | other.required_flags
     for flags in subsets(one.flags | other.flags):

@@ -31,7 +31,7 @@ class Group:
     @property
     def names(self) -> str:
         """All operations, combined by entity or by operation."""
-        return ", ".join(drawn_together([(row.entity, row.operation) for row in self.rows]))
+        return ", ".join(combine_pairs([(row.entity, row.operation) for row in self.rows]))
 
     @property
     def short(self) -> str:
@@ -77,7 +77,7 @@ def _anywhere(row: RowChange, cell: Cell, text: str) -> str:
     )
 
 
-def drawn_together(pairs: Sequence[tuple[str, str]]) -> list[str]:
+def combine_pairs(pairs: Sequence[tuple[str, str]]) -> list[str]:
     """Pairs as `entity/operation`, combined by entity or by operation, whichever is shorter.
 
     >>> drawn_together([("a", "list"), ("b", "list"), ("b", "get")])

@@ -57,7 +57,7 @@ class _Reader(DocumentReader):
         nodes = self.fields(node, "a waiver", (*KEYS, "system"), required=KEYS)
         if nodes is None:
             return None
-        texts = {key: self.said(key, value) for key, value in nodes.items()}
+        texts = {key: self.required_text(key, value) for key, value in nodes.items()}
         operation, change, until = (texts.get(key) for key in ("operation", "change", "until"))
         if operation is not None and operation.count("/") != 1:
             self.report("D201", nodes["operation"], f"`{operation}` is no operation", _ADVICE["operation"])
@@ -76,7 +76,7 @@ class _Reader(DocumentReader):
             system=texts.get("system"),
         )
 
-    def said(self, key: str, node: Node) -> str | None:
+    def required_text(self, key: str, node: Node) -> str | None:
         """A non-empty text, on one line."""
         text = self.text(node, f"`{key}`")
         if text is not None and not text.value.strip():

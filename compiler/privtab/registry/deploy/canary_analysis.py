@@ -137,7 +137,7 @@ def observe(read: Reader, during: Channel, trial: CanaryPlan, console: Console |
     )
 
 
-def alone(everybody: int, quiet_ok: bool) -> CanaryOutcome:  # noqa: FBT001
+def nothing_to_compare(everybody: int, quiet_ok: bool) -> CanaryOutcome:  # noqa: FBT001
     """The outcome of a canary with all sidecars in it, which leaves none to compare with."""
     says = f"all {everybody} sidecars are in that part" if everybody > 1 else "the only sidecar is in that part"
     return CanaryOutcome(

@@ -11,7 +11,7 @@ from typing import Any
 from privtab import strict_json
 from privtab.client._fetch import Answer, Fetcher, FetchError
 from privtab.errors import UsageError
-from privtab.registry.deploy.nodes import Feed, Fleet, Loaded, Sidecar, Tally, moment_of, reported
+from privtab.registry.deploy.nodes import Feed, Fleet, Loaded, Sidecar, Tally, parse_time, reported
 
 TIMEOUT = (2.0, 5.0)
 """Seconds to connect and to wait for data."""
@@ -172,7 +172,7 @@ def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
         return made
     # It does not report its status, but its requests for bundles show what it runs.
     bundles = [
-        Loaded(name=s.kind, revision=s.holds, since=moment_of(_object(one).get("since")))
+        Loaded(name=s.kind, revision=s.holds, since=parse_time(_object(one).get("since")))
         for s, one in zip(made.feeds, feeds.values(), strict=False)
     ]
     return replace(made, bundles=tuple(bundles))
@@ -194,7 +194,7 @@ def _seen(entry: Mapping[str, Any], *, waiting: bool) -> datetime | None:
         return datetime.now(tz=UTC)
     seconds = entry.get("seconds_unseen")
     if not isinstance(seconds, int | float) or not 0 <= seconds < 1e9:
-        return moment_of(entry.get("last_seen"))
+        return parse_time(entry.get("last_seen"))
     return datetime.now(tz=UTC) - timedelta(seconds=seconds)
 
 

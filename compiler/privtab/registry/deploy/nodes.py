@@ -193,7 +193,7 @@ def when(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat(timespec="seconds")
 
 
-def moment_of(text: object) -> datetime | None:
+def parse_time(text: object) -> datetime | None:
     """Parse a time in RFC 3339, with any number of decimals; None for OPA's `never` and anything else."""
     if not isinstance(text, str) or text.startswith("0001-"):
         return None
@@ -221,7 +221,7 @@ def _loaded(name: str, status: Mapping[str, Any]) -> Loaded:
     return Loaded(
         name=name,
         revision=str(status.get("active_revision") or "") or None,
-        since=moment_of(status.get("last_successful_activation")),
+        since=parse_time(status.get("last_successful_activation")),
         problem=problem_of(status),
         tried=str(status.get("last_request") or "") or None,
     )

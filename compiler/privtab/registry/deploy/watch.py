@@ -22,7 +22,7 @@ GRACE = 3.0
 class FleetSnapshot:
     """One reading of the fleet. The last one of a watch has `over`."""
 
-    stood: tuple[SidecarStatus, ...]
+    statuses: tuple[SidecarStatus, ...]
     seconds: float
     expected: int = 0
     problem: str | None = None
@@ -31,12 +31,12 @@ class FleetSnapshot:
     @property
     def awaited(self) -> tuple[SidecarStatus, ...]:
         """Sidecars that the watch waits for: all but the silent ones."""
-        return tuple(one for one in self.stood if one.standing is not SidecarProgress.SILENT)
+        return tuple(one for one in self.statuses if one.standing is not SidecarProgress.SILENT)
 
     @property
     def active(self) -> tuple[SidecarStatus, ...]:
         """Sidecars that run the desired revisions."""
-        return tuple(one for one in self.stood if one.standing is SidecarProgress.ACTIVE)
+        return tuple(one for one in self.statuses if one.standing is SidecarProgress.ACTIVE)
 
     @property
     def sure(self) -> tuple[SidecarStatus, ...]:
@@ -64,7 +64,7 @@ class FleetSnapshot:
             return "no sidecar has reported yet"
         missing = total - len(self.awaited)
         said = f"{said}; {missing} never reported" if missing > 0 else said
-        unsure = sum(not one.sidecar.certain for one in self.stood)
+        unsure = sum(not one.sidecar.certain for one in self.statuses)
         return f"{said}; {unsure} cannot be told apart" if unsure else said
 
 
@@ -91,7 +91,7 @@ def watch(
         stood = tuple(
             judge(sidecar, wanted, system, datetime.now(tz=UTC)) for sidecar in fleet.sidecars if only(sidecar)
         )
-        look = FleetSnapshot(stood=stood, seconds=now - begun, expected=expect, problem=fleet.problem)
+        look = FleetSnapshot(statuses=stood, seconds=now - begun, expected=expect, problem=fleet.problem)
         if first is None:
             first = dict(_tries(look))
         stuck = bool(look.late) and all(_refuses_still(one, first) for one in look.late)
@@ -99,7 +99,7 @@ def watch(
         given_up = refused_since is not None and now - refused_since > PATIENCE
         alone = not look.awaited and not expect and now - begun < min(GRACE, timeout)
         if (look.complete and not alone) or given_up or now - begun >= timeout:
-            yield FleetSnapshot(stood=stood, seconds=now - begun, expected=expect, problem=fleet.problem, over=True)
+            yield FleetSnapshot(statuses=stood, seconds=now - begun, expected=expect, problem=fleet.problem, over=True)
             return
         yield look
         time.sleep(min(every, max(0.0, begun + timeout - now)))
@@ -107,7 +107,7 @@ def watch(
 
 def _tries(look: FleetSnapshot) -> Iterator[tuple[tuple[str, str], str | None]]:
     """When each sidecar last requested each bundle."""
-    for one in look.stood:
+    for one in look.statuses:
         for bundle in one.sidecar.bundles:
             yield (one.sidecar.id, bundle.name), bundle.tried
 

@@ -135,10 +135,10 @@ async def _bundle(served: Served, request: Request, *, folder: str = "") -> Resp
     at = request.path_params
     name = f"{folder}{at['file']}.tar.gz"
     who, address = _who(request)
-    served.fleet.seeks(who, address, at["channel"], at["system"])
+    served.fleet.record_channel_request(who, address, at["channel"], at["system"])
     wanted = await _wanted(served, at["channel"], at["system"], name, who)
-    held = _held(request)
-    asked = served.fleet.asks(who, address, wanted, held)
+    held = _active_etag(request)
+    asked = served.fleet.record_poll(who, address, wanted, held)
     waits = _wait(request)
     if waits is not None and wanted.stays(held):
         wanted = await _poll(served, request, asked, wanted, name, who, waits)
@@ -219,7 +219,7 @@ async def _poll(
             before = await _wanted(served, wanted.channel.channel, wanted.channel.system, name, who)
             if asked is not None:
                 asked.canary = before.canary
-            if not before.stays(_held(request)):
+            if not before.stays(_active_etag(request)):
                 break
         return before
     finally:
@@ -236,7 +236,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _held(request: Request) -> str | None:
+def _active_etag(request: Request) -> str | None:
     """The ETag of the sidecar's active bundle. OPA may list earlier ones after it, which are ignored.
 
     After a rollback an earlier bundle is sent again, so it must not count as present.

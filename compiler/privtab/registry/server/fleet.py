@@ -94,7 +94,7 @@ class Fleet:
 
     # --- input ---
 
-    def seeks(self, sidecar: SidecarIdentity, address: str, channel: str, system: str) -> None:
+    def record_channel_request(self, sidecar: SidecarIdentity, address: str, channel: str, system: str) -> None:
         """Record that a sidecar requests bundles of a channel, whether or not it exists."""
         try:
             place = f"{names.checked('the channel', channel)}/{names.checked('the system', system)}"
@@ -112,7 +112,7 @@ class Fleet:
         while len(sought) > MOST_PLACES:
             del sought[next(iter(sought))]
 
-    def asks(
+    def record_poll(
         self, sidecar: SidecarIdentity, address: str, wanted: DesiredRevision, held: str | None
     ) -> LastPoll | None:
         """Record a request for a bundle with the ETag of the sidecar's active bundle; None for a sidecar without a name."""

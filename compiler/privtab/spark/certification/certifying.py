@@ -19,10 +19,10 @@ from privtab.errors import UsageError
 from privtab.printable import no_formula
 from privtab.request import Entity
 from privtab.spark.certification import findings as found
-from privtab.spark.certification.making import Maker, SessionLike
+from privtab.spark.certification.making import MatrixMaker, SessionLike
 from privtab.spark.certification.page import Origin, render
 from privtab.spark.certification.results import Rows, Totals
-from privtab.spark.folders import whole
+from privtab.spark.folders import atomic_folder
 from privtab.spark.frames import of_spark
 from privtab.spark.matrix.compute import Matrix, Question
 from privtab.spark.matrix.named import listed, objects
@@ -107,7 +107,7 @@ def certify(
     tell("reading the policy and the state")
     opened = open_policy(policy)
     entities, users = of_spark(entities), of_spark(users)
-    maker = Maker(opened, state, entities, users, spark, plan)
+    maker = MatrixMaker(opened, state, entities, users, spark, plan)
     tell(f"{maker.plan}: {maker.why}")
     source = maker.source()
     world = open_world(opened, source, users=maker.users(), principals=principals)
@@ -126,7 +126,7 @@ def certify(
         privtab=__version__,
         asked=tuple(_asked(opened, matrix.question, users, principals, entities)),
     )
-    with whole(target) as place:
+    with atomic_folder(target) as place:
         tell("writing the matrix")
         rows = maker.rows(place / ".rows", matrix, source, destructive, shown, tell)
         tell("counting")

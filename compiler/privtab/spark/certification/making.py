@@ -31,7 +31,7 @@ MOST = 20_000_000
 PLANS = ("auto", "process", "spark")
 
 
-class Maker:
+class MatrixMaker:
     """Computes the rows of a matrix by the plan that it chooses."""
 
     def __init__(

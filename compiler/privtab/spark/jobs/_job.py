@@ -245,7 +245,7 @@ def write(
     if answers:
         counted.append(F.count_if(F.col("allowed")).alias("allowed"))
         counted.append(F.count_if(F.col("reason") != NOT_GRANTED).alias("no_request"))
-    with placed(options.output, overwrite=options.overwrite) as place:
+    with atomic_output(options.output, overwrite=options.overwrite) as place:
         tell(f"writing {options.output}")
         tell.place = Path(url2pathname(urlsplit(place).path)) if place.startswith("file://") else None
         writer = frame.observe(seen, *counted).write.format(kind).mode("overwrite" if options.overwrite else "error")
@@ -255,7 +255,7 @@ def write(
 
 
 @contextmanager
-def placed(output: str, *, overwrite: bool) -> Iterator[str]:
+def atomic_output(output: str, *, overwrite: bool) -> Iterator[str]:
     """Yield a location to write to, which replaces `output` on success. Remote locations rely on Spark's own commit."""
     if "://" in output and not output.startswith("file://"):
         yield output
@@ -263,9 +263,9 @@ def placed(output: str, *, overwrite: bool) -> Iterator[str]:
     target = Path(output.removeprefix("file://"))
     if target.exists() and not overwrite:
         raise UsageError(f"{target} exists: name another folder, or add `--overwrite`")
-    from privtab.spark.folders import whole
+    from privtab.spark.folders import atomic_folder
 
-    with whole(target) as place:
+    with atomic_folder(target) as place:
         part = place / "part"
         yield part.as_uri()
         for path in list(part.iterdir()):

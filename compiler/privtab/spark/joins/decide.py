@@ -101,7 +101,7 @@ class Joins:
         rows = _plain(requests, self.names)
         if figures is None:
             figures = self.measure(rows)
-        if not self.once(figures):
+        if not self.decides_distinct_requests(figures):
             return self._decided(rows, figures)
         keys = self.names.keys(self.layout)
         answers = self._decided(rows.select(*keys).distinct(), figures)
@@ -112,7 +112,7 @@ class Joins:
         taken_apart = prepared(rows, self.layout, self.names)
         return measured(taken_apart, self.names.keys(self.layout), {part: self.keys(part) for part in self.used})
 
-    def once(self, figures: Figures) -> bool:
+    def decides_distinct_requests(self, figures: Figures) -> bool:
         """Whether each distinct request is decided once and the answers are broadcast to the rows."""
         return figures.repeated and self.limits.broadcasts(figures.requests, 160)
 
@@ -134,7 +134,7 @@ class Joins:
         decided = rows
         for part in self.used:
             found = self._part(rows, part)
-            if self.goes_along(part, figures):
+            if self.broadcasts_part(part, figures):
                 found = F.broadcast(found)
             decided = decided.join(found, self.keys(part), "left")
             if self.denials and self._single(part):
@@ -143,7 +143,7 @@ class Joins:
                 decided = decided.withColumn(KEY, key).join(denied, KEY, "left").drop(KEY)
         return self._answered(decided, requests)
 
-    def goes_along(self, part: str, figures: Figures) -> bool:
+    def broadcasts_part(self, part: str, figures: Figures) -> bool:
         """Whether the holdings found for a part are broadcast, so that the rows need not be shuffled."""
         return self.limits.broadcasts(figures.of(part), 100 + 8 * len(self.used[part]))
 

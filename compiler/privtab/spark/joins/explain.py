@@ -36,7 +36,7 @@ def steps(plan: Joins, figures: Figures) -> Iterator[str]:
     """The lines that describe what the joins do with rows of these figures."""
     rules, cases = len(plan.layout.rules), len(plan.layout.cases)
     yield f"rows are read as requests: {_count(rules, 'operation')}, {_count(cases, 'condition')}"
-    if plan.once(figures):
+    if plan.decides_distinct_requests(figures):
         yield f"of {figures.rows:,} rows about {figures.requests:,} are different: each of these is decided once"
     for table, one, more in (
         ("places", "place", "where anybody holds anything"),
@@ -54,9 +54,9 @@ def steps(plan: Joins, figures: Figures) -> Iterator[str]:
         known = "nobody knows how many" if pairs is None else f"about {pairs:,}"
         yield f"   distinct pairs of user and path first ({known}), those places alone where anybody holds anything,"
         yield "   joined with principals and bits, one aggregate for each pair"
-        yield f"   joined to the rows: {_way(sent=plan.goes_along(part, figures))}"
+        yield f"   joined to the rows: {_way(sent=plan.broadcasts_part(part, figures))}"
     yield "then each request's condition over its bits; without bits the answer is no"
-    if plan.once(figures):
+    if plan.decides_distinct_requests(figures):
         yield "answers joined to the rows: sent to every executor"
 
 

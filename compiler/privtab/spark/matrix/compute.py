@@ -133,11 +133,13 @@ class Matrix:
             found = self._operations[type_, named] = tuple(
                 self._operation(type_, name, named=named)
                 for name in shapes
-                if self._asked(type_, name) and (named or shapes[name].unnamed) and not self.lacking(type_, name)
+                if self._asked(type_, name)
+                and (named or shapes[name].unnamed)
+                and not self.reason_left_out(type_, name)
             )
         return found
 
-    def lacking(self, type_: str, operation: str) -> str | None:
+    def reason_left_out(self, type_: str, operation: str) -> str | None:
         """Why an operation is not in the matrix: an object is missing or of another type, or there are too many minimal sets."""
         shape = self.world.vocabulary.operations[type_][operation]
         for slot, types in shape.withs.items():
@@ -158,7 +160,7 @@ class Matrix:
             f"{type_}/{name}": why
             for type_, shapes in self.world.vocabulary.operations.items()
             for name in shapes
-            if self._asked(type_, name) and (why := self.lacking(type_, name))
+            if self._asked(type_, name) and (why := self.reason_left_out(type_, name))
         }
 
     def narrow(self, operations: frozenset[str]) -> None:

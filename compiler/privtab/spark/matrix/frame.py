@@ -73,7 +73,7 @@ def entitlements(
         ways=ways,
     )
     if source.tables is not None:
-        return _apart(session, opened_policy, source.tables, question, entities, users, principals, partitions)
+        return _partitioned(session, opened_policy, source.tables, question, entities, users, principals, partitions)
     world = open_world(opened_policy, source, users=user_names(users), principals=principals)
     return matrix_frame(session, Matrix(world, question), source, entities, partitions=partitions)
 
@@ -97,7 +97,7 @@ def matrix_frame(
     return frame.distinct().repartition(count).mapInArrow(rows, DDL)
 
 
-def _apart(
+def _partitioned(
     session: SparkSession,
     policy: OpenPolicy,
     state: SparkState,
@@ -120,7 +120,7 @@ def _apart(
         frames.append(_local(session, "user", people))
     asked = MatrixRequest(
         entities=_entities(session, entities),
-        everybody=users is None and principals is None,
+        all_users=users is None and principals is None,
         users=reduce(lambda one, other: one.union(other), frames).distinct() if frames else None,
         principals=tuple(principal for principal in listed_ones if not principal.startswith("user:")),
     )

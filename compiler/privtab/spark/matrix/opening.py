@@ -16,7 +16,7 @@ from privtab.request import Entity
 from privtab.spark.matrix.principals import Holding, Subject
 from privtab.spark.matrix.world import World
 from privtab.spark.policies import OpenPolicy
-from privtab.spark.state.bundles import bundled, is_bundle, whole
+from privtab.spark.state.bundles import bundled, is_bundle, require_complete
 from privtab.spark.states import opened
 from privtab.state.index import index, scoped_principal
 from privtab.state.nodes import Assignment, State
@@ -46,7 +46,7 @@ def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = N
     Raises UsageError for anything else, and StateInvalid if invalid rows may affect a denial.
     """
     if isinstance(state, str | os.PathLike) and is_bundle(state):
-        return Source(index=whole(bundled(policy, os.fspath(state))))
+        return Source(index=require_complete(bundled(policy, os.fspath(state))))
     policy.checked("a state")
     found = opened(policy, state, spark)
     rows = found if isinstance(found, State) else found.local(LOCAL)
@@ -80,7 +80,7 @@ def open_world(
         assert source.index is not None
         found, groups, through = source.index, {}, {}
     if asked is None:
-        asked = [f"user:{name}" for name in everybody(policy, source)]
+        asked = [f"user:{name}" for name in all_users(policy, source)]
     subjects = []
     for principal in asked:
         kind, _, name = principal.partition(":")
@@ -118,7 +118,7 @@ def asked_about(users: Collection[str] | None, principals: Collection[str] | Non
     return list(dict.fromkeys(found))
 
 
-def everybody(policy: OpenPolicy, source: Source) -> list[str]:
+def all_users(policy: OpenPolicy, source: Source) -> list[str]:
     """Every user that the state names, sorted; for a bundle, every user that holds anything."""
     state = source.rows
     if state is None:

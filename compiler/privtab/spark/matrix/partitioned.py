@@ -18,7 +18,7 @@ from privtab.engines.conditions import ALWAYS, facts
 from privtab.errors import UsageError
 from privtab.spark.matrix.compute import DDL, Matrix, Question
 from privtab.spark.matrix.named import Chains, closed
-from privtab.spark.matrix.opening import LOCAL, Source, everybody, open_world
+from privtab.spark.matrix.opening import LOCAL, Source, all_users, open_world
 from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.schemas import CANONICAL
@@ -52,7 +52,7 @@ class MatrixRequest:
 
     entities: DataFrame | None
     """Has a column `entity`; None: all entities that the state names."""
-    everybody: bool
+    all_users: bool
     """Whether the subjects are all users that the state names; otherwise `users` (with a column `user`; None: no users) and
     `principals` (groups and roles)."""
     users: DataFrame | None
@@ -99,7 +99,7 @@ class _PartitionedMatrix:
         )
         called = self._called()
         rows["assignments"] = self._assignments(granted, called)
-        if self.asked.everybody or self.asked.users is not None:
+        if self.asked.all_users or self.asked.users is not None:
             if "state" in self.policy.json["semantics"]["groups"]:
                 rows["memberships"] = self._memberships(granted, called, rows["assignments"])
             if self.uses.service_admins:
@@ -108,7 +108,7 @@ class _PartitionedMatrix:
         parts.append(_part(ENTITY, self.keys, ("entity",)))
         parts += [_part(USER, frame, ("user",)) for frame in self._users(rows, granted)]
         work = partial(
-            _work, self.policy, self.matrix.question, self.asked.principals, everybody_there=self.asked.everybody
+            _work, self.policy, self.matrix.question, self.asked.principals, everybody_there=self.asked.all_users
         )
         wanted = 2 * sum(self.state.counts().values()) // ROWS
         tasks = min(MOST_TASKS, max(partitions, wanted))
@@ -196,7 +196,7 @@ class _PartitionedMatrix:
 
     def _of_users(self, rows: DataFrame, column: str) -> DataFrame:
         """Rows of the matrix's users, and of groups and roles."""
-        if self.asked.everybody:
+        if self.asked.all_users:
             return rows
         if self.asked.users is None:
             return rows.where(~F.col(column).startswith("user:"))
@@ -211,7 +211,7 @@ class _PartitionedMatrix:
 
         If the matrix is for given users only, also those of them that the rows of the portion name.
         """
-        users = self._everybody() if self.asked.everybody else self.asked.users
+        users = self._everybody() if self.asked.all_users else self.asked.users
         if users is None:
             return
         found: list[DataFrame] = []
@@ -302,7 +302,7 @@ def _work(
         source = Source(rows=from_arrow(parts))
         users = set(parts[USER].column("user").to_pylist()) if USER in parts else set()
         if everybody_there:
-            users |= set(everybody(policy, source))
+            users |= set(all_users(policy, source))
         keys = parts[ENTITY].column("entity").to_pylist() if ENTITY in parts else []
         matrix = Matrix(open_world(policy, source, users=sorted(users), principals=principals), question)
         for begin in range(0, len(keys), ENTITIES):

@@ -70,18 +70,20 @@ class SubjectArrays:
         self.own_rank: Codes = np.array([rank[label] for label in self.labels], np.int64)
         self.groups = sorted({group for subject in subjects for by in subject.through.values() for group, _ in by})
         self.number_of_group = {group: at for at, group in enumerate(self.groups)} | {"": -1}
-        mixed: dict[tuple[Holding, ...], int] = {}
+        scoped_holdings: dict[tuple[Holding, ...], int] = {}
         by = sorted(
             (
                 at << 32 | rank[role],
                 # If the preferred holding is unscoped, the group does not depend on the entity.
-                -2 - mixed.setdefault(held, len(mixed)) if held[0][1] else self.number_of_group[held[0][0]],
+                -2 - scoped_holdings.setdefault(held, len(scoped_holdings))
+                if held[0][1]
+                else self.number_of_group[held[0][0]],
             )
             for at, subject in enumerate(subjects)
             for role, held in subject.through.items()
             if role in rank
         )
-        self.mixed = list(mixed)
+        self.mixed = list(scoped_holdings)
         self._group_keys: Codes = np.array([key for key, _ in by], np.int64)
         self._group_codes: Codes = np.array([code for _, code in by], np.int64)
 

@@ -36,7 +36,7 @@ from privtab.spark.state.principals import REPORT, people_rows, people_writer
 from privtab.spark.state.read import SHOWN, Read, read_state
 from privtab.spark.state.reports import finding_of
 from privtab.spark.state.schemas import FINDINGS, schema
-from privtab.spark.state.sealing import Parts, parts_of, sealed, unlike
+from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
 from privtab.spark.state.worker import RESULTS, work_on
 from privtab.state.nodes import TABLES as ALL_TABLES
 from privtab.state.shards import PEOPLE
@@ -184,7 +184,7 @@ class _Builder:
 
     def signed_anew(self, old: Mapping[str, Any]) -> Build:
         """The last build, whose rows are unchanged, with its signatures updated if necessary."""
-        if not unlike(parts_of(old), self.signing):
+        if not parts_to_sign(parts_of(old), self.signing):
             return Build(folder=self.root.url, manifest=old, seconds=self.seconds)
         parts, signed = self.timed("signatures", "signing", lambda: self.sealed(parts_of(old), {}))
         manifest = {**old, "people": parts.pop(PEOPLE), "shards": parts}
@@ -193,7 +193,7 @@ class _Builder:
 
     def sealed(self, parts: Parts, before: Parts) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """The parts with up-to-date signatures, and the keys of those that were signed now."""
-        return sealed(self.spark, self.root, parts, before, self.signing)
+        return signed_parts(self.spark, self.root, parts, before, self.signing)
 
     def made(
         self,
@@ -312,12 +312,12 @@ class _Builder:
         own = fn.col("kind") != "finding"
         keys = [fn.when(own, fn.col(name)).alias(f"own_{name}") for name in ("root", "row")]
         rows = said.groupBy("kind", *keys, "table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
-        told = {
+        provenance_metadata = {
             kind: {r["own_root"]: json.loads(r["own_row"]) for r in rows if r["kind"] == kind}
             for kind in ("shard", "fingerprint")
         }
         findings = sorted([r["table"], r["code"], r["severity"], r["rows"]] for r in rows if r["kind"] == "finding")
-        return told["shard"], told["fingerprint"], findings
+        return provenance_metadata["shard"], provenance_metadata["fingerprint"], findings
 
     def reject(self, results: str) -> None:
         """Write the findings to `rejected/` and raise StateInvalid with the first of them."""

@@ -84,14 +84,14 @@ def is_address(state: str | os.PathLike[str]) -> bool:
     return str(state).startswith(("http://", "https://"))
 
 
-def whole(index: Index) -> Index:
+def require_complete(index: Index) -> Index:
     """The index unchanged; raises DecisionUnavailable if shards are missing, since their content is unknown."""
     if index.missing:
-        raise lacking(index.missing)
+        raise missing_shards_error(index.missing)
     return index
 
 
-def lacking(roots: Collection[str]) -> DecisionUnavailable:
+def missing_shards_error(roots: Collection[str]) -> DecisionUnavailable:
     """The exception for missing shards of a state."""
     named = ", ".join(f"`{root}`" for root in sorted(roots)[:3])
     return DecisionUnavailable(
@@ -119,7 +119,7 @@ def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
     shards = {name: shard for document in documents for name, shard in document.get("at", {}).items()}
     names = {root: shard_name(root) for root in people[0]["shards"]}
     if missing := [root for root, name in names.items() if name not in shards]:
-        raise lacking(missing)
+        raise missing_shards_error(missing)
     return from_index(merged({PEOPLE: people[0], **{root: shards[name] for root, name in names.items()}}))
 
 

@@ -173,7 +173,7 @@ class _Expressions:
         )
 
 
-def spoken(program: Program, table: str) -> Column | None:
+def row_warning(program: Program, table: str) -> Column | None:
     """The warning `S161` or `S162` about an ordinary row, as a struct; None if the table can have none."""
     used = uses(program)
     system = program.system
@@ -244,8 +244,8 @@ def examined(program: Program, table: str, not_text: Mapping[str, str], rows: Se
             for name, value in cells.items()
             if value is not None or name not in optional
         }
-        value, findings = judge(checker, table, given)
-        said: Mapping[str, str | None] = {} if value is None else says(table, value)
+        value, findings = check_row(checker, table, given)
+        said: Mapping[str, str | None] = {} if value is None else canonical_cells(table, value)
         for name in names:
             out[name].append(said.get(name))
         out["__good"].append(value is not None)
@@ -263,7 +263,7 @@ def examined(program: Program, table: str, not_text: Mapping[str, str], rows: Se
     return pa.RecordBatch.from_arrays(arrays, names=[*names, "__good", "__findings", "__row"])
 
 
-def judge(checker: RowChecker, table: str, cells: dict[str, object]) -> tuple[object, list[StateFinding]]:
+def check_row(checker: RowChecker, table: str, cells: dict[str, object]) -> tuple[object, list[StateFinding]]:
     """The value of a row, or None if it is invalid, and all findings about it."""
     reading = RawReader()
     reading.row("", table, 1, None, cells)
@@ -275,7 +275,7 @@ def judge(checker: RowChecker, table: str, cells: dict[str, object]) -> tuple[ob
     return value, findings
 
 
-def says(table: str, value: object) -> dict[str, str | None]:
+def canonical_cells(table: str, value: object) -> dict[str, str | None]:
     """The canonical columns of a valid row, from its value as returned by `RowChecker`."""
     match value:
         case Grant():

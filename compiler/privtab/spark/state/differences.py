@@ -33,7 +33,7 @@ class Deltas:
     """`kind`: `delta`; `full` if a delta is impossible or not smaller; `new`; `removed`. `bytes` is 0 if there is no delta."""
 
     @property
-    def proved(self) -> int:
+    def verified_count(self) -> int:
         """The number of deltas, all of which were verified."""
         return sum(row["kind"] == "delta" for row in self.rows)
 

@@ -43,7 +43,7 @@ def _members(parts: Mapping[str, Sequence[bytes]]) -> Iterable[bytes]:
 
 
 @dataclass(slots=True)
-class _Spelt:
+class _JsonTexts:
     """The strings of a shard as JSON, computed once for all members of its document."""
 
     held: RootHoldings
@@ -59,7 +59,7 @@ class _Spelt:
 
 def shard_document(held: RootHoldings) -> tuple[str, bytes]:
     """The revision and the text of a shard."""
-    spelt = _Spelt(held)
+    spelt = _JsonTexts(held)
     parts: dict[str, Part] = {
         "allow": lambda a: _grants(spelt, "allow", ascii_=a),
         "deny": lambda a: _grants(spelt, "deny", ascii_=a),
@@ -82,7 +82,7 @@ def bundle_of(
     return archive({".manifest": json_bytes(manifest), f"privtab_state/{program.system}/data.json": content})
 
 
-def _grants(spelt: _Spelt, effect: str, *, ascii_: bool) -> list[bytes]:
+def _grants(spelt: _JsonTexts, effect: str, *, ascii_: bool) -> list[bytes]:
     """Privilege → entity → grantees; a role within a scope is followed by the entities of its rows."""
     held = spelt.held
     privilege, key, name = held.grants[effect]
@@ -114,7 +114,7 @@ def _grants(spelt: _Spelt, effect: str, *, ascii_: bool) -> list[bytes]:
     return nested(levels, (leaf[order], leaves))
 
 
-def _pairs(spelt: _Spelt, pairs: tuple[Codes, Codes], *, ascii_: bool) -> list[bytes]:
+def _pairs(spelt: _JsonTexts, pairs: tuple[Codes, Codes], *, ascii_: bool) -> list[bytes]:
     """Entity → names."""
     key, name = pairs
     if not len(key):

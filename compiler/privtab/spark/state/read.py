@@ -324,7 +324,7 @@ def _of_rows(program: Program, source: Source) -> list[DataFrame]:
     _, rest = _judged(program, source)
     each = rest.select(fn.explode("__findings").alias("finding"), fn.col("__row").alias("row"))
     found = [each]
-    spoken = checks.spoken(program, table)
+    spoken = checks.row_warning(program, table)
     if spoken is not None and not source.not_text:
         ordinary = source.rows.filter(checks.ordinary(program, table))
         found.append(

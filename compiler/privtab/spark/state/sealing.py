@@ -46,13 +46,13 @@ def signature_of(signing: SigningKey | None) -> dict[str, Any] | None:
     return {"key": signing.id, "fingerprint": fingerprint, "algorithm": signing.algorithm, "scope": signing.scope}
 
 
-def unlike(parts: Parts, signing: SigningKey | None) -> list[str]:
+def parts_to_sign(parts: Parts, signing: SigningKey | None) -> list[str]:
     """The parts whose signature, or lack of one, does not match `signing`."""
     wanted = signature_of(signing)
     return [key for key, part in parts.items() if _how(part) != wanted]
 
 
-def sealed(
+def signed_parts(
     spark: SparkSession, root: Root, parts: Parts, before: Parts, signing: SigningKey | None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """The parts of a build, signed as `signing` says, and the keys of those that were signed (or unsigned) for it.
@@ -61,7 +61,7 @@ def sealed(
     that of the signed part in `before` reuses it. Raises BrokenBundle.
     """
     found = {key: _as_before(part, before.get(key), signing) for key, part in parts.items()}
-    todo = unlike(found, signing)
+    todo = parts_to_sign(found, signing)
     if not todo:
         return found, []
     sources = {key: str(found[key]["file"]) for key in todo}
