@@ -15,10 +15,10 @@ from privtab.analysis.caller import Caller, EquivalenceClasses
 from privtab.analysis.effects import (
     FreshNames,
     GainedFact,
+    creates_resource,
     effect_slots,
     granting_rules,
     grants_on_existing_entities,
-    creates_resource,
 )
 from privtab.analysis.goals import Goal, RelevantFacts
 from privtab.analysis.held import listing

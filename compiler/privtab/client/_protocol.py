@@ -44,8 +44,8 @@ from privtab.vocabulary import Vocabulary
 T = TypeVar("T")
 
 __all__ = [  # re-exported from `_answers`
-    "Inactive",
     "ActiveSystem",
+    "Inactive",
     "Revision",
     "check_status",
     "excerpt",

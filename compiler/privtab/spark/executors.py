@@ -22,10 +22,10 @@ from privtab.engines.dedupe import distinct
 from privtab.errors import DecisionError, InvalidRequest, UsageError
 from privtab.request import NOT_SET, Entity, Request
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, read_arguments
-from privtab.spark.deciding import with_answer_columns, check_names
+from privtab.spark.deciding import check_names, with_answer_columns
 from privtab.spark.following import REFRESH, check_refresh
 from privtab.spark.frames import Frame, opened
-from privtab.spark.kernel import CODE, CODES, Layout, combined_batches, mapped, readable, answer_columns
+from privtab.spark.kernel import CODE, CODES, Layout, answer_columns, combined_batches, mapped, readable
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import Opened
 from privtab.vocabulary import Vocabulary

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from privtab.errors import UsageError
 from privtab.spark.deciding import BatchArguments, decide
 from privtab.spark.policies import PolicyLike, open_policy
-from privtab.spark.states import forgotten
+from privtab.spark.states import drop_cached
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +45,6 @@ def each_batch(
             write(decided, number)
         finally:
             if callable(state):
-                forgotten(given)
+                drop_cached(given)
 
     return decide_batch

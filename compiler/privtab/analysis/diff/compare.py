@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, assert_never
 
 from privtab.analysis.diff.counterexample import Separation, common_request, separation
-from privtab.analysis.diff.effects import compare_effects, effect_texts, combine_verdicts, verdict
+from privtab.analysis.diff.effects import combine_verdicts, compare_effects, effect_texts, verdict
 from privtab.analysis.diff.mapping import Renaming
 from privtab.analysis.diff.nodes import Cell, Declared, Pair, RowChange, Verdict, Witness
 from privtab.analysis.diff.shapes import Shape
