@@ -101,7 +101,7 @@ class BundledEngine:
         own = {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("_lock", "_told", "_pid", "_due", "_loaded", "_looked_at", "quick")
+            if name not in ("_lock", "_last_known", "_pid", "_due", "_loaded", "_looked_at", "quick")
         }
         loaded = self._loaded
         # The copy may go to another machine, which shares only the wall clock with this one.
