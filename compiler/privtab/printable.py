@@ -33,6 +33,8 @@ def printable(text: str, *, one_line: bool = False) -> str:
     >>> print(printable("a\x1b[31mb\u202e"), printable("two\nlines", one_line=True))
     a\x1b[31mb\u202e two\nlines
     """
+    if text.isprintable():  # none of those characters is; long lines are looked at often
+        return text
     return (_CHARACTER_OR_LINE_END if one_line else _CHARACTER).sub(_escape, text)
 
 

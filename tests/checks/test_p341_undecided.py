@@ -45,3 +45,15 @@ def test_the_same_findings_each_time() -> None:
 
 def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
     assert "P341" not in codes("tables: {shelf: {look: READ (shelf)}}\n")
+
+
+@pytest.mark.parametrize("cell", [" or ", " and "])
+def test_long_lists_at_two_levels_are_decided(cell: str) -> None:
+    asked = cell.join(f"P{i // 2} ({('shop', 'shelf')[i % 2]})" for i in range(1_200))
+    names = ", ".join(f"P{i}" for i in range(600))
+    _, policy = generated.lowered(
+        "privtab: 1\nsystem: shop\nversion: v1\nentities: {shop: {shelf:}}\nsemantics: {inheritance: down}\n"
+        f"privileges: [{names}]\ntables: {{shelf: {{load: {asked}}}}}\n"
+    )
+    found = [finding.code for finding in checks.run(policy) if finding.code in ("P302", "P310", "P328", "P341")]
+    assert found == [{" or ": "P310", " and ": "P328"}[cell]] * 600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -291,3 +292,27 @@ def test_objects_of_many_types_are_judged_alike(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.long
 def test_what_is_superfluous_in_many_policies() -> None:
     assert min(compared(range(14, 700)).values()) > 100
+
+
+@pytest.mark.parametrize("inheritance", ["none", "down"])
+def test_what_needs_no_solver_is_told_as_the_solver_has_it(monkeypatch: pytest.MonkeyPatch, inheritance: str) -> None:
+    rnd = random.Random(7)
+    cells = [_short_cell(rnd, 2) for _ in range(120)]
+    told = [found(f"open: {cell!r}", inheritance) for cell in cells]
+    decided: list[bool] = []
+
+    def asked(*arguments: object) -> None:
+        decided.append(absorbed(*arguments) is not None)
+
+    absorbed = _superfluous._absorbed
+    monkeypatch.setattr(_superfluous, "_absorbed", asked)
+    assert [found(f"open: {cell!r}", inheritance) for cell in cells] == told
+    assert 40 < sum(decided) < len(cells)
+
+
+def _short_cell(rnd: random.Random, depth: int) -> str:
+    if not depth or rnd.random() < 0.4:
+        term = rnd.choice(["owner", *"ABCD"])
+        return f"{term} ({rnd.choice(['shop', 'shelf', 'shop, shelf'])})"
+    join = rnd.choice([" or ", " and "])
+    return f"({join.join(_short_cell(rnd, depth - 1) for _ in range(rnd.randint(2, 3)))})"

@@ -14,6 +14,7 @@ from itertools import accumulate, product
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
+from privtab.checks._absorbed import absorbed
 from privtab.checks._parts import PLACES, USES, Gone, Kind, Node, Part, PartLiterals, Path, nodes, parts, tree
 from privtab.checks._truth import Circuit
 from privtab.errors import Undecided
@@ -54,11 +55,27 @@ def superfluous(seen: View) -> Iterator[Superfluous]:
     for rows in bodies.values():
         roots = _roots(rows[0])
         listed = [part for root in roots for node in nodes(root) for part in parts(node)]
-        if listed:
+        if not listed:
+            continue
+        told = _absorbed(seen, rows, listed)
+        if told is not None:
+            yield from (_said(part, told[part.path]) for part in listed if part.path in told)
+        else:
             try:
                 yield from _Body(seen, rows, listed).found()
             except Undecided:
                 seen.undecided(rows[0], "P310", "P328")
+
+
+def _absorbed(seen: View, rows: list[m.Row], listed: list[Part]) -> dict[Path, Why] | None:
+    """What atoms beside them make superfluous, if that is all and the same of each row."""
+    first, *others = (absorbed(seen, row, _roots(row)) for row in rows)
+    told = {part.path for part in listed}
+    return first if first is not None and told.issuperset(first) and all(other == first for other in others) else None
+
+
+def _said(part: Part, why: Why) -> Superfluous:
+    return Superfluous(path=part.path, kind=part.kind, spot=part.spot, why=why)
 
 
 def _roots(row: m.Row) -> list[Node]:
@@ -190,7 +207,7 @@ class _Body:
                     more = True
         for part in self.listed:
             if part.path in gone and not _inside(part, gone.keys() - {part.path}):
-                yield Superfluous(path=part.path, kind=part.kind, spot=part.spot, why=gone[part.path])
+                yield _said(part, gone[part.path])
 
     def _each_alone(self) -> list[Part]:
         """The parts that are superfluous if nothing else is dropped."""

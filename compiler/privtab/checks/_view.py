@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from privtab.diagnostics import Diagnostic
     from privtab.ir.canonical import AtomSet, Canonical
     from privtab.ir.exact import ImplicationChecker
-    from privtab.ir.full_access import FullAccess
+    from privtab.ir.full_access import FullAccess, NoAccess
     from privtab.ir.nodes import Atom, Formula, Program, Rule
     from privtab.model.alternative_rows import AlternativeRows
     from privtab.model.lower import Lowering
@@ -134,13 +134,28 @@ class View:
 
     def known_to_imply(self, rule: Rule, one: Formula, other: Formula) -> bool | None:
         """The same as `implies`; None if undecided."""
+        from privtab.ir.nodes import ALWAYS
+
         key = ((rule.entity, rule.operation), one, other)
         if key not in self._implied:
             try:
-                self._implied[key] = self.exact.always_implies(rule, one, other)
+                always = one == ALWAYS
+                self._implied[key] = self._open(rule, other) if always else self.exact.always_implies(rule, one, other)
             except Undecided:
                 self._implied[key] = None
         return self._implied[key]
+
+    def _open(self, rule: Rule, formula: Formula) -> bool:
+        """Whether a condition always holds: whether it does for a caller who holds nothing, whatever the request."""
+        solver = self._no_access
+        solver.renew()
+        return not solver.possible([-solver.literal(formula), solver.requests({s.name: s.types for s in rule.withs})])
+
+    @cached_property
+    def _no_access(self) -> NoAccess:
+        from privtab.ir.full_access import NoAccess
+
+        return NoAccess(self.exact.here)
 
     @cached_property
     def full_access(self) -> FullAccess:
@@ -204,6 +219,7 @@ class View:
 
     @cached_property
     def _needed(self) -> tuple[frozenset[Atom], tuple[Row, ...]]:
+        from privtab.ir.absorption import absorbed
         from privtab.ir.formula import call_condition, item_condition, leaves, unrelated
         from privtab.ir.needed_atoms import NeededAtoms
 
@@ -215,8 +231,9 @@ class View:
             asked = set(leaves(self.program, conditions[0]))
             if asked <= found:
                 continue
-            if unrelated(self.program, [conditions[0]], slots):
-                found |= asked
+            shorter = [absorbed(self.canonical, condition) for condition in conditions]
+            if all(unrelated(self.program, [condition], slots) for condition in shorter):
+                found.update(*(leaves(self.program, condition) for condition in shorter))
                 continue
             try:
                 found |= NeededAtoms(self.exact.here).of(conditions, slots, found, self.canonical.entailments)

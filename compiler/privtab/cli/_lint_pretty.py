@@ -112,7 +112,7 @@ def _excerpt(span: Span, texts: dict[str, list[str]], console: Console, width: i
     margin = min(len(line) - len(line.lstrip()), start)
     line, start, end = line[margin:].rstrip(), start - margin, end - margin
     room = max(width - 12, 20)
-    if cell_len(line) > room:
+    if len(line) > room or cell_len(line) > room:
         cut = max(0, min(start - room // 3, len(line) - room + 1))
         line = (
             ("…" if cut else "") + line[cut + bool(cut) : cut + room - 1] + ("…" if cut + room - 1 < len(line) else "")

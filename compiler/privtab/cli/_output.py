@@ -14,7 +14,7 @@ from threading import Timer
 from typing import IO, TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -74,7 +74,7 @@ def err() -> Console:
 def _console(*, stderr: bool) -> Console:
     console = Terminal(stderr=stderr, highlight=False, emoji=False, markup=False)
     if not console.is_terminal:
-        console.width = max(PLAIN_WIDTH, console.width)
+        console.size = ConsoleDimensions(max(PLAIN_WIDTH, console.width), console.height)
     return console
 
 

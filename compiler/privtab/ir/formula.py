@@ -29,7 +29,7 @@ from privtab.ir.nodes import (
     When,
 )
 
-_ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin)
+ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin)
 
 
 def conjunction(*parts: Formula) -> Formula:
@@ -206,12 +206,12 @@ def followed(program: Program, formula: Formula) -> Iterator[Formula]:
 
 def atoms(formula: Formula) -> Iterator[Atom]:
     """Every atom in the formula itself."""
-    return (node for node in walk(formula) if isinstance(node, _ATOMS))
+    return (node for node in walk(formula) if isinstance(node, ATOMS))
 
 
 def leaves(program: Program, formula: Formula) -> Iterator[Atom]:
     """Every atom that the formula reaches, also through `can`; may repeat."""
-    return (node for node in followed(program, formula) if isinstance(node, _ATOMS))
+    return (node for node in followed(program, formula) if isinstance(node, ATOMS))
 
 
 def references(formula: Formula) -> Iterator[Can]:

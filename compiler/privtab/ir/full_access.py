@@ -1,4 +1,4 @@
-"""Conditions for a caller who holds every atom: the result depends only on flags and the types of objects."""
+"""Conditions for a caller who holds every atom, or none: the result depends only on flags and the types of objects."""
 
 from __future__ import annotations
 
@@ -16,3 +16,14 @@ class FullAccess(Solver):
     def _atom(self, atom: Atom, side: int) -> int:
         del atom, side
         return self.true
+
+
+class NoAccess(Solver):
+    """The solver for a caller who holds no atom."""
+
+    def __init__(self, reading: FactSemantics) -> None:
+        super().__init__(reading, reading)
+
+    def _atom(self, atom: Atom, side: int) -> int:
+        del atom, side
+        return -self.true

@@ -54,7 +54,7 @@ PROPAGATIONS = 4_000_000
 LITERALS = 3_000_000
 """Limit on the literals of one circuit: a few hundred megabytes."""
 _MOST_VARIABLES = 20_000
-"""Variables after which a new circuit is begun, since each model assigns every variable."""
+"""Variables after which a new circuit is begun, since each model assigns every variable; more if one question needs more."""
 
 Slots = Mapping[str, Collection[str]]
 """The types that the object in each `with` slot may have."""
@@ -81,7 +81,7 @@ class Solver:
         self._one_program = len({id(reading) for reading in readings}) == 1
         self._engine: Engine | None = None
         self._end: Callable[[], object] = lambda: None
-        self._last = self._written = self._spent_before = 0
+        self._last = self._written = self._spent_before = self._renewed = self._largest = 0
         self._begin()
         self.renew()
 
@@ -89,9 +89,10 @@ class Solver:
         """Restore the full budget for the next finding or comparison."""
         self._conflicts = CONFLICTS
         self._propagations = PROPAGATIONS
-        if self._last > _MOST_VARIABLES or self._written > LITERALS // 2:
+        self._largest = max(self._largest, self._last - self._renewed)
+        if self._last > max(_MOST_VARIABLES, 2 * self._largest) or self._written > LITERALS // 2:
             self._begin()
-        self._spent_before = self._written
+        self._renewed, self._spent_before = self._last, self._written
 
     @property
     def spent(self) -> float:
@@ -107,7 +108,7 @@ class Solver:
         # Also free it at exit, before its module is unloaded.
         self._end()
         self._end = finalize(self, self._engine.delete)
-        self._last = self._written = self._spent_before = 0
+        self._last = self._written = self._spent_before = self._renewed = self._largest = 0
         self._gates: dict[tuple[int, ...], int] = {}
         self._inputs: dict[int, frozenset[int]] = {}
         self._facts: dict[Fact, int] = {}

@@ -54,6 +54,7 @@ class _Few(RequestAlgebra[list[AtomSet]]):
         self._form = form
         self._formula = formula
         self._flags = flags
+        self._known: dict[AtomSet, bool] = {}
 
     def sets(self) -> frozenset[AtomSet]:
         return frozenset(map(self.weakest, self.fold(self._formula)))
@@ -100,11 +101,17 @@ class _Few(RequestAlgebra[list[AtomSet]]):
                 rest = held - {atom}
                 if self._form.entails(rest, atom):
                     continue
-                if _Holds(self._form, self._flags, self.types, rest).fold(self._formula):
+                if self._fulfils(rest):
                     held = rest
                 else:
                     kept.add(atom)
         return self._form.reduce(held)
+
+    def _fulfils(self, held: AtomSet) -> bool:
+        """Whether a set fulfils the condition; small sets have the same parts, among them the empty one."""
+        if held not in self._known:
+            self._known[held] = _Holds(self._form, self._flags, self.types, held).fold(self._formula)
+        return self._known[held]
 
     @cached_property
     def _asked(self) -> AtomSet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, assert_never
 
@@ -125,7 +125,7 @@ class Mutants:
     def _above(self, type_: str) -> Iterator[str]:
         return reversed(self.program.chain(type_)[:-1])
 
-    def beside(self, privilege: str, type_: str, used: frozenset[str]) -> tuple[str, ...]:
+    def beside(self, privilege: str, type_: str, used: Collection[str]) -> tuple[str, ...]:
         """One or two other privileges for the type, close in the file, preferably ones that the cell does not use."""
         if type_ not in self._on:
             self._on[type_] = tuple(p.name for p in self.program.privileges.values() if type_ in p.on)
@@ -140,10 +140,10 @@ class _Point:
         self.mutants = mutants
         self.program = mutants.program
         self.rule = rule
-        self.used: dict[Target, frozenset[str]] = {}
+        self.used: dict[Target, set[str]] = {}
         for atom in leaves(self.program, item_condition(rule)):
             if isinstance(atom, Has):
-                self.used[atom.target] = self.used.get(atom.target, frozenset()) | {atom.privilege}
+                self.used.setdefault(atom.target, set()).add(atom.privilege)
 
     def whole(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
         """The changes of a whole cell, including dropping it if it is a single part."""
@@ -202,7 +202,7 @@ class _Point:
     def _atom(self, atom: Atom, types: Types) -> Iterator[tuple[Change, str, Formula]]:
         match atom:
             case Has(privilege=privilege, target=target):
-                for name in self.mutants.beside(privilege, target.type, self.used.get(target, frozenset())):
+                for name in self.mutants.beside(privilege, target.type, self.used.get(target, set())):
                     changed: Atom = replace(atom, privilege=name)
                     yield "privilege", self._for(changed, atom), changed
                 on = self.program.privileges[privilege].on

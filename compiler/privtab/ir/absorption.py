@@ -1,0 +1,47 @@
+"""The law of absorption: beside a weaker alternative a stronger one adds nothing, nor does a weaker part of a conjunction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from privtab.ir.algebra import Rebuilt
+from privtab.ir.formula import ATOMS, conjunction, disjunction
+from privtab.ir.nodes import And, Atom, Formula, Or
+
+if TYPE_CHECKING:
+    from privtab.ir.canonical import Canonical
+
+
+def superfluous_atoms(form: Canonical, atoms: Collection[Atom], *, every: bool) -> frozenset[Atom]:
+    """The atoms without which a conjunction (`every`) or a disjunction of them, each different, means the same."""
+    entailments = form.entailments(atoms)
+    if every:
+        return frozenset(head for _, head in entailments)
+    return frozenset(body[0] for body, _ in entailments if len(body) == 1)
+
+
+def absorbed(form: Canonical, formula: Formula) -> Formula:
+    """The same condition, flat and without the atoms that another one beside them makes superfluous."""
+    return _Absorbed(form).fold(formula)
+
+
+class _Absorbed(Rebuilt):
+    def __init__(self, form: Canonical) -> None:
+        self._form = form
+
+    def all_of(self, values: Iterable[Formula]) -> Formula:
+        return self._left(conjunction(*values))
+
+    def any_of(self, values: Iterable[Formula]) -> Formula:
+        return self._left(disjunction(*values))
+
+    def _left(self, formula: Formula) -> Formula:
+        if not isinstance(formula, And | Or):
+            return formula
+        atoms = [part for part in formula.parts if isinstance(part, ATOMS)]
+        gone = superfluous_atoms(self._form, atoms, every=isinstance(formula, And))
+        if not gone:
+            return formula
+        join = conjunction if isinstance(formula, And) else disjunction
+        return join(*(part for part in formula.parts if part not in gone))

@@ -1,0 +1,63 @@
+"""Conditions without the atoms that others beside them make superfluous mean the same."""
+
+from __future__ import annotations
+
+import generated
+import hostile
+import pytest
+
+from privtab.ir.absorption import absorbed
+from privtab.ir.canonical import canonical
+from privtab.ir.exact import ImplicationChecker
+from privtab.ir.facts import FactSemantics
+from privtab.ir.formula import atoms, item_condition, leaves, unrelated
+from privtab.ir.needed_atoms import NeededAtoms
+from privtab.ir.nodes import Formula, Program
+
+HEAD = "privtab: 1\nsystem: shop\nversion: '1'\nentities: {shop: {shelf: {box: }}}\nprivileges: [A, B]\n"
+
+
+def condition(semantics: str, asked: str) -> tuple[Program, Formula]:
+    made, _ = generated.lowered(f"{HEAD}semantics: {{{semantics}}}\ntables: {{box: {{open: {asked}}}}}\n")
+    return made, item_condition(made.rules["box", "open"])
+
+
+@pytest.mark.parametrize(
+    ("semantics", "asked", "left"),
+    [
+        ("inheritance: down", "A (shop) or A (shelf) or B (shop)", {"A shelf", "B shop"}),
+        ("inheritance: down", "A (shop) and A (shelf) and B (shop)", {"A shop", "B shop"}),
+        ("inheritance: none", "A (shop) or A (shelf)", {"A shop", "A shelf"}),
+        # A denial on the shelf leaves what was granted above it.
+        ("inheritance: down, deny: overrides", "A (shop) or A (shelf)", {"A shop", "A shelf"}),
+        ("inheritance: down, deny: overrides", "A (shop) and A (shelf) and A (box)", {"A shop", "A box"}),
+        ("inheritance: down, owner: {holds: [A]}", "A (box) or owner (box) or B (box)", {"A box", "B box"}),
+        ("inheritance: down, owner: {holds: [A]}", "A (box) and owner (box)", {"owner box"}),
+    ],
+)
+def test_what_is_left(semantics: str, asked: str, left: set[str]) -> None:
+    program, formula = condition(semantics, asked)
+    shorter = absorbed(canonical(program), formula)
+    assert {f"{getattr(a, 'privilege', 'owner')} {a.target.type}" for a in atoms(shorter)} == left  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_it_means_the_same(seed: int) -> None:
+    program = generated.program(seed)
+    exact, form = ImplicationChecker(program), canonical(program)
+    for rule in program.rules.values():
+        asked = item_condition(rule)
+        shorter = absorbed(form, asked)
+        assert exact.always_implies(rule, asked, shorter)
+        assert exact.always_implies(rule, shorter, asked)
+        slots = {slot.name: slot.types for slot in rule.withs}
+        if unrelated(program, [shorter], slots):
+            needed = NeededAtoms(FactSemantics(program)).of([asked], slots, (), form.entailments)
+            assert needed == set(leaves(program, shorter))
+
+
+def test_long_lists_are_looked_at_once() -> None:
+    program, _ = generated.lowered(hostile.nested_alternatives(4000))
+    shorter = absorbed(canonical(program), item_condition(program.rules["shelf", "load"]))
+    assert {a.target.type for a in atoms(shorter)} == {"shelf"}  # type: ignore[union-attr]
+    assert len(list(atoms(shorter))) == 2000
