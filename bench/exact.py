@@ -32,8 +32,6 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "paths": ("paths", "ann", "-p", "g.yaml", "-s", "s.json"),
     "paths --operation": ("paths", "all", "RESOURCE", "--operation", "OPERATION", "-p", "g.yaml", "-s", "s.json"),
 }
-CACHE = Path(tempfile.gettempdir(), "privtab-bench-modules")
-"""Compiled modules."""
 SECONDS = 60
 """Processor time after which a process is ended."""
 
@@ -68,11 +66,11 @@ def _costs(text: str, folder: Path) -> Iterator[str]:
 
 def _cost(arguments: Sequence[str], folder: Path) -> str:
     command = (sys.executable, "-m", "privtab", *arguments)
-    # As an installed package runs: its modules are compiled, whatever the caller's environment says of that.
-    compiled = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    compiled["PYTHONPYCACHEPREFIX"] = str(CACHE)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, cwd=folder, env=compiled, **quiet) as process:  # type: ignore[call-overload]
+    # An installed package has its modules compiled, so compile them here once, whatever the environment says.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environ["PYTHONPYCACHEPREFIX"] = str(folder / "modules")
+    null = subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=folder, env=environ, stdout=null, stderr=null) as process:
         resource.prlimit(process.pid, resource.RLIMIT_CPU, (SECONDS, SECONDS))
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)

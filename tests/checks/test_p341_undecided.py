@@ -51,7 +51,7 @@ def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
 def test_long_lists_at_two_levels_are_decided(cell: str) -> None:
     asked = cell.join(f"P{i // 2} ({('shop', 'shelf')[i % 2]})" for i in range(1_200))
     names = ", ".join(f"P{i}" for i in range(600))
-    _, policy = generated.lowered(
+    _, policy = generated_programs.lowered(
         "privtab: 1\nsystem: shop\nversion: v1\nentities: {shop: {shelf:}}\nsemantics: {inheritance: down}\n"
         f"privileges: [{names}]\ntables: {{shelf: {{load: {asked}}}}}\n"
     )

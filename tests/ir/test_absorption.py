@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import generated
+import generated_programs
 import hostile
 import pytest
 
@@ -18,7 +18,7 @@ HEAD = "privtab: 1\nsystem: shop\nversion: '1'\nentities: {shop: {shelf: {box: }
 
 
 def condition(semantics: str, asked: str) -> tuple[Program, Formula]:
-    made, _ = generated.lowered(f"{HEAD}semantics: {{{semantics}}}\ntables: {{box: {{open: {asked}}}}}\n")
+    made, _ = generated_programs.lowered(f"{HEAD}semantics: {{{semantics}}}\ntables: {{box: {{open: {asked}}}}}\n")
     return made, item_condition(made.rules["box", "open"])
 
 
@@ -43,7 +43,7 @@ def test_what_is_left(semantics: str, asked: str, left: set[str]) -> None:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_it_means_the_same(seed: int) -> None:
-    program = generated.program(seed)
+    program = generated_programs.program(seed)
     exact, form = ImplicationChecker(program), canonical(program)
     for rule in program.rules.values():
         asked = item_condition(rule)
@@ -57,7 +57,7 @@ def test_it_means_the_same(seed: int) -> None:
 
 
 def test_long_lists_are_looked_at_once() -> None:
-    program, _ = generated.lowered(hostile.nested_alternatives(4000))
+    program, _ = generated_programs.lowered(hostile.nested_alternatives(4000))
     shorter = absorbed(canonical(program), item_condition(program.rules["shelf", "load"]))
     assert {a.target.type for a in atoms(shorter)} == {"shelf"}  # type: ignore[union-attr]
     assert len(list(atoms(shorter))) == 2000

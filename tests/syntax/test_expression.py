@@ -198,3 +198,40 @@ def test_a_sound_cell_is_read_as_if_its_shape_had_never_been_seen(terms: list[st
 def test_a_cell_is_read_as_if_its_shape_had_never_been_seen(words: list[str], between: str) -> None:
     text = between.join(words)
     assert x.parse_condition(text) == x._parse(text, "condition")
+
+
+_PIECES = [
+    "A (x)",
+    "B/C (x, y)",
+    "(",
+    ")",
+    "or",
+    "and",
+    "when f",
+    "can op (z)",
+    "self",
+    "anyone",
+    "\xa0",
+    ",",
+    "owner (x)",
+]
+
+
+@given(st.lists(st.sampled_from(_PIECES), min_size=1, max_size=12), st.sampled_from([" ", "\t", "\n  "]))
+def test_alternatives_parsed_one_by_one_are_the_cell_parsed_as_a_whole(pieces: list[str], between: str) -> None:
+    text = between.join(pieces)
+    assert x.parse_condition(text) == x._parse(text, "condition")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(A (x) or B (x)) or C (x)",
+        " A (x)  or (B (x) and self or anyone) ",
+        "A (x) or",
+        "A (x) or or B (x)",
+        "A (x)) or (B (x)",
+    ],
+)
+def test_alternatives_keep_their_places(text: str) -> None:
+    assert x.parse_condition(text) == x._parse(text, "condition")

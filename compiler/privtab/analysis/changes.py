@@ -157,7 +157,7 @@ class Smallest:
         candidates = list(dict.fromkeys(sets))
         if len(candidates) ** 2 // 2 > self._left:
             self.cut = True
-            candidates = self._first(candidates)
+            candidates = self.first(candidates)
         kept: list[Changes] = []
         for candidate in sorted(candidates, key=len):
             self._left -= len(kept)
@@ -175,7 +175,7 @@ class Smallest:
         if (len(one) * len(other)) ** 2 // 2 <= self._left:
             return self.of(a | b for a in one for b in other)
         self.cut = True
-        return self.of(islice(self._pairs(self._first(one), self._first(other)), 4 * LISTED))
+        return self.of(islice(self._pairs(self.first(one), self.first(other)), 4 * LISTED))
 
     @staticmethod
     def _pairs(one: list[Changes], other: list[Changes]) -> Iterator[Changes]:
@@ -184,7 +184,8 @@ class Smallest:
             yield one[i] | other[j]
 
     @staticmethod
-    def _first(sets: Iterable[Changes]) -> list[Changes]:
+    def first(sets: Iterable[Changes]) -> list[Changes]:
+        """`LISTED` of the sets, fewest changes first."""
         return [frozenset(way) for way in in_order(sets)[:LISTED]]
 
 

@@ -204,7 +204,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         found = self.fold(self.condition)
         if not self.budget.cut:
             return found
-        return self.budget.of(map(self._minimise, found))
+        return self.budget.of(map(self._minimise, self.budget.first(found)))
 
     def sets_with_extra(self, alone: HypotheticalDecision) -> Iterator[Changes]:
         """The smallest sets of changes, with the additional roles and groups. `alone`: the decision without them."""

@@ -1,4 +1,4 @@
-"""Superfluous parts of rows that ask for nothing twice once the atoms are gone that others beside them make superfluous."""
+"""Superfluous parts of rows whose only superfluous parts are atoms that another atom beside them absorbs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def absorbed(seen: View, row: m.Row, roots: Sequence[Node]) -> dict[Path, Why] | None:
-    """All superfluous parts of a row and why; None where the solver has to be asked, other parts being related too.
+    """All superfluous parts of a row and why; None if other parts are related too, so that the solver has to decide.
 
-    It takes one look at each part, however many there are.
+    Takes linear time, where the solver takes a question for each part.
     """
     if row.each is not None and row.requires is not None:
-        return None  # requests without the last name are asked less: another condition
+        return None  # a request without the last name has another condition
     gone: dict[Path, Why] = {}
     for root in roots:
         for node in nodes(root):
@@ -39,7 +39,7 @@ def absorbed(seen: View, row: m.Row, roots: Sequence[Node]) -> dict[Path, Why] |
 
 
 def _absorbed(seen: View, node: Node, *, every: bool) -> dict[Path, Why]:
-    """The atoms of an `and` or an `or` that others beside them make superfluous; of two alike the later one."""
+    """The atoms of an `and` or an `or` that another one beside them absorbs; of two equal atoms, the later one."""
     first: dict[Atom, Path] = {}
     gone: dict[Path, Why] = {}
     for part in node.parts:

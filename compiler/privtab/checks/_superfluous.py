@@ -68,7 +68,7 @@ def superfluous(seen: View) -> Iterator[Superfluous]:
 
 
 def _absorbed(seen: View, rows: list[m.Row], listed: list[Part]) -> dict[Path, Why] | None:
-    """What atoms beside them make superfluous, if that is all and the same of each row."""
+    """The parts that atoms beside them absorb, if there are no other superfluous parts and all rows agree."""
     first, *others = (absorbed(seen, row, _roots(row)) for row in rows)
     told = {part.path for part in listed}
     return first if first is not None and told.issuperset(first) and all(other == first for other in others) else None

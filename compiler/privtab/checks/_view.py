@@ -146,7 +146,7 @@ class View:
         return self._implied[key]
 
     def _open(self, rule: Rule, formula: Formula) -> bool:
-        """Whether a condition always holds: whether it does for a caller who holds nothing, whatever the request."""
+        """Whether a condition always holds, that is, for every request of a caller who holds nothing."""
         solver = self._no_access
         solver.renew()
         return not solver.possible([-solver.literal(formula), solver.requests({s.name: s.types for s in rule.withs})])

@@ -1,4 +1,4 @@
-"""The law of absorption: beside a weaker alternative a stronger one adds nothing, nor does a weaker part of a conjunction."""
+"""Absorption: an alternative that implies another adds nothing, and neither does a conjunct that another implies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def superfluous_atoms(form: Canonical, atoms: Collection[Atom], *, every: bool) -> frozenset[Atom]:
-    """The atoms without which a conjunction (`every`) or a disjunction of them, each different, means the same."""
+    """Atoms that can be dropped from a conjunction (`every`) or a disjunction of distinct atoms without changing it."""
     entailments = form.entailments(atoms)
     if every:
         return frozenset(head for _, head in entailments)
@@ -22,7 +22,7 @@ def superfluous_atoms(form: Canonical, atoms: Collection[Atom], *, every: bool) 
 
 
 def absorbed(form: Canonical, formula: Formula) -> Formula:
-    """The same condition, flat and without the atoms that another one beside them makes superfluous."""
+    """The same condition, flattened, without the atoms that another one beside them makes superfluous."""
     return _Absorbed(form).fold(formula)
 
 

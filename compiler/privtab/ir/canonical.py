@@ -67,7 +67,6 @@ class Canonical:
         self._can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
         self._left = STEPS
         self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
-        self._referred: dict[Can, Formula] = {}
         self.cut: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
         """The listed minimal sets of conditions that have too many."""
         self.few: dict[tuple[Can, frozenset[str]], list[AtomSet]] = {}
@@ -191,12 +190,6 @@ class Canonical:
             weakest = [known for known in weakest if not self._suffices(known, atoms)]
             weakest.append(atoms)
         return frozenset(weakest)
-
-    def referred(self, can: Can) -> Formula:
-        """The condition that a `can` refers to, applied to the same object."""
-        if can not in self._referred:
-            self._referred[can] = resolve(self.program, can)
-        return self._referred[can]
 
     def spend(self, steps: int) -> None:
         """Deduct steps from those left. Raises Undecided if there are too few."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from privtab._once import once
 from privtab.ir.algebra import Algebra, Rebuilt, T
 from privtab.ir.nodes import (
     ALWAYS,
@@ -117,9 +118,18 @@ def move(formula: Formula, slot: str) -> Formula:
 
 def resolve(program: Program, can: Can) -> Formula:
     """The condition that a `can` refers to, applied to the same object."""
-    rule = program.rules[can.target.type, can.operation]
-    condition = item_condition(rule)
-    return condition if can.target.slot == RESOURCE else move(condition, can.target.slot)
+    known = _resolved(program)
+    if can not in known:
+        condition = item_condition(program.rules[can.target.type, can.operation])
+        known[can] = condition if can.target.slot == RESOURCE else move(condition, can.target.slot)
+    return known[can]
+
+
+@once
+def _resolved(program: Program) -> dict[Can, Formula]:
+    """What the `can` of a program refer to, as far as it was asked for."""
+    del program
+    return {}
 
 
 class RequestAlgebra(Algebra[T]):

@@ -76,7 +76,7 @@ class _Few(RequestAlgebra[list[AtomSet]]):
     def can(self, can: Can) -> list[AtomSet]:
         key = can, self._flags
         if key not in self._form.few:
-            self._form.few[key] = self.fold(self._form.referred(can))
+            self._form.few[key] = super().referred(can)
         return self._form.few[key]
 
     def by_type(self, choice: ByType) -> list[AtomSet]:
@@ -125,9 +125,6 @@ class _Holds(Truth):
         super().__init__(form.program, flags, types, held.__contains__)
         self._form = form
         self._held = held
-
-    def referred(self, can: Can) -> bool:
-        return self.fold(self._form.referred(can))
 
     def by_type(self, choice: ByType) -> bool:
         return super().by_type(choice) if choice.slot in self.types else choice in self._held

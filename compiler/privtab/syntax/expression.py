@@ -6,7 +6,7 @@ Cells that differ only in names are parsed once: large tables have thousands of 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
@@ -130,6 +130,8 @@ _TERM = frozenset({"NAME", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "A
 _DEEP = 100
 RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
 """Words of the grammar, which cannot be names of privileges or sets."""
+_PARENTHESIS_OR_OR = re.compile(r"[()]|\bor\b")
+_BLANKS = " \t\r\n"
 _ANY_WORD = re.compile(
     rf"(?P<kept>service[ \t\r\n]+admin\b|(?:{'|'.join(sorted(RESERVED))})(?![\w.:\-]))|[^\W\d](?:[\w.:\-]*\w)?"
 )
@@ -207,17 +209,38 @@ def _parser() -> Lark:
 def parse_condition(text: str) -> Expression | CellError:
     """The condition of a cell, or the error in it."""
     shape, words = _shape(text)
-    parsed = _parse_shape(shape)
-    if isinstance(parsed, CellError):
-        wrong: Expression | CellError = _parse(text, "condition")
-        return wrong
-    return _placed(parsed, words)
+    placed: list[Expression] = []
+    for start, alternative in _alternatives(shape):
+        parsed = _parse_shape(alternative)
+        if isinstance(parsed, CellError):
+            wrong: Expression | CellError = _parse(text, "condition")
+            return wrong
+        placed.append(_placed(parsed, words, start))
+    return placed[0] if len(placed) == 1 else AnyOf(tuple(placed))
 
 
 @lru_cache(maxsize=1 << 12)
 def _parse_shape(shape: str) -> Expression | CellError:
     parsed: Expression | CellError = _parse(shape, "condition")
     return parsed
+
+
+def _alternatives(shape: str) -> Iterator[tuple[int, str]]:
+    """The alternatives of a shape outside parentheses and where each starts: long lists have few different ones."""
+    start = depth = 0
+    for match in _PARENTHESIS_OR_OR.finditer(shape):
+        if match.group() != "or":
+            depth += 1 if match.group() == "(" else -1
+        elif not depth:
+            yield _stripped(shape, start, match.start())
+            start = match.end()
+    yield _stripped(shape, start, len(shape))
+
+
+def _stripped(shape: str, start: int, end: int) -> tuple[int, str]:
+    part = shape[start:end].rstrip(_BLANKS)
+    left = part.lstrip(_BLANKS)
+    return start + len(part) - len(left), left
 
 
 def _shape(text: str) -> tuple[str, dict[int, Name]]:
@@ -237,27 +260,27 @@ def _shape(text: str) -> tuple[str, dict[int, Name]]:
     return "".join(pieces), words
 
 
-def _placed(shape: Expression, words: Mapping[int, Name]) -> Expression:
-    """The tree of a shape, filled with the words of a cell."""
+def _placed(shape: Expression, words: Mapping[int, Name], start: int) -> Expression:
+    """The tree of an alternative that starts there, filled with the words of a cell."""
 
     def names(of: tuple[Name, ...]) -> tuple[Name, ...]:
-        return tuple([words[name.start] for name in of])
+        return tuple([words[start + name.start] for name in of])
 
     match shape:
         case PrivilegeTerm(privileges, every, targets):
             return PrivilegeTerm(names(privileges), every, names(targets))
         case Related(kind, targets, word):
-            return Related(kind, names(targets), words[word.start])
+            return Related(kind, names(targets), words[start + word.start])
         case CanDo(operation, targets, word):
-            return CanDo(words[operation.start], names(targets), words[word.start])
+            return CanDo(words[start + operation.start], names(targets), words[start + word.start])
         case Word(kind, word):
-            return Word(kind, words[word.start])
+            return Word(kind, words[start + word.start])
         case AllOf(parts):
-            return AllOf(tuple([_placed(part, words) for part in parts]))
+            return AllOf(tuple([_placed(part, words, start) for part in parts]))
         case AnyOf(parts):
-            return AnyOf(tuple([_placed(part, words) for part in parts]))
+            return AnyOf(tuple([_placed(part, words, start) for part in parts]))
         case Required(body, flag, word):
-            return Required(_placed(body, words), words[flag.start], words[word.start])
+            return Required(_placed(body, words, start), words[start + flag.start], words[start + word.start])
         case _:
             assert_never(shape)
 
