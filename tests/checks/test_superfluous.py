@@ -11,6 +11,7 @@ import small_policies
 
 from privtab import model, syntax
 from privtab.checks import _superfluous, p310_shadowed_alternative, p328_redundant_condition
+from privtab.checks._parts import Part
 from privtab.checks._superfluous import Superfluous
 from privtab.checks._view import View, view
 from privtab.ir.formula import item_condition
@@ -301,10 +302,11 @@ def test_what_needs_no_solver_is_told_as_the_solver_has_it(monkeypatch: pytest.M
     told = [found(f"open: {cell!r}", inheritance) for cell in cells]
     decided: list[bool] = []
 
-    def asked(*arguments: object) -> None:
-        decided.append(absorbed(*arguments) is not None)
-
     absorbed = _superfluous._absorbed
+
+    def asked(seen: View, rows: list[m.Row], listed: list[Part]) -> None:
+        decided.append(absorbed(seen, rows, listed) is not None)
+
     monkeypatch.setattr(_superfluous, "_absorbed", asked)
     assert [found(f"open: {cell!r}", inheritance) for cell in cells] == told
     assert 40 < sum(decided) < len(cells)
@@ -316,3 +318,9 @@ def _short_cell(rnd: random.Random, depth: int) -> str:
         return f"{term} ({rnd.choice(['shop', 'shelf', 'shop, shelf'])})"
     join = rnd.choice([" or ", " and "])
     return f"({join.join(_short_cell(rnd, depth - 1) for _ in range(rnd.randint(2, 3)))})"
+
+
+def test_parts_that_are_equal_without_the_last_name_are_told_of() -> None:
+    cell = "A (shop) and A/B (shop, shelf) and A/B (shop)"
+    told = found(f"list: {{requires: {cell!r}, each: C (shelf)}}", "down")
+    assert told == found(f"list: {{requires: {cell!r}}}", "down") != []

@@ -18,7 +18,7 @@ from privtab.checks._absorbed import absorbed
 from privtab.checks._parts import PLACES, USES, Gone, Kind, Node, Part, PartLiterals, Path, nodes, parts, tree
 from privtab.checks._truth import Circuit
 from privtab.errors import Undecided
-from privtab.ir.formula import unrelated, without_name
+from privtab.ir.formula import unrelated
 from privtab.ir.nodes import ALWAYS
 
 if TYPE_CHECKING:
@@ -93,9 +93,8 @@ class _RowShape:
         self.nodes = {node.path: node for root in roots for node in nodes(root)}
         cells = [rule.gate, rule.requires, *([rule.each] if self.named and rule.each is not None else [])]
         asked = [formula for formula in cells if formula != ALWAYS]
-        if unnamed is not None:
-            asked = [without_name(seen.program, formula, unnamed) for formula in asked]
-        self.apart = unrelated(seen.program, asked, types)
+        # Without the last name, parts that differ may become equal: what is left of a condition says nothing about them.
+        self.apart = self.named and unrelated(seen.program, asked, types)
         """Whether all parts are about different things, so that none is superfluous."""
         if not self.apart:
             self.circuit = Circuit(seen, types, unnamed)
