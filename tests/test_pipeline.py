@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from privtab import checks, pipeline
 from privtab.diagnostics import Severity
@@ -43,6 +45,21 @@ def test_only_policies_are_found_below_a_folder(tmp_path: Path) -> None:
     (tmp_path / "a.scenarios.yaml").write_text("scenarios: 1\npolicy: a\n")
     (tmp_path / "unreadable.yaml").write_bytes(b"\xff\xfe")
     assert [p.name for p in pipeline.find_policies([tmp_path])] == ["a.yaml", "b.yml", "unreadable.yaml"]
+
+
+def test_policies_in_json_are_found_like_those_in_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "policy_src" / "shop"
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_text(json.dumps(yaml.safe_load(GOOD)))
+    (folder / "b.json").write_text(json.dumps({"title": "B", **yaml.safe_load(GOOD)}, indent=2))
+    (folder / "c.yaml").write_text(json.dumps(yaml.safe_load(GOOD)))
+    (folder / "d.yaml").write_text(GOOD.replace("privtab: 1", '"privtab": 1'))
+    (folder / "state.json").write_text('{"grants": [{"privtab": 1}]}')
+    (folder / "unreadable.json").write_bytes(b"\xff\xfe")
+    assert [p.name for p in pipeline.find_policies([tmp_path])] == ["a.json", "b.json", "c.yaml", "d.yaml"]
+    monkeypatch.chdir(tmp_path)
+    assert pipeline.find_policy("shop/a").name == "a.json"
+    assert {"shop/a", "shop/d"} <= set(pipeline.policy_names())
 
 
 def test_a_system_stands_for_its_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

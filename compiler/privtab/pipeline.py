@@ -18,6 +18,7 @@ from privtab.ir.serialise import is_cut
 from privtab.lint.config import OWN, settings_for
 from privtab.lint.judge import FilteredFindings, judge
 from privtab.lint.settings import Settings
+from privtab.marked_files import SUFFIXES, files_below, is_marked
 from privtab.model.lower import lower
 from privtab.source import SourceFile
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 POLICIES = "policy_src"
 """The default folder of policies."""
-MARK = "privtab:"
-"""The key that makes a YAML file a policy; scenario and state files do not have it."""
+MARK = "privtab"
+"""The key that makes a file a policy; scenario and state files do not have it."""
 
 
 def load_program(
@@ -156,10 +157,11 @@ def find_policy(policy: str | Path) -> Path:
     if path.is_file():
         return path
     for folder in policy_folders():
-        found = folder / f"{policy}.yaml"
-        if found.is_file():
-            return found
-    if path.suffix in {".yaml", ".yml"}:
+        for suffix in SUFFIXES:
+            found = folder / f"{policy}{suffix}"
+            if found.is_file():
+                return found
+    if path.suffix in SUFFIXES:
         raise FileError(f"no such file: {path}")
     known = policy_names()
     near = did_you_mean(str(policy), known, cutoff=0.4)
@@ -240,13 +242,5 @@ def _names(folder: Path) -> list[str]:
 
 
 def _below(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.rglob("*.y*ml")) if path.suffix in {".yaml", ".yml"} and _is_policy(path)]
-
-
-def _is_policy(path: Path) -> bool:
-    """Whether a file has the policy key at the start of a line; true for an unreadable file, so that it is reported."""
-    try:
-        with path.open(encoding="utf-8") as lines:
-            return any(line.startswith(MARK) for line in lines)
-    except (OSError, UnicodeDecodeError):
-        return True
+    # YAML that cannot be read is listed, so that it is reported.
+    return [path for path in files_below(folder) if is_marked(path, MARK, unreadable=path.suffix != ".json")]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 
 from privtab.cli import _diff_sources
@@ -168,6 +169,18 @@ def test_a_revision_alone_is_every_policy(privtab: Run, repository: Path) -> Non
     assert privtab("diff").out == "no policy changed\n"
 
 
+def test_policies_in_json_are_compared_with_their_revision(privtab: Run, repository: Path) -> None:
+    policy = repository / "policy_src" / "shop" / "json.json"
+    text = json.dumps(yaml.safe_load((repository / "policy_src" / "shop" / "now.yaml").read_text()))
+    policy.write_text(text)
+    git("add", ".")
+    git("commit", "--quiet", "-m", "in JSON")
+    policy.write_text(text.replace('"requires": "WRITE (item)"', '"requires": "READ/WRITE (item)"'))
+    ran = privtab("diff", "HEAD", "--fail-on", "wider", "--format", "json")
+    assert ran.code == 1
+    assert changed(ran)["item/write"] == "wider"
+
+
 def test_from_a_folder_below(privtab: Run, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repository / "policy_src")
     assert changed(privtab("diff", "HEAD:policy_src/shop/now.yaml", "--format", "json")) == {"store/open": "wider"}
@@ -191,7 +204,7 @@ def test_policies_are_found_by_the_settings_as_lint_finds_them(
     for name in ("tables/shop/now.yaml", "more/one.yaml"):
         (repository / name).write_text(NEW.replace("open: READ (store)", "open: anyone"), encoding="utf-8")
     ran = privtab("diff", "HEAD", "--fail-on", "wider", "--format", "json")
-    assert ran.code == 1, ran.err
+    assert (ran.code, ran.err) == (1, "")
     assert [c["after"]["shown"] for c in json.loads(ran.out)["comparisons"]] == [
         "more/one.yaml",
         "tables/shop/now.yaml",
@@ -214,7 +227,7 @@ def test_settings_that_point_elsewhere_hide_no_policy(privtab: Run, repository: 
         NEW.replace("open: READ (store)", "open: anyone"), encoding="utf-8"
     )
     ran = privtab("diff", "HEAD", "--fail-on", "wider", "--format", "json")
-    assert ran.code == 1, ran.err
+    assert (ran.code, ran.err) == (1, "")
     assert [c["after"]["shown"] for c in json.loads(ran.out)["comparisons"]] == [
         "policy_src/shop/now.yaml",
         "tables/small.yaml",

@@ -9,6 +9,7 @@ import hostile
 import pytest
 
 from privtab.cli._app import run
+from privtab.registry import Registry
 
 CNF = "20 clauses of 20"
 
@@ -67,3 +68,27 @@ def test_a_list_of_privileges_that_nobody_reads_is_cut(tmp_path: Path, capsys: p
     shown = capsys.readouterr().out
     assert "P999" in shown
     assert "… and 200 more privileges; `--format json` lists them" in shown
+
+
+@pytest.mark.slow
+def test_a_deployment_whose_comparison_is_not_decided_is_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before, after = hostile.pigeons(11, 10)
+    Path("before.yaml").write_text(before)
+    Path("after.yaml").write_text(after)
+
+    def deploy(policy: str, *more: str) -> tuple[int, str]:
+        code = run(["deploy", policy, "-r", "registry", "--skip-tests", "there are none", *more])
+        return code, " ".join(capsys.readouterr().out.split())
+
+    assert deploy("before.yaml")[0] == 0
+    released = Registry.open("registry").channel("dev", "hostile")
+    code, said = deploy("after.yaml", "--fail-on", "wider")
+    assert code == 1
+    assert "diff failed 1 unknown (not decided within the budget); 1 not waived: shop/load" in said
+    assert "stopped; nothing was released" in said
+    assert Registry.open("registry").channel("dev", "hostile") == released
+    assert deploy("after.yaml", "--fail-on", "none")[0] == 0
+    assert Registry.open("registry").channel("dev", "hostile").policy != released.policy

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.scenarios.collect import plans
@@ -161,3 +163,30 @@ def test_a_system_is_all_its_policies(tmp_path: Path, monkeypatch: pytest.Monkey
     assert subjects(Path("shops")) == [("a.yaml", None, 1), ("b.yaml", None, 0)]
     with pytest.raises(UsageError, match="did you mean `shops/"):
         plans(["shop"])
+
+
+def test_files_in_json_are_read_like_those_in_yaml(tmp_path: Path) -> None:
+    policy = yaml.safe_load(POLICY.replace("SYSTEM", "a"))
+    cases = yaml.safe_load(CASE)
+    (tmp_path / "a.json").write_text(json.dumps(policy, indent=2))
+    (tmp_path / "a.scenarios.json").write_text(json.dumps({**cases, "scenarios": 1}))
+    (tmp_path / "more.json").write_text(json.dumps({"policy": "a.json", **cases, "scenarios": 1}, indent=2))
+    (tmp_path / "s.json").write_text('{"grants": [], "note": "scenarios"}')
+    assert subjects(tmp_path / "a.json") == [("a.json", None, 2)]
+    assert subjects(tmp_path) == [("a.json", None, 2)]
+
+
+@pytest.mark.parametrize(
+    "text", ['"scenarios": 1\npolicy: a.yaml\n' + CASE, "\ufeffscenarios: 1\npolicy: a.yaml\n" + CASE]
+)
+def test_the_key_is_found_however_it_is_written(tmp_path: Path, text: str) -> None:
+    write(tmp_path, a=POLICY, other=text)
+    assert subjects(tmp_path) == [("a.yaml", None, 1)]
+
+
+@pytest.mark.parametrize("name", ["a.scenarios.yaml", "a.scenarios.yml", "a.scenarios.json"])
+def test_a_file_that_is_named_as_scenarios_and_cannot_be_read_as_such_is_a_finding(tmp_path: Path, name: str) -> None:
+    write(tmp_path, a=POLICY)
+    (tmp_path / name).write_text('{"cases": []')
+    with pytest.raises(PolicyInvalid):
+        subjects(tmp_path)

@@ -53,6 +53,15 @@ def tangled_cnf(clauses: int, width: int, names: int) -> str:
     )
 
 
+def pigeons(count: int, holes: int) -> tuple[str, str]:
+    """Two policies that mean the same if there are more pigeons than holes, which takes a solver nearly all ways to find."""
+    placed = ["(" + " or ".join(f"P{p}X{h} (shop)" for h in range(holes)) + ")" for p in range(count)]
+    shared = [f"P{one}X{h} + P{other}X{h} (shop)" for h in range(holes) for one in range(count) for other in range(one)]
+    names = [f"P{p}X{h}" for p in range(count) for h in range(holes)]
+    load = f"load: {' and '.join(placed)}"
+    return rows_of(names, [load]), rows_of(names, [f"{load} and ({' or '.join(shared)})"])
+
+
 def any_objects(slots: int, types: int) -> str:
     """A row with objects of any type, in a tree as deep as it has types."""
     tree = "".join("  " * (i + 1) + f"t{i}:\n" for i in range(types))

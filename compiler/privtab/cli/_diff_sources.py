@@ -16,6 +16,7 @@ from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
 from privtab.lint.config import OWN, SHARED, settings_in
 from privtab.lint.settings import Settings
+from privtab.marked_files import SUFFIXES, has_mark
 from privtab.pipeline import MARK, find_policies, find_policy, policy_paths, program_of
 from privtab.source import SourceFile
 
@@ -197,9 +198,9 @@ def _everything(revision: str) -> Iterator[tuple[Side, Side]]:
 
 def _policies_at(revision: str, paths: Iterable[Path]) -> dict[str, SourceFile]:
     """The policies of a revision at or below the paths, by path relative to the working directory."""
-    names = {name for path in paths for name in _git.files(revision, path) if name.endswith((".yaml", ".yml"))}
+    names = {name for path in paths for name in _git.files(revision, path) if name.endswith(SUFFIXES)}
     texts = {name: source.decode(_git.show(revision, f"./{name}"), f"{revision}:{name}") for name in names}
-    return {name: text for name, text in texts.items() if any(line.startswith(MARK) for line in text.text.splitlines())}
+    return {name: text for name, text in texts.items() if has_mark(text.text, MARK)}
 
 
 def _settings_at(revision: str) -> Settings:

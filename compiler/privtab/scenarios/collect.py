@@ -10,6 +10,7 @@ from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.ir.formula import followed, item_condition
 from privtab.ir.nodes import Can, Program, Rule
+from privtab.marked_files import SUFFIXES, is_marked
 from privtab.pipeline import check_policy, find_policies, system_folder
 from privtab.scenarios.findings import finding
 from privtab.scenarios.nodes import Case, Plan, Subject
@@ -17,8 +18,8 @@ from privtab.scenarios.script import Script, cases_of, read_script
 from privtab.scenarios.tree import ScenarioReader
 from privtab.state.nodes import State
 
-MARK = "scenarios:"
-"""The key that marks a YAML file as a scenario file."""
+MARK = "scenarios"
+"""The key that marks a scenario file."""
 
 
 def plans(paths: Iterable[str | Path], readings: Mapping[str, str] | None = None) -> list[Plan]:
@@ -49,13 +50,13 @@ def _scripts(paths: Iterable[str | Path], found: list[Diagnostic]) -> tuple[list
     policies: set[Path] = set()
     for given in map(Path, paths):
         path = system_folder(given) or given
-        if path.is_file() and (".scenarios." in path.name or is_scenarios(path)):
+        if path.is_file() and (".scenarios." in path.name or is_marked(path, MARK, unreadable=False)):
             named |= _read([path], found)
             continue
         policies_here = find_policies([path])
         folders = sorted({policy.parent for policy in policies_here} | ({path} if path.is_dir() else set()))
-        files = [file for folder in folders for file in (folder.rglob if folder == path else folder.glob)("*.y*ml")]
-        read = _read(sorted(set(filter(is_scenarios, files))), found)
+        files = [file for folder in folders for file in (folder.rglob if folder == path else folder.glob)("*.*")]
+        read = _read(sorted({file for file in files if file.is_file() and is_scenarios(file)}), found)
         wanted = {policy.resolve() for policy in policies_here}
         about = {file: script for file, script in read.items() if script.subject.policy.resolve() in wanted}
         named |= about
@@ -73,19 +74,16 @@ def _read(files: Iterable[Path], found: list[Diagnostic]) -> dict[Path, Script]:
 
 
 def is_scenarios(path: Path) -> bool:
-    """Whether a file has the scenario key at the start of a line."""
-    try:
-        with path.open(encoding="utf-8") as lines:
-            return any(line.startswith(MARK) for line in lines)
-    except (OSError, UnicodeDecodeError):
-        return False
+    """Whether a file is meant as a scenario file, by its name or by its key."""
+    return path.suffix in SUFFIXES and (".scenarios." in path.name or is_marked(path, MARK, unreadable=False))
 
 
 def default_policy(path: Path) -> Path | None:
     """The policy of a file that names none: for `X.scenarios.yaml` `X.yaml`, else the only policy of the folder."""
     stem = path.name.partition(".scenarios.")[0]
     if stem != path.name:
-        return path.with_name(f"{stem}.yaml")
+        named = [path.with_name(f"{stem}{suffix}") for suffix in SUFFIXES]
+        return next(filter(Path.is_file, named), named[0])
     beside = [policy for policy in find_policies([path.parent]) if policy.parent == path.parent]
     return beside[0] if len(beside) == 1 else None
 

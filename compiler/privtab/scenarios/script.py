@@ -9,6 +9,7 @@ from pathlib import Path
 from privtab import source
 from privtab.diagnostics import Diagnostic
 from privtab.ir.nodes import Program
+from privtab.marked_files import SUFFIXES
 from privtab.scenarios.author import Author
 from privtab.scenarios.cases import read_cases
 from privtab.scenarios.expand import read_needs
@@ -65,7 +66,7 @@ def read_script(path: Path, default: Path | None, found: list[Diagnostic]) -> Sc
 
 def _policy(path: Path, name: str) -> Path:
     beside = path.parent / name
-    if beside.is_file() or Path(name).suffix in {".yaml", ".yml"}:
+    if beside.is_file() or Path(name).suffix in SUFFIXES:
         return beside
     return path.parent / f"{name}.yaml"
 

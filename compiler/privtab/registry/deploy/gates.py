@@ -223,6 +223,7 @@ def _changes(marked: Diff, blocking: Sequence[RowChange]) -> str:
     ]
     waived = sum(row.waived is not None for row in marked.rows)
     words = ", ".join(counts) or "no operation changed"
+    words += " (not decided within the budget)" if marked.count(Verdict.UNKNOWN) else ""
     words += f" ({waived} waived)" if waived else ""
     if not blocking:
         return words
