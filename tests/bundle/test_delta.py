@@ -132,7 +132,7 @@ def test_a_root_may_come_and_go() -> None:
         ({"op": "remove", "path": "/a/none"}, "nothing at `/a/none` to remove"),
         ({"op": "replace", "path": "/a/none", "value": 1}, "nothing at `/a/none` to replace"),
         ({"op": "replace", "path": "/none/b", "value": 1}, "nothing at `/none/b` to be patched"),
-        ({"op": "move", "path": "/a/b"}, "`move` is no operation"),
+        ({"op": "move", "path": "/a/b"}, "`move` is not a patch operation"),
     ],
 )
 def test_what_opa_refuses_is_refused(operation: dict[str, Any], message: str) -> None:
@@ -260,12 +260,12 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
         ("patch.json", {"data": [{"op": "upsert", "value": 1}]}, "an operation has no `path`"),
         ("patch.json", {"data": [{"op": "upsert", "path": 1, "value": 1}]}, "an operation has no `path`"),
         ("patch.json", {"data": [{"op": "upsert", "path": "/a"}]}, "at `/a` has no `value`"),
-        ("patch.json", {"data": [{"op": ["x"], "path": "/a"}]}, "is no operation of a patch"),
+        ("patch.json", {"data": [{"op": ["x"], "path": "/a"}]}, "is not a patch operation"),
         ("patch.json", {"data": [{"op": "remove", "path": "/a/%ff"}]}, "is not UTF-8"),
         (".manifest", {"roots": "a"}, "`roots` is not a list of paths"),
         (".manifest", {"roots": [1]}, "`roots` is not a list of paths"),
         (".manifest", {"metadata": []}, "`metadata` is not an object"),
-        ("a/z/data.json", {"c": 1}, "lies below `z`, which is no object"),
+        ("a/z/data.json", {"c": 1}, "lies below `z`, which is not an object"),
     ],
 )
 def test_what_a_patch_cannot_be_is_a_broken_bundle(name: str, content: Any, told: str) -> None:

@@ -209,7 +209,7 @@ def test_a_delta_is_neither_signed_nor_taken() -> None:
 
 def test_keys_that_are_of_no_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = signing_keys.pair()
-    with pytest.raises(UsageError, match="no private key in PEM"):
+    with pytest.raises(UsageError, match="not a private key in PEM"):
         SigningKey.of(pair.public)
     with pytest.raises(UsageError, match="cannot sign with `HS256`; it can with: ES256"):
         pair.signing(algorithm="HS256")

@@ -87,7 +87,7 @@ def test_a_waived_change_passes_and_stands_in_the_history(privtab: Privtab, idle
     )
     ran = deploy(privtab, idle_fleet, "--waivers", waivers, "--skip-tests", "they ran before", watched=False)
     assert ran.code == 0, ran.err
-    assert "nobody watches" in ran.out
+    assert "not watching" in ran.out
     [_, last] = Registry.open(idle_fleet.registry).history("dev", "shop")
     assert last.why == "tests left out: they ran before; wider and waived: item/read (ada: owners read)"
 
@@ -332,7 +332,7 @@ def test_a_registry_that_asks_for_signatures_says_so_before_all_else(
     assert privtab("registry", "init", idle_fleet.registry, *asks).code == 0
     ran = deploy(privtab, idle_fleet, "--dry-run", watched=False)
     assert ran.code == 2
-    assert "takes signed bundles alone: give `--signing-key FILE`" in ran.err
+    assert "accepts only signed bundles: give `--signing-key FILE`" in ran.err
     ran = deploy(privtab, idle_fleet, "--dry-run", "--signing-key", idle_fleet.folder / "theirs.pem", watched=False)
     assert ran.code == 1
     assert "this one is refused" in ran.err
@@ -367,7 +367,7 @@ def test_two_at_once_do_not_overwrite_each_other(
     monkeypatch.setattr(Registry, "put", meanwhile)
     ran = deploy(privtab, idle_fleet, "--fail-on", "none", watched=False)
     assert ran.code == 1
-    assert "was released to meanwhile" in ran.err
+    assert "was released to in the meantime" in ran.err
     assert other.channel("dev", "shop").why == "somebody else"
 
 

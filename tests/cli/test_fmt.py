@@ -35,13 +35,13 @@ def test_a_folder_has_its_policies_and_scenarios_laid_out(privtab: Callable[...,
     assert ran.out.splitlines() == [
         "ugly.scenarios.yaml",
         "ugly.yaml",
-        "2 files laid out anew, 1 file as it should be",
+        "2 files reformatted, 1 file unchanged",
     ]
     assert (folder / "ugly.yaml").read_text() == TIDY
     assert (folder / "ugly.scenarios.yaml").read_text() == "scenarios: 1\ncases:\n  - {user: a}\n"
     assert (folder / "state.yaml").read_text() == "members:\n- {user: a }\n", "not of this kind"
     assert (folder / "good.yaml").stat().st_mtime_ns == before, "not written without need"
-    assert privtab("fmt", folder).out == "3 files as they should be\n"
+    assert privtab("fmt", folder).out == "3 files unchanged\n"
 
 
 def test_any_yaml_file_can_be_named(privtab: Callable[..., Any], folder: Path) -> None:
@@ -52,7 +52,7 @@ def test_any_yaml_file_can_be_named(privtab: Callable[..., Any], folder: Path) -
 def test_check_writes_nothing_and_fails(privtab: Callable[..., Any], folder: Path) -> None:
     ran = privtab("fmt", folder, "--check")
     assert ran.code == 1
-    assert ran.out.splitlines()[-1] == "2 files would be laid out anew, 1 file as it should be"
+    assert ran.out.splitlines()[-1] == "2 files would be reformatted, 1 file unchanged"
     assert (folder / "ugly.yaml").read_text() == UGLY
     assert privtab("fmt", "good.yaml", "--check").code == 0
 

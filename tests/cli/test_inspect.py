@@ -75,5 +75,5 @@ def test_bundles_of_others_and_what_is_none(privtab: Callable[..., Any], tmp_pat
     other.write_text("no bundle")
     ran = privtab("inspect", other)
     assert ran.code == 3
-    assert f"{other}: it is no whole bundle" in ran.err
+    assert f"{other}: it is not a complete bundle" in ran.err
     assert privtab("inspect", tmp_path / "gone").code == 3

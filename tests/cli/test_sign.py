@@ -69,7 +69,7 @@ def test_what_cannot_be_signed_stays_as_it_is(
     bundle.write_bytes(before[:100])
     ran = privtab("sign", bundle, "--signing-key", key)
     assert (ran.code, bundle.read_bytes()) == (3, before[:100])
-    assert "no whole bundle" in ran.err
+    assert "not a complete bundle" in ran.err
     assert [path.name for path in bundle.parent.iterdir() if path.name.startswith(".")] == [], "nothing half-written"
 
 

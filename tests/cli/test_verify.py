@@ -35,7 +35,7 @@ def test_what_holds_and_what_does_not(privtab: Callable[..., Any], build: Path, 
     (build / "state.tar.gz").write_bytes(b"nothing")
     ran = privtab("verify", *both, "--verification-key", key)
     assert ran.code == 1
-    assert "state.tar.gz is refused: it is no whole bundle" in ran.err
+    assert "state.tar.gz is refused: it is not a complete bundle" in ran.err
 
 
 def test_the_key_and_the_scope_must_be_those(

@@ -261,7 +261,7 @@ def test_a_file_that_is_there_twice_is_refused(signed_files: SignedFiles) -> Non
 
 def test_both_halves_are_needed(signed_files: SignedFiles) -> None:
     signed_files.put(signed_files.state, signed_files.state.read_bytes()[:-20])
-    with pytest.raises(DecisionUnavailable, match="no whole bundle"):
+    with pytest.raises(DecisionUnavailable, match="not a complete bundle"):
         Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key)
 
 

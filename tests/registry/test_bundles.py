@@ -32,13 +32,13 @@ def manifest(files: Files, **changed: Any) -> Files:
 
 CHANGES: dict[str, tuple[Callable[[Files], Files], str]] = {
     "no manifest": (lambda files: {name: text for name, text in files.items() if name != ".manifest"}, "no manifest"),
-    "not privtab's": (lambda files: {**files, ".manifest": b'{"revision": "x"}'}, "no bundle of privtab"),
+    "not privtab's": (lambda files: {**files, ".manifest": b'{"revision": "x"}'}, "not a bundle of privtab"),
     "a manifest that is no JSON": (lambda files: {**files, ".manifest": b"{"}, "is not JSON"),
     "another kind": (lambda files: manifest(files, metadata={"kind": "report"}), "there is no kind `report`"),
     "a system with a path": (lambda files: manifest(files, metadata={"system": "../x"}), "the system `../x`"),
     "no revision": (lambda files: manifest(files, revision=""), "the revision ``"),
     "another revision": (lambda files: manifest(files, revision="0123456789abcdef"), "says `"),
-    "a shard that is no text": (lambda files: manifest(files, metadata={"shard": 1}), "no text"),
+    "a shard that is no text": (lambda files: manifest(files, metadata={"shard": 1}), "must be a string"),
     "a delta": (lambda files: {**files, "patch.json": b"{}"}, "it is a delta"),
     "no content": (lambda files: {".manifest": files[".manifest"]}, "neither a program nor a state"),
     "content that is no object": (
@@ -115,7 +115,7 @@ def signed(bundle: bytes, key: Path) -> bytes:
 
 def test_a_registry_may_ask_for_signatures(registry: Registry, packed: ExampleBundles, key: Path) -> None:
     registry.init(verification_keys=[key.with_name("key.pub.pem").read_text()])
-    with pytest.raises(BundleRefused, match="takes signed bundles alone"):
+    with pytest.raises(BundleRefused, match="accepts only signed bundles"):
         registry.put(packed.policies[0])
     good = signed(packed.policies[0], key)
     revision = registry.put(good)
@@ -139,7 +139,7 @@ def test_nothing_of_a_key_that_is_not_trusted_any_more_runs_again(
     registry.release("dev", "shop", policy=old[1])
     newer = new_key(tmp_path)
     registry.init(verification_keys=[newer.with_name("key.pub.pem").read_text()], replace=True)
-    with pytest.raises(BundleRefused, match=f"policy/{old[0]}: .* another key .*; sign it anew"):
+    with pytest.raises(BundleRefused, match=f"policy/{old[0]}: .* another key .*; sign it again"):
         registry.release("dev", "shop", policy=old[0])
     assert registry.channel("dev", "shop").sequence == 2
     registry.put(signed(packed.policies[0], newer), resign=True)

@@ -134,7 +134,7 @@ def test_unknown_kinds(registry: Registry) -> None:
 
 def test_a_place_with_other_things_is_none(tmp_path: Path, packed: ExampleBundles) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(UsageError, match=r"not empty: it holds thesis\.tex"):
+    with pytest.raises(UsageError, match=r"not empty: it contains thesis\.tex"):
         Registry.open(str(tmp_path)).put(packed.policies[0])
 
 

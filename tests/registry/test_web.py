@@ -114,7 +114,7 @@ def test_requests_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     page = "".join(f'<a href="n{at}/">n{at}</a>' for at in range(100)).encode()
     with serving(lambda path: (page, {}) if path.endswith("/") else None) as (url, asked):
         registry = Registry.open(url)
-        with pytest.raises(RegistryError, match="leads to more than 200 files"):
+        with pytest.raises(RegistryError, match="refers to more than 200 files"):
             registry.channels()
         assert len(asked) == 200
         registry.store.renew()

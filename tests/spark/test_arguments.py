@@ -148,7 +148,7 @@ def test_a_mistake_of_the_program_is_told_before_any_row_is_read(
 
 @pytest.mark.parametrize("wrong", [{"a": 1}, "deck/none", None, "", 7], ids=str)
 def test_what_is_no_policy_is_refused(wrong: Any) -> None:
-    with pytest.raises(Exception, match=r"no program|no policy"):
+    with pytest.raises(Exception, match=r"not the program|not a policy|no policy"):
         open_policy(wrong)
 
 
@@ -179,7 +179,7 @@ def test_what_is_no_frame_no_name_and_no_limits_is_told(spark: SparkSession, tmp
             call(df, *files, limits=7, **given)
     with pytest.raises(UsageError, match="reason is None: give the name of the new column"):
         decide(df, *files, reason=None, **given)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="None is no policy"):
+    with pytest.raises(UsageError, match="None is not a policy"):
         decide(df, None, files[1], **given)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="there is no state"):
         decide(df, files[0], None, **given)

@@ -74,7 +74,7 @@ class Entry(tarfile.TarInfo):
         except tarfile.HeaderError as error:
             if len(buf) == 0 or not any(buf):
                 raise  # the end of the archive
-            raise BrokenBundle(f"it is no whole bundle: {error}") from None
+            raise BrokenBundle(f"it is not a complete bundle: {error}") from None
 
     def _proc_member(self, tar: tarfile.TarFile) -> Entry:
         """Check a header before processing it by its type; TarInfo provides this entry point for subclasses."""
@@ -113,7 +113,7 @@ def check_entry(name: str, entry: tarfile.TarInfo, number: int) -> None:
         or "\\" in name
         or (not {"", ".", ".."}.isdisjoint(parts) and (entry.isfile() or ".." in parts))
     ):
-        raise BrokenBundle(f"`{_shown(name)}` in it is no path of a file")
+        raise BrokenBundle(f"`{_shown(name)}` in it is not a file path")
     if not 0 <= entry.size <= LARGEST_FILE:
         raise BrokenBundle(f"`{name}` in it has {entry.size:,} bytes; {LARGEST_FILE >> 30} GiB is the most")
 

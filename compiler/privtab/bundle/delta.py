@@ -111,7 +111,7 @@ def contents(bundle: bytes) -> Contents:
             for key in folder.split("/") if folder else ():
                 at = at.setdefault(key, {})
                 if not isinstance(at, dict):
-                    raise BrokenBundle(f"`{name}` lies below `{key}`, which is no object")
+                    raise BrokenBundle(f"`{name}` lies below `{key}`, which is not an object")
             at.update(read_object(name, file.read()))
         else:
             only_data = False
@@ -137,7 +137,7 @@ def _operations(given: object) -> list[Operation]:
             raise BrokenBundle(f"`{PATCH}`: an operation has no `path`")
         op = operation.get("op")
         if op not in ("upsert", "replace", "remove"):
-            raise BrokenBundle(f"`{op}` is no operation of a patch")
+            raise BrokenBundle(f"`{op}` is not a patch operation")
         if op != "remove" and "value" not in operation:
             raise BrokenBundle(f"`{PATCH}`: the operation at `{operation['path']}` has no `value`")
         segments(operation["path"])
@@ -294,7 +294,7 @@ def _apply(document: dict[str, Any], path: Sequence[str], operation: Operation) 
         case "remove":
             del at[last]
         case op:
-            raise BrokenBundle(f"`{op}` is no operation of a patch")
+            raise BrokenBundle(f"`{op}` is not a patch operation")
 
 
 def _at(document: Mapping[str, Any], keys: Sequence[str]) -> Any:

@@ -108,7 +108,7 @@ def digests(bundle: BinaryIO, *, ours: bool = False) -> dict[str, str]:
         if not is_signature(name):
             found[name] = _digest(name, content, ours=ours)
     if PATCH in found:
-        raise UsageError("a delta bundle cannot be signed: OPA takes signatures of whole bundles alone")
+        raise UsageError("a delta bundle cannot be signed: OPA accepts signatures only for whole bundles")
     return found
 
 
@@ -187,7 +187,7 @@ def _private(text: str, where: str) -> Any:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     if "PRIVATE KEY" not in text:
-        raise UsageError(f"{where} is no private key in PEM: bundles are signed with one (`privtab keys new`)")
+        raise UsageError(f"{where} is not a private key in PEM: bundles are signed with one (`privtab keys new`)")
     password = os.environ.get(PASSWORD_VARIABLE)
     encrypted = "ENCRYPTED" in text
     if encrypted and not password:

@@ -49,7 +49,7 @@ def entries(bundle: BinaryIO) -> Entries:
     except _BROKEN as error:
         raise _broken(error) from None
     if not seen:
-        raise BrokenBundle("it is no bundle: it holds no files")
+        raise BrokenBundle("it is not a bundle: it contains no files")
 
 
 def path_of(name: str) -> str:
@@ -96,7 +96,7 @@ class _Content:
 
 
 def _broken(error: Exception) -> BrokenBundle:
-    return BrokenBundle(f"it is no whole bundle: {str(error) or 'it ends too early'}")
+    return BrokenBundle(f"it is not a complete bundle: {str(error) or 'it ends too early'}")
 
 
 class _Sink(io.RawIOBase):

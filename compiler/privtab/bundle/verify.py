@@ -38,9 +38,7 @@ def verify(bundle: Source, trust: Trust, *, newer_than: int | None = None, now: 
         if len(found) > 1:
             raise SignatureRefused(f"it has {len(found)} files with signatures: {', '.join(sorted(found))}")
         if PATCH in digests and not found:
-            raise SignatureRefused(
-                "it is a delta bundle, which has no signature: OPA takes those of whole bundles alone"
-            )
+            raise SignatureRefused("it is a delta bundle, which has no signature: OPA verifies only whole bundles")
         signed = trust.signed(next(iter(found.values()), None), now=now)
         check_names(signed, digests)
         unlike = {name for name, expected in signed.files.items() if digests[name] != expected}
@@ -54,7 +52,7 @@ def check_newer(signed: Signed, than: int | None) -> None:
     if than is None:
         return
     if signed.sequence is None:
-        raise SignatureRefused(f"its signature has no sequence, so nobody can tell whether it is newer than {than}")
+        raise SignatureRefused(f"its signature has no sequence, so it is unknown whether it is newer than {than}")
     if signed.sequence <= than:
         raise SignatureRefused(f"it is not newer: its sequence is {signed.sequence}, and {than} was there before")
 

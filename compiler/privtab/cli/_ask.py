@@ -70,7 +70,7 @@ def objects(given: Iterable[str] | None) -> dict[str, Entity]:
 def user_name(text: str) -> str:
     """Parse a user, bare or as `user:name`; raises UsageError if it is empty or not a user."""
     if not text or text == "user:":
-        raise UsageError("USER is empty: nobody asks")
+        raise UsageError("USER must not be empty")
     name = bare_name(text, "user")
     try:
         check_user(name)

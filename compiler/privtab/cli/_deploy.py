@@ -83,7 +83,7 @@ def _to_channel(
 
     if asked.signing_key is None and registry.trust() is not None:
         raise UsageError(
-            f"{registry.url} takes signed bundles alone: give `--signing-key FILE`, or set $PRIVTAB_SIGNING_KEY"
+            f"{registry.url} accepts only signed bundles: give `--signing-key FILE`, or set $PRIVTAB_SIGNING_KEY"
         )
     program, path, loaded = checked(asked, told)
     if program is None:
@@ -249,12 +249,10 @@ def _watch(asked: DeployRequest, rollout: Rollout, before: Channel, told: Deploy
             look = told.looks["all"] = rollout.wait(before, told.after, "watching")
     except KeyboardInterrupt:
         told.outcome = "unwatched"
-        complain(
-            f"nobody watches any longer: {rollout.channel}/{rollout.system} stays at release {told.after.sequence}"
-        )
+        complain(f"no longer watching: {rollout.channel}/{rollout.system} stays at release {told.after.sequence}")
         raise
     if look is None:
-        say(asked.format, "nobody watches: give `--server URL` or `--opa URL` to see every sidecar run it", style="dim")
+        say(asked.format, "not watching: give `--server URL` or `--opa URL` to see every sidecar run it", style="dim")
         told.outcome = "unwatched"
         return ExitCode.OK
     if look.complete:

@@ -54,7 +54,7 @@ def serve_registry(
     _open_files()
     registry = open_registry(url, storage)
     if not registry.settings():
-        complain(f"there is no registry at {registry.url} yet: the first bundle that is put there makes it")
+        complain(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
     feeds = Feeds(registry, only=channels, poll=poll, unsigned_deltas=unsigned_deltas)
     served = Served(feeds=feeds, fleet=Fleet(forget=forget), tokens=tokens)
     with ExitStack() as stack:

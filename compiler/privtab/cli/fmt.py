@@ -168,7 +168,7 @@ def _say(formatted: Sequence[Formatted], changed: Sequence[Formatted], *, check:
     for one in changed:
         console.print(one.source.path, soft_wrap=True)
     same = len(formatted) - len(changed)
-    would = "would be laid out anew" if check else "laid out anew"
+    would = "would be reformatted" if check else "reformatted"
     parts = [f"{count(len(changed), 'file')} {would}"] if changed else []
-    parts += [f"{count(same, 'file')} as they should be" if same != 1 else "1 file as it should be"] if same else []
+    parts += [f"{count(same, 'file')} unchanged"] if same else []
     console.print(", ".join(parts), style="bold" if changed else "", soft_wrap=True)

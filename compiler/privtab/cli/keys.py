@@ -61,8 +61,8 @@ def new(
         raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
     write(public, key.pem.encode())
     console = out()
-    console.print(f"{path}  private, for whoever signs: keep it where only your builds can read it", soft_wrap=True)
-    console.print(f"{public}  public, for whoever verifies; its id is {key.id}", soft_wrap=True)
+    console.print(f"{path}  private, for signing: keep it where only your builds can read it", soft_wrap=True)
+    console.print(f"{public}  public, for verifying; its id is {key.id}", soft_wrap=True)
 
 
 @app.command("public")

@@ -195,7 +195,7 @@ def _changed(before: Channel, after: Channel) -> str:
         said.append("the canary ended")
     if before.held and not said:
         said.append(f"all that ran at release {before.sequence}")
-    return ", ".join(said) or "signed anew"
+    return ", ".join(said) or "signed again"
 
 
 def _nothing(registry: Registry, channel: str, system: str) -> str:

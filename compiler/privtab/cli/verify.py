@@ -90,7 +90,5 @@ def _sequence(than: str, trusted: Trust) -> int:
     except (SignatureRefused, BrokenBundle) as error:
         raise FileError(f"{than} is refused: {error}") from None
     if sequence is None:
-        raise UsageError(
-            f"the signature of {than} has no sequence, so nobody can tell what is newer: sign with `--sequence`"
-        )
+        raise UsageError(f"the signature of {than} has no sequence, so its order is unknown: sign with `--sequence`")
     return sequence

@@ -94,7 +94,7 @@ def run(
     from privtab.reference.evaluate import Reference
 
     if ":" in operation and ":" not in resource:
-        raise UsageError(f"`{operation}` is no operation: write `who-can OP ENTITY`, the operation first")
+        raise UsageError(f"`{operation}` is not an operation: write `who-can OP ENTITY`, the operation first")
     program = load_policy(policy, variant=variant, readings=readings(reading))
     request = Request(
         user="",

@@ -124,7 +124,7 @@ class BundledEngine:
             self._look()
         if self._max_staleness is not None and (age := elapsed() - self._looked_at) > self._max_staleness:
             raise DecisionUnavailable(
-                f"the bundles are too old: nobody has looked for newer ones with success for {age:.0f} seconds, "
+                f"the bundles are too old: newer ones were last looked for with success {age:.0f} seconds ago, "
                 f"and max_staleness is {self._max_staleness:g}" + (f": {self.problem}" if self.problem else "")
             )
         return self._loaded or self.load()

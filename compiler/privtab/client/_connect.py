@@ -48,4 +48,6 @@ def _check(where: str) -> None:
     """Raise UsageError for a target that is neither an address nor a path; an empty one would be the working directory."""
     if where and (where.lower().startswith(_ADDRESSES) or not _NEITHER.fullmatch(where)):
         return
-    raise UsageError(f"`{shown(where)}` is no place to ask: write http://host:port, unix:/path, or where bundles are")
+    raise UsageError(
+        f"`{shown(where)}` is not an address: write http://host:port, unix:/path, or the location of bundles"
+    )

@@ -97,7 +97,7 @@ class Fetcher:
                 at = urljoin(at, where)
                 _origin(at)
             except (UsageError, ValueError) as error:
-                raise FetchError(f"{shown(url)} was redirected to what is no address: {error}") from None
+                raise FetchError(f"{shown(url)} was redirected to an invalid address: {error}") from None
             if first.startswith("https:") and not at.lower().startswith("https:"):
                 raise FetchError(f"{shown(url)} was redirected to an address that is not https")
         raise FetchError(f"{shown(url)} was redirected more than {MOST_REDIRECTS} times")

@@ -91,7 +91,7 @@ def number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError("it is no number") from None
+        raise ValueError("it must be a number") from None
 
 
 def number_or_off(text: str) -> float | str:
@@ -102,7 +102,7 @@ def whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError("it is no whole number") from None
+        raise ValueError("it must be a whole number") from None
 
 
 def numbers(text: str) -> float | list[float]:

@@ -77,11 +77,11 @@ def _checked(
 ) -> Bundle:
     metadata = manifest.get("metadata")
     if not isinstance(metadata, dict):
-        raise BundleRefused("its manifest has no metadata: it is no bundle of privtab")
+        raise BundleRefused("its manifest has no metadata: it is not a bundle of privtab")
     kind, system, identity = metadata.get("kind"), metadata.get("system"), manifest.get("revision")
     shard = metadata.get("shard", "")
     if not isinstance(shard, str):
-        raise BundleRefused("the shard in its manifest is no text")
+        raise BundleRefused("the shard in its manifest must be a string")
     kind = "shard" if kind == "state" and shard else kind
     try:
         names.checked_kind(str(kind))

@@ -24,4 +24,4 @@ def check_empty(store: Store) -> None:
     """Raise UsageError for a location with other content."""
     there = [name for name in store.names("") if name != names.SETTINGS]
     if there and not set(there) & {names.BLOBS, names.REVISIONS, names.CHANNELS, names.HOLDS}:
-        raise UsageError(f"{store.url} is no registry and not empty: it holds {', '.join(there[:3])}")
+        raise UsageError(f"{store.url} is not a registry and not empty: it contains {', '.join(there[:3])}")

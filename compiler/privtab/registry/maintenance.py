@@ -131,7 +131,7 @@ def _unneeded(registry: Registry, keep: int, older_than: float) -> GcReport:
     channels = registry.channels()
     for current in channels:
         if current.held:
-            raise RegistryError(f"nobody knows what is needed: {current.trouble}")
+            raise RegistryError(f"it is unknown which bundles are needed: {current.trouble}")
     needed, digests = _needed(registry, channels, keep)
     revisions, broken = all_records(registry)
     now = datetime.now(UTC)

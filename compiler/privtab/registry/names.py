@@ -54,7 +54,7 @@ def shard_file(shard: str) -> str:
 def blob(digest: str) -> str:
     """The path of a bundle."""
     if not _DIGEST.fullmatch(digest):
-        raise RegistryError(f"`{digest}` is no SHA-256")
+        raise RegistryError(f"`{digest}` is not a SHA-256 digest")
     return f"{BLOBS}/sha256/{digest[:2]}/{digest}.tar.gz"
 
 

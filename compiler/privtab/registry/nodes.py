@@ -24,7 +24,7 @@ class BrokenRecord(RegistryError):
     """The record of a revision exists but cannot be read."""
 
     def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{why}; put its bundle again, or let `privtab registry check --repair` write it anew")
+        super().__init__(f"{why}; put its bundle again, or let `privtab registry check --repair` rewrite it")
         self.path = path
         self.why = why
 
@@ -244,7 +244,7 @@ def channel_of(where: str, content: bytes) -> Channel:
     if isinstance(version, int) and version > VERSION:
         raise NewerFormat(f"{where} is of version {version}, which this privtab does not know")
     if version != VERSION:
-        raise RegistryError(f"{where} is broken: it is no release of a channel")
+        raise RegistryError(f"{where} is broken: it is not a release of a channel")
     try:
         canary = value.pop("canary")
         made = Channel(

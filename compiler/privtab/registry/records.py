@@ -50,7 +50,7 @@ def mend(store: Store, path: str, bundle: bytes) -> Revision:
     """Rewrite a record from its bundle; raises BundleRefused if the bundle is of another revision."""
     made = revision_in(bundle)
     if names.revision(made.system, made.kind, made.id, made.shard) != path:
-        raise BundleRefused(f"it is no bundle of {path}")
+        raise BundleRefused(f"it is not a bundle of {path}")
     store.replace(path, encoded(made.to_json()))
     return made
 

@@ -352,7 +352,7 @@ class Registry:
         try:
             verify(bundle, trust)
         except SignatureRefused as error:
-            raise BundleRefused(f"{self.url} takes signed bundles alone, and this one is refused: {error}") from None
+            raise BundleRefused(f"{self.url} accepts only signed bundles, and this one is refused: {error}") from None
 
     def _check_trusted(self, before: Channel, after: Channel) -> None:
         """Check the signatures of bundles that did not run before: keys may have been removed since they were put."""
@@ -361,7 +361,7 @@ class Registry:
                 self.check_signature(self.blob(digest))
             except BundleRefused as error:
                 raise BundleRefused(
-                    f"{known}: {error}; sign it anew, as `privtab rollback --signing-key` does"
+                    f"{known}: {error}; sign it again, as `privtab rollback --signing-key` does"
                 ) from None
 
     def _check_there(self, before: Channel, after: Channel) -> None:
@@ -386,8 +386,8 @@ def _other(now: Channel, expect: int) -> str:
     by = f" by {now.by}" if now.by and not now.held else ""
     why = " (which cannot be read)" if now.held else f" ({now.why})" if now.why else ""
     return (
-        f"{now.channel}/{now.system} was released to meanwhile: it is at release {now.last}{by}{why}, "
-        f"not at {expect} any more; look at it and try again"
+        f"{now.channel}/{now.system} was released to in the meantime: it is at release {now.last}{by}{why}, "
+        f"no longer at {expect}; check it and try again"
     )
 
 

@@ -55,7 +55,7 @@ class HttpStore:
         bundle = path.endswith(".tar.gz")
         self._asked += 1
         if self._asked > MOST_ASKED:
-            raise RegistryError(f"{self.url} leads to more than {MOST_ASKED:,} files: it is given up")
+            raise RegistryError(f"{self.url} refers to more than {MOST_ASKED:,} files, the most that is read")
         try:
             answer = (self._bundles if bundle else self._records).get(where)
         except FetchError as error:
@@ -70,7 +70,7 @@ class HttpStore:
             raise RegistryError(f"{where} is sent as {answer.encoded[:20]}, which was not asked for")
         self._came += len(answer.body)
         if self._came > MOST_RECORDS:
-            raise RegistryError(f"{self.url} sent more than {MOST_RECORDS >> 20} MiB of records: it is given up")
+            raise RegistryError(f"{self.url} sent more than {MOST_RECORDS >> 20} MiB of records, the most that is read")
         return answer.body
 
     def size(self, path: str) -> int:

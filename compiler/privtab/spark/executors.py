@@ -115,7 +115,7 @@ def _point(connect: Connect, on_error: str, refresh: float | None) -> _Point:
         where = os.fspath(connect)
         return _Point(key=f"{where} {refresh}", where=where, on_error=on_error, refresh=refresh)
     if not (isinstance(connect, Asker) or callable(connect)):
-        raise UsageError(f"{connect!r} is no client: give an address, a client, or a function that makes one")
+        raise UsageError(f"{connect!r} is not a client: give an address, a client, or a function that makes one")
     from pyspark import cloudpickle
 
     made: bytes = cloudpickle.dumps(connect)  # type: ignore[no-untyped-call]
@@ -162,7 +162,7 @@ def _made(point: _Point) -> Asker:
     made = pickle.loads(point.made)  # noqa: S301  (pickled by our driver)
     client = made if isinstance(made, Asker) else made()
     if not isinstance(client, Asker):
-        raise UsageError(f"`connect` made a {type(client).__name__}, which is no client")
+        raise UsageError(f"`connect` made a {type(client).__name__}, which is not a client")
     return client
 
 

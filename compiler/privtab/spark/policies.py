@@ -68,7 +68,7 @@ def open_policy(policy: PolicyLike) -> OpenPolicy:
             where = os.fspath(policy)
         case _:
             raise UsageError(
-                f"{policy!r} is no policy: give a name such as `cdap/final`, a path, a bundle or a Program"
+                f"{policy!r} is not a policy: give a name such as `cdap/final`, a path, a bundle or a Program"
             )
     if where.endswith(_ARCHIVES) or (Path(where) / ".manifest").is_file():
         return _of_json(_bundled(where))
@@ -88,7 +88,7 @@ def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
     try:
         Vocabulary.from_program(program)
     except (KeyError, TypeError, AttributeError) as error:
-        raise PolicyError(f"this is no program of a policy bundle: {error!r}") from error
+        raise PolicyError(f"this is not the program of a policy bundle: {error!r}") from error
     return OpenPolicy(json=program, program=None)
 
 

@@ -185,7 +185,7 @@ class EntitlementReader(DataSourceReader):
         if text.lstrip().startswith("["):
             value = self._json(option, text)
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-                raise UsageError(f"format privtab: option `{option}` is no list of texts")
+                raise UsageError(f"format privtab: option `{option}` is not a list of strings")
             return value
         return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -193,7 +193,7 @@ class EntitlementReader(DataSourceReader):
         text = self.options.get("with")
         value = {} if text is None else self._json("with", text)
         if not isinstance(value, dict):
-            raise UsageError("format privtab: option `with` is no JSON object of entities by slot")
+            raise UsageError("format privtab: option `with` is not a JSON object of entities by slot")
         try:
             return {slot: Entity.parse(str(entity)) for slot, entity in value.items()}
         except ValueError as error:
@@ -203,7 +203,7 @@ class EntitlementReader(DataSourceReader):
         try:
             return strict_json.loads(text)
         except ValueError as error:
-            raise UsageError(f"format privtab: option `{option}` is no JSON: {error}") from error
+            raise UsageError(f"format privtab: option `{option}` is not JSON: {error}") from error
 
     def _number(self, option: str, otherwise: int) -> int:
         text = self.options.get(option)

@@ -100,7 +100,7 @@ class ServerReader(HttpReader):
 def fleet_of(content: Any) -> Fleet:
     """The fleet from the server's JSON; raises TroubleError for anything else."""
     if not isinstance(content, Mapping) or not isinstance(content.get("sidecars"), list):
-        raise TroubleError("that is no registry server of privtab: it tells of no fleet")
+        raise TroubleError("that is not a registry server of privtab: it reports no fleet")
     counted, kinds = _object(content.get("decisions")), _object(content.get("kinds"))
     return Fleet(
         sidecars=tuple(_sidecar(one) for one in content["sidecars"] if isinstance(one, Mapping)),

@@ -196,7 +196,7 @@ def state_gate(compared: Diff | None, *, keep: str | None, in_shards: bool, shar
     names = ", ".join(f"{d.kind} {d.name}" for d in changed[:3]) + (", …" if len(changed) > 3 else "")
     if keep is not None:
         return Gate(name="state", outcome=Outcome.SKIPPED, says=f"kept though {names} changed: {keep}")
-    says = f"the state that runs was made with another {names}: pack it anew with `--state`"
+    says = f"the state that runs was made with another {names}: pack it again with `--state`"
     return Gate(name="state", outcome=Outcome.FAILED, says=says)
 
 

@@ -143,7 +143,7 @@ async def _bundle(served: Served, request: Request, *, folder: str = "") -> Resp
     if waits is not None and wanted.stays(held):
         wanted = await _poll(served, request, asked, wanted, name, who, waits)
     if wanted.channel.lost and held is None:
-        raise Refused(503, "the last release cannot be read, and nobody knows whether it ran", Retry_After="5")
+        raise Refused(503, "the last release cannot be read, so it is unknown whether it ran", Retry_After="5")
     stream = wanted.channel.channel, wanted.channel.system, wanted.kind
     stays = wanted.stays(held)
     headers = {
@@ -264,7 +264,7 @@ async def _status(served: Served, request: Request) -> Response:
     report = await document(request, served.large, lambda value: value)
     who, address = _who(request)
     if not served.fleet.reports(who, address, report):
-        raise Refused(400, "the body is no status of an OPA: it needs labels with an id")
+        raise Refused(400, "the body is not a status of an OPA: it needs labels with an id")
     served.metrics.reports.inc()
     return Response(status_code=200)
 
@@ -275,7 +275,7 @@ async def _logs(served: Served, request: Request) -> Response:
     tallied = await document(request, served.large, partial(decisions.tally, begun=begun))
     who, address = _who(request)
     if not served.fleet.counted(who, address, tallied, begun):
-        raise Refused(400, "the body is no decision log of an OPA: it is no list")
+        raise Refused(400, "the body is not a decision log of an OPA: it is not a list")
     served.metrics.logs.inc()
     return Response(status_code=200)
 

@@ -33,7 +33,7 @@ def program_of(policy: object) -> Program:
     try:
         return program_from_json(opened.json, opened.system)
     except ValueError as error:
-        raise PolicyError(f"this is no program of a policy bundle: {error}") from error
+        raise PolicyError(f"this is not the program of a policy bundle: {error}") from error
 
 
 def checked_rows(program: Program, path: Path) -> State:
