@@ -174,7 +174,7 @@ class UserSets(PrincipalSets):
         self._state_groups = "state" in asked.program.semantics.groups
         self._everywhere: dict[str, set[str]] = {}
 
-    def everywhere(self, principal: str) -> set[str]:
+    def unscoped_bearers(self, principal: str) -> set[str]:
         """The users that a principal stands for, counting only assignments without a scope."""
         if principal not in self._everywhere:
             kind, _, name = principal.partition(":")
@@ -186,22 +186,22 @@ class UserSets(PrincipalSets):
                     found = set(map(str, self.state.column("memberships", "user").take(rows)))
                 case _:
                     given = (p for p, scope in self.assigned(principal) if scope is None)
-                    found = {user for p in given for user in self.everywhere(p)}
+                    found = {user for p in given for user in self.unscoped_bearers(p)}
             self._everywhere[principal] = found
         return self._everywhere[principal]
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
         """Pairs of a scope's key and the users who hold the role within that scope."""
-        return [(scope, self.everywhere(p)) for p, scope in self.assigned(role) if scope is not None]
+        return [(scope, self.unscoped_bearers(p)) for p, scope in self.assigned(role) if scope is not None]
 
     def via(self, user: str, role: str) -> str | None:
         """The first group through which a user holds a `role:…`; None if they are assigned the role themselves."""
         holders = [principal for principal, _ in self.assigned(role)]
         if f"user:{user}" in holders:
             return None
-        return min((p for p in holders if user in self.everywhere(p)), default=None)
+        return min((p for p in holders if user in self.unscoped_bearers(p)), default=None)
 
-    def person(self, user: str) -> str:
+    def user_bearer(self, user: str) -> str:
         """The user's name, unchanged."""
         return user
 
@@ -221,7 +221,7 @@ class SinglePrincipalSets(PrincipalSets):
             p.removeprefix("group:") for p in named_principals(state) if p.startswith("group:")
         }
 
-    def everywhere(self, principal: str) -> set[str]:
+    def unscoped_bearers(self, principal: str) -> set[str]:
         """The principal itself and, for a role, the groups that hold it; empty for roles that need a scope."""
         if not principal.startswith("role:"):
             return {principal}
@@ -247,7 +247,7 @@ class SinglePrincipalSets(PrincipalSets):
         declared = self.program.roles.get(role.removeprefix("role:"))
         return None if declared is None else declared.scope
 
-    def person(self, user: str) -> str:
+    def user_bearer(self, user: str) -> str:
         """The principal `user:…`."""
         return f"user:{user}"
 
