@@ -28,6 +28,7 @@ MEANT = {
     ("__init__.py", "sys.stdout.write"): "Typer and Rich are missing",
     ("__init__.py", "sys.stderr.write"): "Typer and Rich are missing",
     ("_files.py", "json.dumps"): "files, which nobody prints",
+    ("_state_import.py", "json.dumps"): "a file, in the order of its tables",
     ("opa.py", "json.dumps"): "an argument of curl",
     ("test.py", "json.dumps"): "quotes a YAML scalar",
 }
@@ -48,7 +49,9 @@ def test_exit_codes_are_named() -> None:
     for path in Path(_output.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {"typer.Exit", "sys.exit"}:
-                assert not any(isinstance(argument, ast.Constant) for argument in node.args), f"{path}:{node.lineno}"
+                for argument in node.args:
+                    chosen = [argument.body, argument.orelse] if isinstance(argument, ast.IfExp) else [argument]
+                    assert not any(isinstance(one, ast.Constant) for one in chosen), f"{path}:{node.lineno}"
     assert [int(code) for code in ExitCode] == [0, 1, 2, 3]
 
 

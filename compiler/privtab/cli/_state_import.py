@@ -16,6 +16,7 @@ from privtab._staged import write
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
 from privtab.cli._output import Format, complain, count, err, out, printed
 from privtab.errors import FileError, UsageError
+from privtab.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from privtab.importing.run import Imported
@@ -110,7 +111,7 @@ def import_(
             else "without denials the state could allow more; `--allow-partial` writes it"
         )
         complain(f"{count(len(found.not_taken), 'thing')} cannot be expressed: {why}")
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -109,7 +109,8 @@ def run(
     ask = _PathsQuery(reference, loaded, max_steps, format_, limit, flags, group_names(group))
     if everybody:
         found = ask.everybody()
-        raise typer.Exit(1 if found or partial else 0)
+        fail_if(found or partial)
+        return
     assert user is not None
     name = user_name(user)
     about = [entity(resource if operation is None and resource is not None else wanted)] if wanted is not None else []
