@@ -25,7 +25,7 @@ def test_many_wrong_rows_do_not_fill_the_screen() -> None:
     found = tuple(finding(row, message="x" * 1000 + "\n\x1b[31m") for row in range(1, 5001))
     lines = str(StateInvalid(found)).splitlines()
     assert lines[0] == "5,000 findings in the state"
-    assert lines[-1] == "and 4,995 more: `findings` has them all"
+    assert lines[-1] == "and 4,995 more, all in `findings`"
     assert len(lines) == 7
     assert max(map(len, lines)) <= 240
     assert str(found[0]).splitlines()[0].endswith("x\\n\\x1b[31m")
@@ -42,5 +42,5 @@ def test_a_wrong_policy_tells_the_first_findings_with_advice() -> None:
         "  help: leave it out",
     ]
     lines = str(PolicyInvalid((one,) * 500)).splitlines()
-    assert (lines[0], lines[-1]) == ("500 findings in the policy", "and 480 more: `diagnostics` has them all")
+    assert (lines[0], lines[-1]) == ("500 findings in the policy", "and 480 more, all in `diagnostics`")
     assert str(UnsupportedError("too much", span)) == "p.yaml:3:7: too much"

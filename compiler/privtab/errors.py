@@ -77,7 +77,7 @@ class StateInvalid(PrivtabError):
         said = [f"{_findings(findings)} in the state" + (f": {why}" if why else "")]
         said += [_short(line) for finding in findings[:_ROWS] for line in str(finding).splitlines()]
         if len(findings) > _ROWS:
-            said.append(f"and {len(findings) - _ROWS:,} more: `findings` has them all")
+            said.append(f"and {len(findings) - _ROWS:,} more, all in `findings`")
         super().__init__("\n".join(said))
         self.findings = findings
 
@@ -200,5 +200,5 @@ def _first(diagnostics: Sequence[Diagnostic]) -> list[str]:
         if d.help is not None:
             lines.append(f"  help: {d.help}")
     if len(diagnostics) > _MOST:
-        lines.append(f"and {len(diagnostics) - _MOST:,} more: `diagnostics` has them all")
+        lines.append(f"and {len(diagnostics) - _MOST:,} more, all in `diagnostics`")
     return lines

@@ -105,7 +105,7 @@ def _read(source: KeySource) -> list[VerificationKey]:
     text, where = key_text(source)
     blocks = [f"{PEM}{part}" for part in text.split(PEM)[1:]]
     if not blocks:
-        raise UsageError(f"{where} is no key: it holds no {PEM}…")
+        raise UsageError(f"{where} is not a key: it contains no {PEM}…")
     return [VerificationKey.of(_public(block, where), where) for block in blocks]
 
 

@@ -106,16 +106,16 @@ def check_user(name: str) -> None:
     """Raise InvalidRequest for a name that cannot be a user's: a wildcard, another principal, a doubled `user:`."""
     if is_wildcard(name):
         raise InvalidRequest(
-            f"`{name}` is no user: there are no wildcards; a user of this name is written `{escape_wildcard(name)}`"
+            f"`{name}` is not a user: there are no wildcards; a user of this name is written `{escape_wildcard(name)}`"
         )
     kind = _KIND.match(name)
     if kind is None:
         return
     if kind[1] in ("group", "role"):
-        raise InvalidRequest(f"`{name}` is a {kind[1]}: only a user can ask")
+        raise InvalidRequest(f"`{name}` is a {kind[1]}: only a user can be a subject")
     if kind[1] != "user":
-        raise InvalidRequest(f"`{name}` is no user: write the kind in lower case, as in `user:alice`")
-    raise InvalidRequest(f"`{name}` is no user: write `alice` or `user:alice`; no user's name begins with `user:`")
+        raise InvalidRequest(f"`{name}` is not a user: write the kind in lower case, as in `user:alice`")
+    raise InvalidRequest(f"`{name}` is not a user: write `alice` or `user:alice`; no user's name begins with `user:`")
 
 
 def escape_wildcard(name: str) -> str:

@@ -76,7 +76,7 @@ class Request:
         subject = _mapping(request.get("subject"), "subject")
         subject_type = _text(subject.get("type"), "subject.type")
         if subject_type != "user":
-            raise InvalidRequest(f"subject.type is `{subject_type}`: only a `user` can ask")
+            raise InvalidRequest(f"subject.type is `{subject_type}`: only a `user` can be a subject")
         user = _text(subject.get("id"), "subject.id")
         properties = _mapping(subject.get("properties", {}), "subject.properties")
         groups = properties.get("groups", [])

@@ -82,7 +82,7 @@ class Trust:
         try:
             header = worker.get_unverified_header(token)
         except jwt.InvalidTokenError as error:
-            raise SignatureRefused(f"its signature is no token: {error}") from None
+            raise SignatureRefused(f"its signature is not a token: {error}") from None
         algorithm, named = str(header.get("alg")), header.get("kid")
         fitting = [key for key in self.keys if algorithm in key.algorithms]
         if not fitting:
@@ -174,7 +174,7 @@ def canonical(content: bytes) -> bytes:
         return _Written(f"{{{','.join(f'{_string(key)}:{scalar(found[key])}' for key in sorted(found))}}}")
 
     def no(name: str) -> Any:
-        raise ValueError(f"{name} is no JSON")
+        raise ValueError(f"{name} is not JSON")
 
     text = content.removeprefix(b"\xef\xbb\xbf").decode()
     try:
@@ -208,7 +208,7 @@ def _token(signatures: bytes) -> str:
     document = strict_json.loads_object(signatures, "its .signatures.json", SignatureRefused)
     plugin = document.get("plugin", "")
     if plugin not in ("", "_default"):
-        raise SignatureRefused(f"its signature is for a plugin, `{plugin}`, that there is not")
+        raise SignatureRefused(f"its signature is for the plugin `{plugin}`, which is not supported")
     tokens = document.get("signatures")
     if not isinstance(tokens, list) or len(tokens) != 1 or not isinstance(tokens[0], str):
         raise SignatureRefused("its .signatures.json does not hold exactly one signature")
@@ -236,7 +236,7 @@ def _files(claims: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 def _sequence(claims: Mapping[str, Any]) -> int | None:
     sequence = claims.get("sequence")
     if sequence is not None and (not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0):
-        raise SignatureRefused("the sequence in its signature is no number")
+        raise SignatureRefused("the sequence in its signature is not a number")
     return sequence
 
 
@@ -246,7 +246,7 @@ def _in_time(claims: Mapping[str, Any], now: float) -> None:
         if at is None:
             continue
         if isinstance(at, bool) or not isinstance(at, int | float):
-            raise SignatureRefused(f"`{name}` in its signature is no time")
+            raise SignatureRefused(f"`{name}` in its signature is not a time")
         if (now >= at) is late:
             when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
             raise SignatureRefused(

@@ -45,7 +45,7 @@ def _check_pairs(value: object) -> None:
         elif isinstance(one, list):
             waiting += one
         elif isinstance(one, str) and not is_unicode(one):
-            raise ValueError("half of a surrogate pair is no valid Unicode")
+            raise ValueError("a lone surrogate is not valid Unicode")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 _decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number).decode

@@ -127,7 +127,7 @@ class Vocabulary:
             if not name or wrong:
                 raise InvalidRequest(
                     f"malformed path in `{entity}`: "
-                    + (f"`{wrong}` is no escape: " if wrong else "a name is empty; ")
+                    + (f"`{wrong}` is not an escape: " if wrong else "a name is empty; ")
                     + "only `%` and `/` are escaped in a name, as %25 and %2F"
                 )
         depth = chain[-1][1]

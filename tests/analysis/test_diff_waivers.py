@@ -97,9 +97,9 @@ def test_a_waiver_says_who_why_and_until_when(key: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [
-        (GOOD.replace("2030-12-31", "soon"), 7, "`soon` is no day"),
+        (GOOD.replace("2030-12-31", "soon"), 7, "`soon` is not a date"),
         (GOOD.replace("wider", "bigger"), 3, "`change` is `bigger`"),
-        (GOOD.replace("item/read", "read"), 2, "`read` is no operation"),
+        (GOOD.replace("item/read", "read"), 2, "`read` is not an operation"),
         (GOOD.replace("who: ann", "who: ''"), 4, "`who` is empty"),
         (GOOD.replace("who:", "woh:"), 4, "unknown key `woh`"),
         (GOOD + "    who: ben\n", 8, "`who` occurs twice"),

@@ -45,7 +45,7 @@ ATTRIBUTES = "attributes are not conditions; write a privilege"
         ("READ (shop/shelf)", "separate entity types by commas"),
         ("allow READ (shop)", "leave `allow` out"),
         ("deny READ (shop)", "denials are rows of the state"),
-        ("self (user)", "`self` and `anyone` stand alone"),
+        ("self (user)", "`self` and `anyone` take no parentheses"),
     ],
 )
 def test_cells_of_other_languages(only: Callable[..., Any], cell: str, advice: str) -> None:
@@ -65,7 +65,7 @@ def test_cells_of_other_languages(only: Callable[..., Any], cell: str, advice: s
         (
             "tables: {shop: {open: true}}",
             "the row `open` must be a condition, not `true`",
-            "write `anyone` where everybody may",
+            "write `anyone` to allow every caller",
         ),
         (
             "tables: {shop: {open: {requires: READ (shop), becomes: true}}}",

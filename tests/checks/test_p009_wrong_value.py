@@ -41,14 +41,14 @@ def test_granting_ownership(only: Callable[..., Any]) -> None:
         """,
         "P009",
     )
-    assert found.message == "`owner` is nothing to grant"
+    assert found.message == "`owner` cannot be granted"
     assert found.help == "write `becomes: owner`"
     assert found.under == "owner"
 
 
 def test_a_flag_called_with(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: READ (shop) when with}}\n", "P009")
-    assert found.message == "`with` cannot be a flag: the context keeps the request's objects there"
+    assert found.message == "`with` cannot be a flag: the context holds the request's objects under this name"
     assert found.help == "choose another word"
     assert found.under == "with"
 
@@ -61,6 +61,6 @@ def test_a_source_that_is_no_line(only: Callable[..., Any]) -> None:
         """,
         "P009",
     )
-    assert found.message == "`top` is no place in a source"
+    assert found.message == "`top` is not a position in a source"
     assert found.help == "a line number, or `name:line`, as in `source: final:15`"
     assert found.under == "top"

@@ -44,7 +44,7 @@ def test_a_strange_character(only: Callable[..., Any]) -> None:
         "P011",
     )
     assert found.message == "unexpected character `?`"
-    assert found.help == "expected `(`, `/` or `+`; a lost character of the document, most likely `/`"
+    assert found.help == "expected `(`, `/` or `+`; a character lost from the document, most likely `/`"
     assert found.under == "?"
 
 

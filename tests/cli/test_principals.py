@@ -45,7 +45,7 @@ def test_only_users_ask(privtab: Privtab, policy: Path, staffed: Path) -> None:
     for command in (["explain", "group:staff", "read", "item:s/a/x"], ["paths", "role:clerk"]):
         ran = privtab(*command, "-p", policy, "-s", staffed)
         assert ran.code == 2
-        assert f"only a user can ask; `what-can {command[1]}` tells what it gives" in ran.err
+        assert f"only a user can be a subject; `what-can {command[1]}` tells what it gives" in ran.err
 
 
 def test_wildcards_are_no_principals(privtab: Privtab, policy: Path, staffed: Path) -> None:

@@ -221,7 +221,7 @@ def test_a_state_without_its_people_or_with_two_of_a_part_is_refused(lake: Progr
     here.write_bytes(made[ROOT_HERE])
     again.write_bytes(made[ROOT_HERE])
     whole.write_bytes(state_bundle(lake, STATE))
-    with pytest.raises(DecisionUnavailable, match="the people are not among them"):
+    with pytest.raises(DecisionUnavailable, match="the principals are missing"):
         Embedded(policy, here)
     with pytest.raises(UsageError, match="2 bundles hold the shard"):
         Embedded(policy, people, here, again)

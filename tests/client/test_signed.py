@@ -273,7 +273,7 @@ def hostile(signed_files: SignedFiles) -> dict[str, tuple[dict[str, bytes], str]
         "not signed": ({".manifest": inside[".manifest"], data: zeros}, "it is not signed"),
         "with another file": (inside | {"other.bin": zeros}, "are not among those that were signed"),
         "with another signature": ({".signatures.json": zeros[: 17 << 20], data: b"{}"}, "is larger than 16 MiB"),
-        "with other data": (inside | {data: zeros}, "not written as it was signed, and has 209,715,200 bytes"),
+        "with other data": (inside | {data: zeros}, "differs from the signed bytes, and has 209,715,200 bytes"),
         "with values": (inside | {data: b"[" + b"[]," * 6_000_000 + b"[]]"}, "more than 5,000,000 values"),
     }
 

@@ -93,7 +93,7 @@ def test_an_answer_outside_of_its_memory_is_none(body: str, said: str) -> None:
 @pytest.mark.parametrize("text", ["[", "nothing", "[NaN", ""])
 def test_an_answer_that_is_no_json_is_a_policy_error(text: str) -> None:
     stores = "".join(f"(i32.store8 (i32.const {5000 + at}) (i32.const {ord(c)}))" for at, c in enumerate(text))
-    with pytest.raises(PolicyError, match="answered with no JSON"):
+    with pytest.raises(PolicyError, match="did not return JSON"):
         Instance(module(f"{stores} (i32.const 5000)"), b"{}", ["x"]).call("x", b"{}")
 
 

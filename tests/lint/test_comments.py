@@ -69,8 +69,8 @@ def test_a_comment_covers_the_entry_beside_or_below_it(text: str, lines: tuple[i
     [
         ("ignore", "this comment names no code", "write `# privtab: ignore P305 why`"),
         ("ignore the rest", "this comment names no code", "write `# privtab: ignore P305 why`"),
-        ("ignore P305", "this comment gives no reason", "say behind the code why it may stay"),
-        ("ignore P305, P310 --", "this comment gives no reason", "say behind the code why it may stay"),
+        ("ignore P305", "this comment gives no reason", "add the reason after the code"),
+        ("ignore P305, P310 --", "this comment gives no reason", "add the reason after the code"),
         ("ignore P3O5 why", "this comment names no code", "write `# privtab: ignore P305 why`"),
         ("ignore P3055 why", "there is no finding `P3055`", "did you mean `P305`?"),
         ("ignore p305 why", "there is no finding `p305`", "did you mean `P305`?"),

@@ -140,7 +140,7 @@ def test_what_anybody_can_replace_is_not_even_run(empty: Path, monkeypatch: pyte
         path = script(empty / open_to_all / "opa", f"touch {ran}; echo 'Version: {binary.PINNED}'")
         (path if open_to_all == "file" else path.parent).chmod(0o777)
         monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
-        with pytest.raises(OpaError, match="writable by all"):
+        with pytest.raises(OpaError, match="world-writable"):
             binary.find()
     assert not ran.exists()
 

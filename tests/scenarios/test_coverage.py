@@ -76,7 +76,7 @@ def test_a_denial_counts_for_the_one_atom_that_is_lacking(reads: Reads) -> None:
         ": denied without WRITE (store), though with READ (store)",
         ": denied without owner (store), though with READ (store)",
     ]
-    assert proved(reads, case.replace("USER", "eve"), "open") == [": denied to who holds none of it"]
+    assert proved(reads, case.replace("USER", "eve"), "open") == [": denied to callers who hold none of it"]
 
 
 def test_the_call_and_a_named_item_are_two_things(reads: Reads) -> None:
@@ -93,7 +93,7 @@ def test_flags_and_types_of_objects_are_settings(reads: Reads) -> None:
     assert proved(reads, burn.replace("FLAGS", "").replace("ANSWER", "allow"), "burn") == [": allowed to anyone"]
     assert proved(reads, burn.replace("FLAGS", "flags: [really],").replace("ANSWER", "deny"), "burn") == [
         "with really: denied without WRITE (shelf)",
-        "with really: denied to who holds none of it",
+        "with really: denied to callers who hold none of it",
     ]
     move = '{user: ann, action: move, resource: "shelf:s/a", with: {to: "store:s"}, decision: allow}'
     assert proved(reads, move, "move") == ["to: store: allowed by WRITE (to)"]

@@ -59,7 +59,7 @@ def test_what_is_wrong_with_a_suite(refuses: Refuses, rest: str, code: str, mess
 def test_axes_that_do_not_meet(refuses: Refuses) -> None:
     found = refuses("suites: [{users: [a], operations: [read, fly], entities: ['item:s/a/x', 'store:s', 'shop:s']}]")
     assert [(d.code, d.message) for d in found] == [
-        ("T203", "`fly` is no operation of these entities"),
+        ("T203", "`fly` is not an operation of these entities"),
         ("T203", "no operation of the suite is one of `store:s`"),
         ("T103", "unknown entity type `shop`"),
     ]
@@ -78,6 +78,6 @@ def test_all_operations_that_take_what_the_suite_gives(reads: Reads) -> None:
 
 def test_a_pattern_that_fits_nothing_and_a_name_that_needs_more(refuses: Refuses) -> None:
     [found, *_] = refuses("suites: [{users: [a], operations: 'fly*', entities: ['item:s/a/x']}]")
-    assert (found.code, found.message) == ("T203", "`fly*` is no operation of these entities")
+    assert (found.code, found.message) == ("T203", "`fly*` is not an operation of these entities")
     [found, *_] = refuses("suites: [{users: [a], operations: [move, '*'], entities: ['item:s/a/x']}]")
     assert found.code == "T103"

@@ -45,7 +45,7 @@ def test_effects_are_checked(reads: Reads) -> None:
 
 def test_a_row_that_goes_must_be_there(refuses: Refuses) -> None:
     [found, *_] = refuses(WALK.replace('privilege: ALL, entity: "shelf:s/a"', 'privilege: READ, entity: "shelf:s/a"'))
-    assert (found.code, found.message) == ("T204", "a row that goes is not in the state")
+    assert (found.code, found.message) == ("T204", "a row under `gone` is not in the state")
 
 
 def test_an_effect_must_be_one(refuses: Refuses) -> None:

@@ -53,7 +53,7 @@ def test_names_may_name_names(reads: Reads) -> None:
         ("by: {all: [[[self]]], any: [[[self]]]}", "T006", "a way has either `all` or `any`"),
         ("by: [[self]], all: [self]", "T006", "an entry of `needs` has either `by` or `all`"),
         ("why: nothing", "T006", "an entry of `needs` has either `by` or `all`"),
-        ("by: [[self], [self, service admin]]", "T201", "self, service admin is no smallest set"),
+        ("by: [[self], [self, service admin]]", "T201", "self, service admin is not a minimal set"),
         ("by: [[self], [self]]", "T201", "self occurs twice"),
         ("by: [[~]]", "T003", "an atom is empty, not text"),
     ],

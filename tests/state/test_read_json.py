@@ -28,7 +28,7 @@ def test_rows_have_numbers(read: Read) -> None:
         ("{}", "S104", "`user` is a mapping, not text"),
         ("null", "S103", "`user` is null"),
         ('""', "S105", "`user` is empty"),
-        ('"\\ud800"', "S104", "`user` is half a surrogate pair, not text"),
+        ('"\\ud800"', "S104", "`user` is a lone surrogate, not text"),
     ],
 )
 def test_a_cell_that_is_not_text_is_a_finding(read: Read, written: str, code: str, message: str) -> None:

@@ -113,6 +113,6 @@ def test_requests_name_no_wildcards(program: Program) -> None:
 
     assert "there are no wildcards; name one entity, or write `%2A`" in asked("ann", "*")
     assert "there are no wildcards" in asked("ann", "%")
-    assert "`*` is no user: there are no wildcards" in asked("*", "x")
+    assert "`*` is not a user: there are no wildcards" in asked("*", "x")
     for user, last in (("ann", "a*"), ("ann", "%2A"), ("%2A", "x"), ("a*", "x")):
         assert "wildcard" not in asked(user, last)

@@ -36,8 +36,8 @@ def test_a_conflict_is_read_with_its_places() -> None:
         ("[{operations: [payment/ask, payment/pay], at_most: 0}]", "`0` operations cannot be held"),
         ("[{operations: [payment/ask, payment/pay], at_most: one}]", "`at_most` must be a number, not text"),
         ("[{operations: [payment/ask, payment/ask]}]", "`payment/ask` occurs twice"),
-        ("[{operations: [payment/ask, pay]}]", "`pay` names no operation"),
-        ("[{operations: [payment/ask, shop/payment/pay]}]", "`shop/payment/pay` names no operation"),
+        ("[{operations: [payment/ask, pay]}]", "`pay` is not an operation"),
+        ("[{operations: [payment/ask, shop/payment/pay]}]", "`shop/payment/pay` is not an operation"),
     ],
 )
 def test_each_mistake_is_one_finding(conflicts: str, message: str) -> None:

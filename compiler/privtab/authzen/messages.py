@@ -132,7 +132,7 @@ def request(body: Body, *, reads_groups: bool) -> Request:
     """
     subject, resource = body["subject"], body["resource"]
     if subject["type"] != "user":
-        raise InvalidRequest(f"subject.type is `{subject['type']:.80}`: only a `user` can ask")
+        raise InvalidRequest(f"subject.type is `{subject['type']:.80}`: only a `user` can be a subject")
     subject = {key: subject[key] for key in ("type", "id", "properties") if key in subject}
     if not reads_groups:
         subject.pop("properties", None)

@@ -142,7 +142,7 @@ def check_rewritten(name: str, size: int) -> None:
     """Raise BrokenBundle for a file that differs from the signed bytes and is too large to compare its content."""
     if size > LARGEST_REWRITTEN:
         raise BrokenBundle(
-            f"`{name}` in it is not written as it was signed, and has {size:,} bytes; {LARGEST_REWRITTEN >> 20} MiB is the most"
+            f"`{name}` in it differs from the signed bytes, and has {size:,} bytes; {LARGEST_REWRITTEN >> 20} MiB is the most"
         )
 
 

@@ -147,7 +147,7 @@ def _witness(witness: Witness, console: Console, width: int) -> None:
         line.append(f"{witness.before} → {witness.after}", style=STYLES[Verdict(witness.shows)])
     line.append(f"  {request_text(witness.request)}")
     console.print(line, soft_wrap=True)
-    told = holding_texts(witness.state, witness.request) or ["nobody holds anything"]
+    told = holding_texts(witness.state, witness.request) or ["nothing is held"]
     if witness.shows == "effects":
         told.append(answers_text(witness))
     for text in told:

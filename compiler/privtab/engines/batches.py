@@ -349,7 +349,7 @@ def _names(values: list[str]) -> pa.Array:
     """The values as an array of strings. Raises TypeError for bytes, which Arrow would otherwise convert to text."""
     array = pa.array(values)
     if array.type not in (pa.string(), pa.null()):
-        raise TypeError(f"{array.type} is no text")
+        raise TypeError(f"{array.type} is not text")
     return array.cast(pa.string())
 
 

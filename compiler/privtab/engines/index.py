@@ -140,7 +140,7 @@ class Index:
     def _take(self, parts: list[StatePart]) -> None:
         people = [part.people for part in parts if part.people is not None]
         if len(people) != 1:
-            raise _several("the people", len(people))
+            raise _several("the principals", len(people))
         shards: dict[str, tuple[str, EntityHoldings]] = {}
         for part in parts:
             if again := shards.keys() & part.shards.keys():
@@ -235,7 +235,7 @@ def together(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], fr
             raise _several(f"the shard `{min(again)}`", 2)
         shards |= document.get("at", {})
     if len(people) != 1:
-        raise _several("the people", len(people))
+        raise _several("the principals", len(people))
     named = {root: shard_name(root) for root in people[0]["shards"]}
     whole: dict[str, Any] = {name: value for name, value in people[0].items() if name not in ("at", "shards")}
     whole |= {part: {} for part in ("allow", "deny", "owners", "members")}
@@ -253,7 +253,7 @@ def together(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], fr
 def _several(what: str, count: int) -> PolicyError | UsageError:
     if count:
         return UsageError(f"{count} bundles hold {what} of one state: name one of them")
-    return PolicyError(f"the state comes in parts, and {what} are not among them")
+    return PolicyError(f"the state is sharded, and {what} are missing")
 
 
 def _people(document: Mapping[str, str], texts: dict[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:

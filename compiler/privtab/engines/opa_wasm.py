@@ -152,12 +152,12 @@ class Instance:
             try:
                 answer = self._evaluated(self._entrypoints[entrypoint], sent)
             except Exception as error:
-                raise DecisionUnavailable(f"the Wasm of the policy broke off: {self._why(error)}") from error
+                raise DecisionUnavailable(f"the Wasm of the policy failed: {self._why(error)}") from error
             self._failed = False
         try:
             return json.loads(answer)
         except (ValueError, RecursionError) as error:
-            raise PolicyError(f"the Wasm of the policy answered with no JSON: {error}") from None
+            raise PolicyError(f"the Wasm of the policy did not return JSON: {error}") from None
 
     def _limit(self, seconds: float) -> None:
         """Limit the time of the next call into the module."""
@@ -173,7 +173,7 @@ class Instance:
     def _write(self, at: int, content: bytes) -> None:
         memory, store = self._memory, self._store
         if not 0 < at <= memory.data_len(store) - len(content):
-            raise ValueError("it takes what it is given outside of its memory")
+            raise ValueError("it allocated its input outside of its memory")
         ctypes.memmove(ctypes.addressof(memory.data_ptr(store).contents) + at, content, len(content))
 
     def _text(self, at: int) -> bytes:

@@ -25,7 +25,7 @@ class RowEngine:
         """
         if index.missing and not partial:
             raise DecisionUnavailable(
-                f"{len(index.missing)} shard(s) of the state are missing, as that of `{min(index.missing)}`"
+                f"{len(index.missing)} shard(s) of the state are missing, such as that of `{min(index.missing)}`"
             )
         self.program = program
         self.index = index

@@ -62,7 +62,7 @@ def program_from_json(document: object, shown: str) -> Program:
     """Build a program from its JSON document. `shown`: the path for its spans. Raises ValueError, which names the wrong part."""
     top = _JsonObject(document, "the program")
     if top.document.get("format") != FORMAT:
-        raise ValueError(f"it is no program of format {FORMAT}")
+        raise ValueError(f"it is not a program of format {FORMAT}")
     entities = top.each("entities", _entity)
     span = Span(path=shown, line=1, column=1, end_line=1, end_column=1)
     rules = {

@@ -178,7 +178,7 @@ class ImplicationChecker:
         options = [tuple(self._facts_giving(atom)) for atom in sorted(atoms, key=canonical(self.one).order)]
         if prod(map(len, options)) > _WAYS:
             raise UnsupportedError(
-                f"there are more than {_WAYS:,} ways to give `{len(atoms)}` things that one condition asks"
+                f"one condition requires {len(atoms)} atoms that can be given in more than {_WAYS:,} ways"
             )
         yield from map(frozenset, product(*options))
 

@@ -62,9 +62,7 @@ def _read(source: SourceFile, start: int, end: int, found: list[Diagnostic]) -> 
         )
         return None
     if not any(character.isalnum() for character in reason):
-        found.append(
-            p402_wrong_ignore.finding(place, "this comment gives no reason", "say behind the code why it may stay")
-        )
+        found.append(p402_wrong_ignore.finding(place, "this comment gives no reason", "add the reason after the code"))
         return None
     good = tuple(one for one in named if _may_go(one, found))
     if word == FILE:

@@ -84,7 +84,7 @@ class Scope:
             case x.Required(body=body, flag=flag, word=word):
                 inner = self._condition(body, cell)
                 if flag.text == "with":
-                    message = "`with` cannot be a flag: the context keeps the request's objects there"
+                    message = "`with` cannot be a flag: the context holds the request's objects under this name"
                     self.fail(p009_wrong_value.other(cell.part(flag.start, flag.end), message, "choose another word"))
                 return None if inner is None else m.Required(inner, flag.text, m.Spot(cell, word.start, flag.end))
             case _:

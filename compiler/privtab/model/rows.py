@@ -154,7 +154,7 @@ class Rows:
             if cell.kind == "grant":
                 span = cell.cell.part(name.start, name.end)
                 scope.fail(
-                    p009_wrong_value.other(span, f"`{name.text}` is nothing to grant", f"write `becomes: {name.text}`")
+                    p009_wrong_value.other(span, f"`{name.text}` cannot be granted", f"write `becomes: {name.text}`")
                 )
                 return None
             if name.text == "owner" and not scope.owners:

@@ -81,8 +81,8 @@ def choose(*, require_built: bool = False) -> Chosen:
         path = cached()
         wrong = _not_built(path) or _wrong_hash(path, wanted)
         if wrong:
-            raise OpaError(f"{path} is not taken: {wrong}; run `privtab opa install --require-built`")
-        return Chosen(path=path, why="it was built here, and is as it was built")
+            raise OpaError(f"{path} is not accepted: {wrong}; run `privtab opa install --require-built`")
+        return Chosen(path=path, why="it was built here and is unchanged")
     named = os.environ.get("PRIVTAB_OPA")
     if named:
         found = version(Path(named))
@@ -101,7 +101,7 @@ def choose(*, require_built: bool = False) -> Chosen:
             recorded = path == cached() and _record().exists()
             wrong = _wrong_hash(path, wanted) or (_not_built(path) if recorded else None)
             if wrong is None:
-                why = "it was built here, and is as it was built" if recorded else _word(path)
+                why = "it was built here and is unchanged" if recorded else _word(path)
                 return Chosen(path=path, why=why + (", and has the hash that is asked for" if wanted else ""))
         if wrong or found is not None:
             others.append(f"{path} {wrong or f'is version {found}'}")
@@ -120,7 +120,7 @@ def _replaceable(path: Path) -> str | None:
         for one in (path, path.resolve().parent):
             mode = one.stat().st_mode
             if mode & modes.S_IWOTH and not mode & modes.S_ISVTX:
-                return f"can be replaced by anybody: {one} is writable by all"
+                return f"can be replaced by any user: {one} is world-writable"
     except OSError:
         return None
     return None

@@ -49,7 +49,7 @@ class Cell:
                 lacking = f"denied without {atom_text(self.missing, self.rule, self.types)}"
                 return f"{lacking}, though with {held}" if held else lacking
             case "default":
-                return "denied to who holds none of it"
+                return "denied to callers who hold none of it"
 
     @property
     def setting(self) -> str:

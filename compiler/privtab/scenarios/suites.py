@@ -153,7 +153,7 @@ def _check_axes(matrix: _Matrix, asked: tuple[Text, ...]) -> None:
         if not any(matrix.exists(operation, entity) for operation in meant for entity in matrix.entities):
             known = _meant(matrix.author, "*", matrix.entities)
             advice = near(text.value, dict.fromkeys(known), "theirs")
-            reader.report("T203", text.span, f"`{text.value}` is no operation of these entities", advice)
+            reader.report("T203", text.span, f"`{text.value}` is not an operation of these entities", advice)
 
 
 def _nodes(node: Node) -> tuple[Node, ...]:
@@ -207,7 +207,7 @@ def _say(
                 known = matrix.said.setdefault(cell, (allowed, span))
                 if known[0] is not allowed:
                     message = f"{user} {operation} {entity} is both allowed and denied"
-                    matrix.author.reader.report("T202", span, message, f"the other stands on line {known[1].line}")
+                    matrix.author.reader.report("T202", span, message, f"the other is on line {known[1].line}")
 
 
 def _visible(matrix: _Matrix, node: Node) -> None:

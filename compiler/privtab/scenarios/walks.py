@@ -87,7 +87,7 @@ def _changed(author: Author, state: State, step: Fields) -> State | None:
             return None
         if _size(without(state, gone)) + _size(gone) != _size(state):
             author.reader.report(
-                "T204", step["gone"], "a row that goes is not in the state", "write it as it stands there"
+                "T204", step["gone"], "a row under `gone` is not in the state", "write it as in the state"
             )
         state = without(state, gone)
     if "then" in step:

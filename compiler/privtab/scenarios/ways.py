@@ -150,7 +150,7 @@ class WaysReader:
                     found.append(one)
                 elif good:
                     larger, less = (one, other) if other <= one else (other, one)
-                    message = f"{said(larger)} is no smallest set" if larger != less else f"{said(one)} occurs twice"
+                    message = f"{said(larger)} is not a minimal set" if larger != less else f"{said(one)} occurs twice"
                     self.reader.report("T201", item, message, None if larger == less else f"{said(less)} is enough")
                     good = False
         return tuple(found) if good else None

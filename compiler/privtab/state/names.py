@@ -133,7 +133,7 @@ class StateNames(PrivilegeNames):
         if not name:
             return Problem("S120", f"`{text}` has no name", f"write `{kind}:name`")
         if kind not in allowed:
-            return Problem("S122", f"`{text}` is a {kind}", f"here stands {_either(allowed)}")
+            return Problem("S122", f"`{text}` is a {kind}", f"it must be {_either(allowed)}")
         if is_wildcard(name):
             return _no_wildcard(name, kind)
         if name.startswith("group:") if kind == "group" else kind == "user" and _begins_with_kind(name):

@@ -91,7 +91,7 @@ def _constant(name: str) -> NotText:
 
 def _cell(value: object) -> object:
     if isinstance(value, str) and not _is_unicode(value):
-        return NotText("half a surrogate pair")
+        return NotText("a lone surrogate")
     if value is None or isinstance(value, str | NotText) or type(value) is int:
         return value
     return NotText(_what(value))

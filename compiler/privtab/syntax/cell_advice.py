@@ -69,10 +69,10 @@ def _for_error(text: str, error: CellError) -> tuple[str | None, bool]:
     told: str | None = {
         "||": "write `or`", "|": "write `or`", "or": "write `or`",
         "&&": "write `and`", "and": "write `and`",
-        "if": "write `when`, and the name of a flag behind it", "provided": "write `when`, and the name of a flag behind it",
+        "if": "write `when`, followed by the name of a flag", "provided": "write `when`, followed by the name of a flag",
         "*": "there are no wildcards: name each entity type" if inside
         else "there are no wildcards: name the privileges, or a set of them",
-        "?": "a lost character of the document, most likely `/`",
+        "?": "a character lost from the document, most likely `/`",
     }.get(found.lower())  # fmt: skip
     if found in ("and", "or"):
         told = None
@@ -83,7 +83,7 @@ def _for_error(text: str, error: CellError) -> tuple[str | None, bool]:
     if told is None and found == "/" and inside:
         told = "separate entity types by commas: any of them will do"
     if told is None and found == "(" and re.search(r"\b(self|anyone)\s*$", before):
-        told = "`self` and `anyone` stand alone"
+        told = "`self` and `anyone` take no parentheses"
     if told is None and (found == "[" or (found == "-" and after.startswith("-"))):
-        told = "targets stand in `( )`" if found == "[" else "a remark goes to `note:`, or behind ` #`"
+        told = "write targets in `( )`" if found == "[" else "write remarks in `note:`, or after ` #`"
     return told, False

@@ -56,7 +56,7 @@ def _operations(reader: Reader, node: Node) -> tuple[Word, ...] | None:
         type_, slash, operation = word.value.partition("/")
         if not (type_ and slash and operation) or "/" in operation:
             advice = "an operation of a type is written `TYPE/OPERATION`"
-            reader.take(p009_wrong_value.other(word.span, f"`{word.value}` names no operation", advice))
+            reader.take(p009_wrong_value.other(word.span, f"`{word.value}` is not an operation", advice))
         elif word.value in good:
             reader.take(p009_wrong_value.other(word.span, f"`{word.value}` occurs twice", "name another, or drop it"))
         else:

@@ -27,7 +27,7 @@ _ROW_BODY = (
     Key("report", "report", "`errors`: items that do not pass are reported instead of dropped"),
     Key("grants", "effects", "privileges that the caller gets on success: `ALL (entity)`, `read + write (job)`"),
     Key("becomes", "effects", "what the caller becomes on success: `owner`, `member`, `owner (TYPE)`"),
-    Key("revokes", "effects", "what goes on success: `ALL (entity)`, `owner`"),
+    Key("revokes", "effects", "what is revoked on success: `ALL (entity)`, `owner`"),
 )
 
 KEYS: dict[str, tuple[Key, ...]] = {
@@ -37,7 +37,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key(
             "version", "version", "version of the system that the file is about", required=True, example="version: NAME"
         ),
-        Key("title", "text", "what the file is, for people"),
+        Key("title", "text", "title of the policy"),
         Key("sources", "sources", "documents that the rows come from, by a short name"),
         Key(
             "entities",
@@ -64,7 +64,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
     ),
     "type": (
         Key("single", "flag", "there is one per parent, and it has the path of its parent"),
-        Key("title", "text", "the document's word for it"),
+        Key("title", "text", "its title in the document"),
         Key(
             "principal", "principal", "entities of this type are principals: user, group or role; `none`: they are not"
         ),
@@ -74,7 +74,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("on", "words", "entity types that it can be granted on; all, where absent"),
         Key("alias_of", "open", "the privilege that this is another name of"),
         Key("deprecated", "deprecated", "what to use instead"),
-        Key("title", "text", "the document's word for it"),
+        Key("title", "text", "its title in the document"),
         Key("note", "text", "a remark"),
     ),
     "semantics": (
@@ -86,7 +86,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
     ),
     "ownership": (
         Key("kinds", "kinds", "who may own: user, group, role"),
-        Key("creator", "flag", "who creates an entity becomes its owner"),
+        Key("creator", "flag", "the creator of an entity becomes its owner"),
         Key("holds", "words", "privileges and sets that an owner has on what they own; `ALL`: every one"),
     ),
     "row": (
@@ -96,13 +96,15 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key(
             "flags",
             "flags",
-            "flags of the conditions: `required`: every request says whether it is set; `optional`: left off, it is not set",
+            "flags of the conditions: `required`: every request must state it; `optional`: if omitted, it is not set",
         ),
         Key("gate", "none", "`none`: the gate of the file does not apply"),
         Key("creates", "flag", "the request may leave off the last name: the entity does not exist yet"),
         Key("note", "text", "a remark"),
         Key(
-            "source", "row_source", "where the row stands: a line, `name:line`, or a list of these, the main one first"
+            "source",
+            "row_source",
+            "position of the row in its source: a line, `name:line`, or a list of these, the main one first",
         ),
         Key("ambiguous", "ambiguous", "other ways to read the cell"),
         Key("deprecated", "deprecated", "what to use instead"),
@@ -120,13 +122,13 @@ KEYS: dict[str, tuple[Key, ...]] = {
             required=True,
             example="readings: {NAME: CONDITION}",
         ),
-        Key("why", "text", "why the row took the reading it has"),
+        Key("why", "text", "why the row's reading was chosen"),
     ),
     "reading": _ROW_BODY,
     "role": (
         Key("scope", "snake", "entity type that it is assigned for"),
         Key("grants", "role_grants", "privileges by entity type"),
-        Key("title", "text", "the document's word for it"),
+        Key("title", "text", "its title in the document"),
         Key("note", "text", "a remark"),
     ),
     "conflict": (
@@ -137,11 +139,11 @@ KEYS: dict[str, tuple[Key, ...]] = {
             required=True,
             example="operations: [TYPE/OPERATION, TYPE/OPERATION]",
         ),
-        Key("at_most", "count", "how many of them one role may hold: 1, where absent"),
-        Key("why", "text", "why they are kept apart"),
+        Key("at_most", "count", "how many of them one role may hold; default: 1"),
+        Key("why", "text", "why no role may hold more of them"),
     ),
     "variant": (
-        Key("title", "text", "what the variant is, for people"),
+        Key("title", "text", "title of the variant"),
         Key("note", "text", "a remark"),
         Key("core", "rows", "rows that replace core rows of the same operation"),
         Key("tables", "tables", "rows that replace rows of the same entity type and operation, and `any` rows"),

@@ -218,7 +218,7 @@ class Reader(NodeReader):
         if isinstance(node, Scalar) and isinstance(node.value, str) and node.style != "*":
             return Cell(text=node.text, source=self.source, style=node.style, start=node.start, end=node.end)
         everybody = isinstance(node, Scalar) and node.value is True
-        instead = "write `anyone` where everybody may" if everybody else "a condition reads `READ (TYPE)`"
+        instead = "write `anyone` to allow every caller" if everybody else "a condition reads `READ (TYPE)`"
         self.wrong(node, what, "a condition", instead)
         return None
 

@@ -129,7 +129,7 @@ def read_source(reader: Reader, node: Node) -> tuple[SourceRef, ...]:
             return (SourceRef(name=match["name"], line=int(match["line"]), span=span),)
         if node.value is not None:
             advice = "a line number, or `name:line`, as in `source: final:15`"
-            reader.take(p009_wrong_value.other(span, f"`{node.text}` is no place in a source", advice))
+            reader.take(p009_wrong_value.other(span, f"`{node.text}` is not a position in a source", advice))
             return ()
     reader.wrong(node, "`source`", "a line number or `name:line`")
     return ()

@@ -53,7 +53,7 @@ def message(row: RowChange) -> str:
     elif row.before is not None and row.after is not None and row.before.text != row.after.text:
         said += f": `{row.before.text}` became `{row.after.text}`"
     for witness in row.witnesses:
-        held = "; ".join(holding_texts(witness.state, witness.request)) or "nobody holds anything"
+        held = "; ".join(holding_texts(witness.state, witness.request)) or "nothing is held"
         said += f"; `{request_text(witness.request)}`: {answers_text(witness)}, where {held}"
     return said
 

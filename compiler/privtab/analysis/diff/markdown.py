@@ -101,7 +101,7 @@ def _witness(witness: Witness) -> Iterator[str]:
     shows = "effects" if witness.shows == "effects" else witness.shows
     yield f"- {shows}: {_code(request_text(witness.request))}: **{_text(answers_text(witness))}**"
     held = holding_texts(witness.state, witness.request)
-    yield from (f"  - {_text(line)}" for line in held or ["nobody holds anything"])
+    yield from (f"  - {_text(line)}" for line in held or ["nothing is held"])
     yield ""
 
 

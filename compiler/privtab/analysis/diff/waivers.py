@@ -60,7 +60,7 @@ class _Reader(DocumentReader):
         texts = {key: self.required_text(key, value) for key, value in nodes.items()}
         operation, change, until = (texts.get(key) for key in ("operation", "change", "until"))
         if operation is not None and operation.count("/") != 1:
-            self.report("D201", nodes["operation"], f"`{operation}` is no operation", _ADVICE["operation"])
+            self.report("D201", nodes["operation"], f"`{operation}` is not an operation", _ADVICE["operation"])
         if change is not None:
             self.word(nodes["change"], "`change`", [str(verdict) for verdict in CHANGES])
         day = None if until is None else self.day(nodes["until"], until)
@@ -89,7 +89,7 @@ class _Reader(DocumentReader):
         try:
             return date.fromisoformat(text)
         except ValueError:
-            self.report("D201", node, f"`{text}` is no day", _ADVICE["until"])
+            self.report("D201", node, f"`{text}` is not a date", _ADVICE["until"])
             return None
 
 
@@ -130,7 +130,7 @@ def _expired(waiver: Waiver) -> Diagnostic:
         severity=Severity.WARNING,
         message=f"the waiver for `{waiver.operation}` held until {waiver.until}",
         span=waiver.span,
-        help=f"ask {waiver.who}, then move the day or take the waiver away",
+        help=f"ask {waiver.who}, then extend or remove the waiver",
     )
 
 

@@ -95,9 +95,7 @@ def table_options(made: argparse.ArgumentParser, *, inputs: bool = True) -> None
         made.add_argument(
             "-i", "--input", required=True, metavar="TABLE", help="a file, a folder, or the name of a table"
         )
-        made.add_argument(
-            "--input-format", metavar="NAME", help="csv, json, parquet, delta … ; by the ending where left off"
-        )
+        made.add_argument("--input-format", metavar="NAME", help="csv, json, parquet, delta …; default: by the suffix")
         made.add_argument(
             "--input-option", action="append", default=[], metavar="KEY=VALUE", help="of the reader; may repeat"
         )
