@@ -105,6 +105,6 @@ def test_portions_begin_where_they_are_small_and_repeat_little(
         monkeypatch.setattr(module, name, 2)
     with pytest.raises(UsageError, match="4 rows at, above and below `x/b/e`, more than the 2"):
         entitlements(program, state, spark=spark, flags=unset(program))
-    with pytest.raises(UsageError, match="more than the 2 that one process takes: `entitlements` goes through it"):
+    with pytest.raises(UsageError, match="more than the 2 that one process can hold: use `entitlements`"):
         certify(program, state, tmp_path / "it", spark=spark, flags=unset(program))
     assert not (tmp_path / "it").exists()

@@ -156,7 +156,7 @@ def test_columns_of_other_kinds_and_columns_of_nothing_are_told(ask: Ask) -> Non
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"subject": F.col("usr")}, "subject: [UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
         ({"resource": ("box", "nothing.there")}, "the path of resource: [UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
-        ({"subject": F.col("*")}, "subject is 4 columns: one is wanted"),
+        ({"subject": F.col("*")}, "subject is 4 columns: give one"),
         ({"subject": F.array("user")}, "subject is a column of type `array<string>`: a text is wanted"),
         ({"resource": F.create_map("user", "path")}, "resource is a column of type `map<string,string>`"),
         ({"flags": {"careful": F.array("path")}}, "flag `careful` is a column of type `array<string>`: true or false"),
@@ -173,7 +173,7 @@ def test_what_is_no_frame_no_name_and_no_limits_is_told(spark: SparkSession, tmp
     given: dict[str, Any] = {"subject": "user", "action": "look", "resource": "box"}
     calls: list[Callable[..., Any]] = [decide, visible, plan]
     for call in calls:
-        with pytest.raises(UsageError, match="'box' is no DataFrame of Spark"):
+        with pytest.raises(UsageError, match="'box' is not a Spark DataFrame"):
             call("box", *files, **given)
         with pytest.raises(UsageError, match=r"limits is 7: give `Limits\(…\)`"):
             call(df, *files, limits=7, **given)
@@ -181,5 +181,5 @@ def test_what_is_no_frame_no_name_and_no_limits_is_told(spark: SparkSession, tmp
         decide(df, *files, reason=None, **given)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="None is not a policy"):
         decide(df, None, files[1], **given)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="there is no state"):
+    with pytest.raises(UsageError, match="no state given"):
         decide(df, files[0], None, **given)

@@ -262,7 +262,7 @@ def test_spark_takes_over_a_matrix_that_is_too_large_unless_this_process_is_aske
     assert "spark: the state has 8 rows, more than 5" in told
     with pytest.raises(UsageError, match="a state given as a dict is read by Spark: take the plan `spark` or `auto`"):
         certify(program, {}, tmp_path / "no", plan="process")
-    with pytest.raises(UsageError, match="there is no plan `procss`: it is `auto`, `process` or `spark`"):
+    with pytest.raises(UsageError, match="unknown plan `procss`; there are: auto, process, spark"):
         certify(program, STATE, tmp_path / "no", plan="procss")
 
 

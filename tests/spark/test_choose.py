@@ -59,7 +59,7 @@ def test_a_choice_of_joins_tells_how_they_go_and_limits_move_it(
     df = decision_rows.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")] * 4, "user string, path string")
     made = plan(df, policy, state, limits=Limits(rows=7), **BOX)
     text = str(made)
-    assert text.startswith("joins: the state has 8 rows; beyond 7 they are not brought together on the driver\n")
+    assert text.startswith("joins: the state has 8 rows; more than 7 are not collected on the driver\n")
     assert "arrays, about, in bytes  0.0 MiB\n  rows are read as requests" in text
     assert text.splitlines()[-len(made.steps) :] == [f"  {step}" for step in made.steps]
     assert made.steps[:2] == (
@@ -73,7 +73,7 @@ def test_a_choice_of_joins_tells_how_they_go_and_limits_move_it(
     (told,) = caplog.messages
     assert told.startswith("decide: joins: the caller asks for it\n  rows are read as requests")
     assert told.count("shuffled, too large or unknown to be sent") == 5
-    assert "(nobody knows how many)" in told
+    assert "(number unknown)" in told
     with pytest.raises(UsageError, match="keep is 'disk': it is `checkpoint` or `persist`"):
         JoinLimits(keep="disk")  # type: ignore[arg-type]
 

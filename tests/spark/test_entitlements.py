@@ -286,7 +286,7 @@ def test_operations_with_objects_take_the_one_that_is_given(program: Program) ->
     ("question", "message"),
     [
         (Question(operations=frozenset({"lock"})), "unknown operation `lock`; did you mean `look`?"),
-        (Question(flags=frozenset({"force"})), "no operation asks about the flag `force`"),
+        (Question(flags=frozenset({"force"})), "no operation uses the flag `force`"),
         (Question(withs={"persona": Entity("user", "m/s/ann")}), "did you mean `person`?"),
         (Question(withs={"person": Entity("user", "m")}), "wrong depth"),
         (Question(ways="some"), "unknown ways `some`"),  # type: ignore[arg-type]
@@ -328,7 +328,7 @@ def test_a_state_bundle_has_the_same_matrix(program: Program, tmp_path: Path) ->
     for row in expected:
         row["via"] = [link | {"group": None} for link in row["via"]]
     assert found == expected
-    with pytest.raises(UsageError, match="does not say what `group:clerks` holds"):
+    with pytest.raises(UsageError, match="does not contain what `group:clerks` holds"):
         open_world(policy, open_state(policy, file), principals=["group:clerks"])
 
 

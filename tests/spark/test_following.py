@@ -135,7 +135,7 @@ def test_a_folder_of_bundles_is_followed_and_within_the_bound_an_older_look_coun
     replaced(folder / "state.tar.gz", bundled(policy_and_state[0], REVOKED))
     stream.ask()
     assert stream.answers() == [True, True], "the first decision follows at once, and drops the row"
-    assert "no answer rests on a look at it more than 3600 seconds before" in str(
+    assert "no answer is based on a check more than 3600 seconds old" in str(
         plan(stream.rows, policy_and_state[0], folder, refresh=3600, **BOX)
     )
 
@@ -195,9 +195,9 @@ def test_a_client_in_the_executors_follows_its_bundles(
     folder.mkdir()
     (folder / "policy.tar.gz").write_bytes(policy_bundle(pipeline.load_program(policy_and_state[0])))
     replaced(folder / "state.tar.gz", bundled(policy_and_state[0], decision_rows.STATE))
-    with pytest.raises(UsageError, match="keeps the bundles that it began with"):
+    with pytest.raises(UsageError, match="keeps its first bundles"):
         decide_with(stream.rows, Embedded(folder), **BOX)
-    with pytest.raises(UsageError, match="keeps the bundles that it began with"):
+    with pytest.raises(UsageError, match="keeps its first bundles"):
         decide_with(stream.rows, lambda: Embedded(folder), **BOX)
     stream.started(decide_with(stream.rows, folder, refresh=0, **BOX))
     stream.ask()
@@ -247,12 +247,12 @@ def test_what_cannot_follow_is_refused_and_said(
             ):
                 call(stream.rows, program, state, **BOX)
         told = str(plan(stream.rows, program, state, refresh=None, **BOX))
-        assert "decides by the state of now for as long as the stream runs: what is revoked later stays allowed" in told
-        with pytest.raises(UsageError, match="stays as it is: give the path of a state, or a function"):
+        assert "decides by the current state for as long as the stream runs: later revocations have no effect" in told
+        with pytest.raises(UsageError, match="cannot change: give the path of a state, or a function"):
             each_batch(lambda *_: None, program, state, **BOX)  # type: ignore[arg-type]
     told = str(plan(stream.rows, *policy_and_state, **BOX))
-    assert f"follows {policy_and_state[1]}: no answer rests on a look at it more than 60 seconds before" in told
-    assert "looked at before each chunk of rows" in str(plan(stream.rows, *policy_and_state, refresh=0, **BOX))
+    assert f"follows {policy_and_state[1]}: no answer is based on a check more than 60 seconds old" in told
+    assert "checked before each chunk of rows" in str(plan(stream.rows, *policy_and_state, refresh=0, **BOX))
     asks: list[dict[str, Any]] = [{"plan": "joins"}, {"limits": Limits(rows=3)}]
     for given in asks:
         for call in calls:

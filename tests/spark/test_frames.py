@@ -64,5 +64,5 @@ def test_pandas_on_spark_may_be_a_state_and_what_a_matrix_is_about(spark: SparkS
 def test_a_frame_of_pandas_is_told_what_to_write(spark: SparkSession, tmp_path: Path) -> None:
     import pandas as pd
 
-    with pytest.raises(UsageError, match=r"a DataFrame is no DataFrame of Spark; write `spark.createDataFrame\(df\)`"):
+    with pytest.raises(UsageError, match=r"a DataFrame is not a Spark DataFrame; write `spark.createDataFrame\(df\)`"):
         decide(pd.DataFrame({"user": ["a"] * 99, "path": ["s/a/1"] * 99}), *decision_rows.files(tmp_path), **BOX)

@@ -85,7 +85,7 @@ def test_groups_of_a_table_of_texts(spark: SparkSession, tmp_path: Path, capsys:
     asked = ["-p", policy, "-s", state, "-i", table, *of_row]
     code, said, err = run(capsys, "decide", *asked, "-o", tmp_path / "out", "--groups", "brought")
     assert (code, said) == (2, None)
-    assert "say by `--groups-separator` what stands between groups" in err
+    assert "give the separator of groups by `--groups-separator`" in err
     more = ["--groups", "brought", "--groups-separator", "|"]
     code, said, err = run(capsys, "decide", *asked, *more, "-o", tmp_path / "out", "--output-format", "json")
     assert code == 0, err
@@ -157,7 +157,7 @@ def test_state_writes_good_rows(spark: SparkSession, tmp_path: Path, capsys: pyt
         ("decide", ["--subject", "who", "--action", "load", "--resource", "what", "-i", "no/such"], 3, "no such table"),
         ("decide", [*LOADS, "-i", "ask"], 3, "no such file, and no such table: ask"),
         ("decide", [*LOADS, "-i", "pyproject.csv"], 3, "no such table: pyproject.csv; did you mean `pyproject.toml`?"),
-        ("decide", [*LOADS, "-o", "out.xlsx"], 2, "`.xlsx` is the ending of no format that is written"),
+        ("decide", [*LOADS, "-o", "out.xlsx"], 2, "`.xlsx` is not the suffix of a format that can be written"),
         ("decide", [*LOADS, "--flag", "forse"], 2, "unknown flag `forse`"),
         ("decide", [*LOADS, "--groups-separator", ";"], 2, "`--groups-separator TEXT` goes with `--groups COLUMN`"),
         ("decide", [*LOADS, "-p", "gravitino/1.1"], 2, "no policy `gravitino/1.1`"),

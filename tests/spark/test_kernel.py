@@ -133,7 +133,7 @@ def test_a_worker_keeps_few_states_and_says_so_where_one_did_not_come(
     assert loaded(one) is first
     loaded(dataclasses.replace(one, digest="another"))
     assert loaded(one) is not first
-    with pytest.raises(DecisionUnavailable, match="did not come to this executor"):
+    with pytest.raises(DecisionUnavailable, match="was not sent to this executor"):
         loaded(Shipped(digest="third", file="privtab-none.bin"))
 
 

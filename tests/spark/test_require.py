@@ -37,7 +37,7 @@ def test_an_allow_is_told_and_a_denial_raised_with_what_is_missing(tmp_path: Pat
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        *(({"subject": wrong}, f"subject is {wrong!r}: give the name of the user") for wrong in (None, "", "user:")),
+        *(({"subject": wrong}, f"subject is {wrong!r}: give the name of a user") for wrong in (None, "", "user:")),
         ({"subject": 7}, "user is 7; it must be a non-empty string"),
         ({"action": None}, "action is None; it must be a non-empty string"),
         ({"resource": None}, "resource is None: write `type:path`, a pair"),
@@ -81,7 +81,7 @@ def test_a_promise_of_an_answer_is_none(tmp_path: Path) -> None:
         async def require(self, *_: object, **__: object) -> bool:
             return False
 
-    with pytest.raises(UsageError, match="a Later does not answer at once: give a Client or an Embedded"):
+    with pytest.raises(UsageError, match="a Later is not synchronous: give a Client or an Embedded"):
         require(None, Later(), "ann", "look", "box:s/a/1")
 
 
@@ -104,7 +104,7 @@ def test_clients_bundles_and_tables_answer_alike(spark: SparkSession, tmp_path: 
         assert found.context == client.decide("ann", "look", "box:s/a/1").context
         with pytest.raises(AccessDenied):
             require(by, held, "ann", "look", "box:s/a/2", spark=spark)
-    with pytest.raises(UsageError, match="there is no state"):
+    with pytest.raises(UsageError, match="no state given"):
         require(program, None, "ann", "look", "box:s/a/1")
-    with pytest.raises(UsageError, match="a policy is needed"):
+    with pytest.raises(UsageError, match="a policy is required"):
         require(None, rows, "ann", "look", "box:s/a/1")

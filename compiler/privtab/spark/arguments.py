@@ -304,7 +304,7 @@ class _Reader:
                 said = next((line for line in str(error).splitlines() if line.strip()), "it cannot be read")
                 raise UsageError(f"{what}: {said}") from error
             if len(fields) != 1:
-                raise UsageError(f"{what} is {len(fields)} columns: one is wanted")
+                raise UsageError(f"{what} is {len(fields)} columns: give one")
             found[what] = fields[0].dataType
         return found
 

@@ -103,7 +103,7 @@ def choose_plan(
 
 def _followed(policy: OpenPolicy, state: Any, refresh: float | None) -> str:
     if refresh is None:
-        return "decides by the state of now for as long as the stream runs: what is revoked later stays allowed"
+        return "decides by the current state for as long as the stream runs: later revocations have no effect"
     return str(followed(policy, state, refresh, BY_BATCH))
 
 
@@ -117,7 +117,7 @@ def choice_for(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan:
         case "auto":
             pass
         case _:
-            raise UsageError(f"there is no plan `{plan}`: it is `auto`, `kernel` or `joins`")
+            raise UsageError(f"unknown plan `{plan}`; there are: auto, kernel, joins")
     if is_bundle(state):
         size = bundle_size(state)
         return Choice(plan="kernel", why="a state bundle is an index already", figures={"bundles, bytes": size})
@@ -129,10 +129,10 @@ def _by_size(request: RequestColumns, counts: Mapping[str, int], limits: Limits)
     size = sum(count * _WIDTH[table] for table, count in counts.items())
     figures: dict[str, int] = {**counts, "rows": rows, "arrays, about, in bytes": size}
     if rows > limits.rows:
-        why = f"the state has {rows:,} rows; beyond {limits.rows:,} they are not brought together on the driver"
+        why = f"the state has {rows:,} rows; more than {limits.rows:,} are not collected on the driver"
         return Choice(plan="joins", why=why, figures=figures)
     if size > limits.size:
-        why = f"the state's arrays would take {size >> 20:,} MiB in each executor; beyond {limits.size >> 20:,} they do not go there"
+        why = f"the state's arrays would take {size >> 20:,} MiB in each executor, more than the limit of {limits.size >> 20:,}"
         return Choice(plan="joins", why=why, figures=figures)
     if rows <= limits.large or request.frame.isStreaming:
         why = f"the state has {rows:,} rows, whose arrays fit every executor"
@@ -140,7 +140,7 @@ def _by_size(request: RequestColumns, counts: Mapping[str, int], limits: Limits)
     distinct, whole = _sampled(request, limits.few)
     figures |= {"distinct requests seen": distinct}
     if whole:
-        why = f"about {distinct:,} distinct requests are too few to make arrays of {rows:,} rows for"
+        why = f"about {distinct:,} distinct requests are too few for building arrays of {rows:,} rows"
         return Choice(plan="joins", why=why, figures=figures)
     why = f"the state has {rows:,} rows, whose arrays fit every executor, and there are many requests"
     return Choice(plan="kernel", why=why, figures=figures)

@@ -126,8 +126,8 @@ def _check_followed(client: Asker) -> None:
     """Raise UsageError for an Embedded that never checks its bundles again."""
     if isinstance(client, Embedded) and client.still:
         raise UsageError(
-            "the Embedded of a stream keeps the bundles that it began with: give it `refresh=`, give the place of the bundles "
-            "instead, or `refresh=None` to have it so"
+            "the Embedded of a stream keeps its first bundles: give it `refresh=`, give the location of the bundles "
+            "instead, or pass `refresh=None` to accept this"
         )
 
 

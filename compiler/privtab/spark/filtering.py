@@ -24,7 +24,7 @@ def user(name: str) -> Column:
     """One user for all rows: `visible(df, …, subject=user("alice"))`. Raises UsageError for an invalid name."""
     given: Any = name
     if not isinstance(given, str) or not given:
-        raise UsageError(f"{name!r} is no user's name")
+        raise UsageError(f"{name!r} is not the name of a user")
     try:
         check_user(bare_name(given, "user"))
     except InvalidRequest as error:

@@ -53,16 +53,14 @@ class Followed:
 def bound(refresh: float) -> str:
     """A text that describes the bound."""
     if not refresh:
-        return "it is looked at before each chunk of rows is decided"
-    return f"no answer rests on a look at it more than {refresh:g} seconds before"
+        return "it is checked before each chunk of rows is decided"
+    return f"no answer is based on a check more than {refresh:g} seconds old"
 
 
 def check_refresh(refresh: object) -> None:
     """Raise UsageError for an invalid bound."""
     if refresh is not None and not (isinstance(refresh, int | float) and refresh >= 0):
-        raise UsageError(
-            f"refresh is {refresh!r}: give seconds, 0 or more, or None for a state that stays as it is now"
-        )
+        raise UsageError(f"refresh is {refresh!r}: give seconds, 0 or more, or None for a state that is read only once")
 
 
 def followed(policy: OpenPolicy, state: Any, refresh: float, otherwise: str = "") -> Followed:
@@ -74,7 +72,7 @@ def followed(policy: OpenPolicy, state: Any, refresh: float, otherwise: str = ""
         what = "tables that Spark wrote" if isinstance(state, str | os.PathLike) else f"a {type(state).__name__}"
         raise UsageError(
             f"executors cannot follow {what}: give the path of rows or bundles, or the address of a bundle"
-            f"{otherwise}; `refresh=None` keeps the state as it is now"
+            f"{otherwise}; `refresh=None` reads the state only once"
         )
     where = os.fspath(state)
     own = policy if not is_bundle(where) else replace(policy, program=None)
@@ -90,7 +88,7 @@ def current_engine(source: Shipped | Followed) -> Batches:
     engine = _FOLLOWED.get(source.key, lambda: _engine(source))
     found = engine.now()
     if engine.problem is not None and not source.refresh:
-        raise DecisionUnavailable(f"the state cannot be looked at: {engine.problem}", retry=False)
+        raise DecisionUnavailable(f"the state cannot be checked: {engine.problem}", retry=False)
     if found.missing:
         raise missing_shards_error(found.missing)
     python: Any = found.engine

@@ -51,7 +51,7 @@ def check_frame(df: object) -> None:
     if hasattr(df, "mapInArrow") and hasattr(df, "sparkSession"):
         return
     advice = "; write `spark.createDataFrame(df)`" if type(df).__module__.partition(".")[0] == "pandas" else ""
-    raise UsageError(f"{described(df)} is no DataFrame of Spark{advice}")
+    raise UsageError(f"{described(df)} is not a Spark DataFrame{advice}")
 
 
 def described(value: object) -> str:

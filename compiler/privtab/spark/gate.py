@@ -44,12 +44,12 @@ def require(
         if not isinstance(decision, Decision):
             # An AsyncClient returns a coroutine, which must not count as an allow.
             getattr(decision, "close", lambda: None)()
-            raise UsageError(f"a {type(state).__name__} does not answer at once: give a Client or an Embedded")
+            raise UsageError(f"a {type(state).__name__} is not synchronous: give a Client or an Embedded")
         return decision
     if policy is None:
-        raise UsageError("without a client a policy is needed: give its name or path")
+        raise UsageError("a policy is required unless a client is given: give its name or path")
     if not name or name == "user:":
-        raise InvalidRequest(f"subject is {subject!r}: give the name of the user who asks")
+        raise InvalidRequest(f"subject is {subject!r}: give the name of a user")
     from privtab.client._protocol import request
 
     return _decided(policy, state, request(name, action, resource, with_=with_, flags=flags, groups=groups), spark)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 UNPINNED_STEP = (
-    "the rows are read more than once, and each time they must be the same: a function of chance that is not declared as such needs "
+    "the rows are read more than once and must be the same each time: a nondeterministic function that is not declared as such needs "
     "`JoinLimits(pin=True)`"
 )
 """The last step that is listed if the rows are not pinned."""

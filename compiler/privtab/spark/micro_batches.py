@@ -31,12 +31,12 @@ def each_batch(
     opened = open_policy(policy)
     if not (isinstance(state, str | os.PathLike) or callable(state)):
         raise UsageError(
-            f"a {type(state).__name__} stays as it is: give the path of a state, or a function of the session that gives one"
+            f"a {type(state).__name__} cannot change: give the path of a state, or a function of the session that gives one"
         )
     # A wrong argument fails here, not in the first micro-batch.
     inspect.signature(decide).bind(None, opened, state, **arguments)
     if "refresh" in arguments:
-        raise TypeError("each_batch() takes no `refresh`: it looks at the state for each micro-batch")
+        raise TypeError("each_batch() takes no `refresh`: it reads the state for each micro-batch")
 
     def decide_batch(batch: DataFrame, number: int) -> None:
         given = state(batch.sparkSession) if callable(state) else state

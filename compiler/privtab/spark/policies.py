@@ -50,7 +50,7 @@ class OpenPolicy:
         """The program; raises UsageError if there is none. `what` names, for the message, the thing that needs it."""
         if self.program is None:
             raise UsageError(
-                f"{what} needs the policy's tables to be checked by: give the policy by name or path, no bundle"
+                f"{what} needs the source of the policy to be checked: give the policy by name or path, not as a bundle"
             )
         return self.program
 

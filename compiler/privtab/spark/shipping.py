@@ -134,5 +134,5 @@ def contents(shipped: Shipped) -> Any:
     assert shipped.file is not None
     path = SparkFiles.get(shipped.file)
     if not Path(path).exists():
-        raise DecisionUnavailable(f"the state did not come to this executor: no {shipped.file}", retry=False)
+        raise DecisionUnavailable(f"the state was not sent to this executor: {shipped.file} is missing", retry=False)
     return mapped(path)

@@ -106,7 +106,9 @@ class EntitlementReader(DataSourceReader):
         self._shipped: Shipped | None = None
         self._policy = open_policy(options["policy"])
         if (Path(options["state"]) / "_MANIFEST.json").is_file():
-            raise UsageError(f"format privtab: {options['state']} holds tables that Spark wrote: take `entitlements`")
+            raise UsageError(
+                f"format privtab: {options['state']} holds tables written by Spark, which this format cannot read: use `entitlements`"
+            )
         self._source = open_state(self._policy, options["state"])
         asked = self._list("operations")
         self._question = Question(
@@ -241,7 +243,7 @@ def _columns(schema: StructType | None) -> list[str]:
             there = ", ".join(types)
             raise UsageError(f"format privtab: no column `{column.name}`{hint(column.name, types)}; there are: {there}")
         if kind != types[column.name]:
-            raise UsageError(f"format privtab: column `{column.name}` is no {kind}, it is {types[column.name]}")
+            raise UsageError(f"format privtab: column `{column.name}` has type {types[column.name]}, not {kind}")
     return [column.name for column in schema.fields]
 
 

@@ -79,7 +79,7 @@ def _program(policy: OpenPolicy) -> Any:
 def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
     """The state as a State on the driver or as a SparkState."""
     if state is None:
-        raise UsageError("there is no state: give rows, a path, a bundle or tables of Spark")
+        raise UsageError("no state given: give rows, a path, a bundle or Spark tables")
     if isinstance(state, State):
         return state
     if isinstance(state, str | os.PathLike) and not (Path(state) / "_MANIFEST.json").is_file():
@@ -89,7 +89,7 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
         return _cached(key, state, lambda: checked_rows(_program(policy), Path(state)))
     if spark is None:
         raise UsageError(
-            f"a {type(state).__name__} is a state that Spark reads, and there is no session: make one, or give it as `spark=`"
+            f"a {type(state).__name__} needs a Spark session to be read: start one, or pass it as `spark=`"
         )
     return spark_state(policy, state, spark)
 

@@ -189,7 +189,7 @@ def test_rows_that_are_others_when_they_are_read_again_are_not_allowed(
     )
     counts = {(r["allowed"], r["reason"]): r["count"] for r in decided.groupBy("allowed", "reason").count().collect()}
     assert sum(counts.values()) == 400 * times
-    assert set(counts) == {(False, NOT_GRANTED), (False, "not the same when read again")}
+    assert set(counts) == {(False, NOT_GRANTED), (False, "changed between reads")}
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def test_what_joins_do_is_told_in_words(spark: SparkSession, program: Program) -
         rows, program, state_tables(spark, program, STATE), constants={"action": "read", "type": "table"}
     )
     assert "1 operation, 1 condition" in text
-    assert "state: 1 place where anybody holds anything" in text
+    assert "state: 1 place where any principal holds anything" in text
     assert "table: catalog:(names 1 to 1), schema:(names 1 to 2)" in text
     assert "(about 1)" in text
     assert "sent to every executor" in text

@@ -194,7 +194,7 @@ def test_who_signs_may_change_and_opa_takes_it(
     assert second.manifest["revision"] == plain.manifest["revision"]
     lake = Path(second.file("lake:l"))
     lake.write_bytes(Path(second.file("lake:m")).read_bytes())
-    with pytest.raises(BrokenBundle, match="is not as it was built, and is not signed"):
+    with pytest.raises(BrokenBundle, match="was changed after it was built, and is not signed"):
         made(signing=mine.signing())
     assert opened(folder).manifest == second.manifest
     assert made(signing=last, full=True).signed == tuple(files(second))

@@ -187,7 +187,7 @@ def test_good_rows_findings_and_counts_are_written_and_read_again(
         state_tables(spark, shop, tmp_path)
     with pytest.raises(UsageError, match="with other sets"):
         read_written(spark, tmp_path, replace(shop, sets={}))
-    with pytest.raises(UsageError, match="one of `shop`, and the policy is one of `dock`"):
+    with pytest.raises(UsageError, match="for `shop`, but the policy is for `dock`"):
         read_written(spark, tmp_path, replace(shop, system="dock"))
     made = read_written(spark, tmp_path, shop, allow_partial=True)
     assert made.counts()["grants"] == made.tables["grants"].count() == 3

@@ -78,7 +78,7 @@ def test_a_wrong_row_that_may_deny_stops(spark: SparkSession, shop: Program) -> 
         state_tables(spark, shop, {"memberships": memberships})
     assert [f.code for f in raised.value.findings] == ["S103"]  # type: ignore[attr-defined]
     assert str(raised.value).splitlines() == [
-        "1 finding in the state: they may carry a denial, and without it somebody would get more",
+        "1 finding in the state: they may include a denial, and ignoring it would widen access",
         "a DataFrame: memberships: error[S103]: `group` is null",
     ]
     left = read_state(spark, {"memberships": memberships}, shop).state(allow_partial=True)
@@ -103,7 +103,7 @@ def test_a_bundle_gives_a_state_that_decides_the_same(spark: SparkSession, shop:
 def test_other_things_are_no_state(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a int is no state"):
         state_tables(spark, shop, 7)
-    with pytest.raises(UsageError, match="the table `grants` of the state is a list, no DataFrame of Spark"):
+    with pytest.raises(UsageError, match="the table `grants` of the state is a list, not a Spark DataFrame"):
         state_tables(spark, shop, {"grants": []})
     nothing: tuple[object, ...] = ({}, {"entities": spark.range(1).selectExpr("'lake:l' AS entity")})
     for state in nothing:
@@ -122,9 +122,9 @@ def test_a_state_of_another_policy_is_none(spark: SparkSession, shop: Program, t
     assert (made.system, bundled.system, bundled.names) == ("shop", "shop", None)
     other = replace(shop, system="dock")
     for state in (made, bundled):
-        with pytest.raises(UsageError, match="the state is one of `shop`, and the policy is one of `dock`"):
+        with pytest.raises(UsageError, match="the state is for `shop`, but the policy is for `dock`"):
             state_tables(spark, other, state)
-    with pytest.raises(UsageError, match="holds `shop`, and none of `dock`"):
+    with pytest.raises(UsageError, match="holds `shop`, but no state of `dock`"):
         state_tables(spark, other, str(tmp_path / "state.tar.gz"))
 
     sets = {name: members for name, members in shop.sets.items() if name != "ALL"}
@@ -148,5 +148,5 @@ def test_a_state_in_shards_is_whole_or_none(spark: SparkSession, shop: Program, 
         (tmp_path / name).write_bytes(content)
     assert len(state_tables(spark, shop, tmp_path).tables) == len(TABLES)
     people = next(tmp_path / name for name in files if name.startswith("people"))
-    with pytest.raises(DecisionUnavailable, match="1 of its shards are not here, such as `lake:l`"):
+    with pytest.raises(DecisionUnavailable, match="1 of its shards are missing, such as `lake:l`"):
         state_tables(spark, shop, people)

@@ -131,7 +131,7 @@ def certify(
         rows = maker.rows(place / ".rows", matrix, source, destructive, shown, tell)
         tell("counting")
         counted = rows.totals()
-        tell("looking for what stands out")
+        tell("looking for findings")
         certificate = Certificate(
             folder=target,
             origin=origin,

@@ -57,7 +57,7 @@ def of_matrix(rows: Rows) -> Iterator[Finding]:
         yield Finding(kind="destructive operations", level="high", about=who.principal, text=text)
     yield from _more("destructive operations", "high", count)
     for operation, paths in rows.open_operations()[:EACH]:
-        text = f"asks for nothing: everybody may, on {paths:,} of the entities"
+        text = f"requires nothing: every user may, on {paths:,} of the entities"
         yield Finding(kind="open to anyone", level="medium", about=operation, text=text)
 
 

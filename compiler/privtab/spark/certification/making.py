@@ -45,7 +45,7 @@ class MatrixMaker:
     ) -> None:
         """Choose the plan; raises UsageError for an unknown plan, and for `process` if an argument needs Spark."""
         if plan not in PLANS:
-            raise UsageError(f"there is no plan `{plan}`: it is `auto`, `process` or `spark`")
+            raise UsageError(f"unknown plan `{plan}`; there are: auto, process, spark")
         self.policy, self.state, self.entities, self.asked, self.spark = policy, state, entities, users, spark
         self.forced = plan == "process"
         self._read: Source | None = None

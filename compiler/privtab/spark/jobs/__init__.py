@@ -7,7 +7,7 @@ from collections.abc import Mapping
 JOBS: Mapping[str, str] = {
     "decide": "Decide a request for each row of a table.",
     "visible": "Keep the rows of a table that a user may see.",
-    "entitlements": "Write the matrix: who may do what, and through what.",
+    "entitlements": "Write the entitlement matrix: who may do what, and through which grants.",
     "certify": "Write the matrix with figures, findings and a page to sign.",
     "state": "Read a state from any Spark source, check it, write the good rows.",
 }

@@ -41,7 +41,7 @@ def check_input(where: str, kind: str | None) -> None:
     ending = path.suffix.lower()
     if kind is None and path.is_file() and ending in _NO_FORMAT:
         tabs = ", as in `--input-format csv --input-option sep=\\t`" if ending == ".tsv" else ""
-        raise UsageError(f"{where}: `{ending}` is the ending of no format that is known: add `--input-format`{tabs}")
+        raise UsageError(f"{where}: `{ending}` is not the suffix of a known format: add `--input-format`{tabs}")
 
 
 def near(where: str) -> str:
@@ -79,7 +79,7 @@ def _output(where: str, kind: str | None, *, overwrite: bool) -> None:
         raise UsageError(f"{path} exists: name another folder, or add `--overwrite`")
     if kind is None and path.suffix.lower() in _NO_FORMAT:
         raise UsageError(
-            f"{where}: `{path.suffix}` is the ending of no format that is written: end it in {', '.join(SPARK)}, or add "
+            f"{where}: `{path.suffix}` is not the suffix of a format that can be written: end it in {', '.join(SPARK)}, or add "
             "`--output-format`"
         )
 

@@ -100,8 +100,10 @@ def table_options(made: argparse.ArgumentParser, *, inputs: bool = True) -> None
             "--input-option", action="append", default=[], metavar="KEY=VALUE", help="of the reader; may repeat"
         )
     made.add_argument("-o", "--output", metavar="FOLDER", help="where the result goes; must not exist")
-    made.add_argument("--output-format", metavar="NAME", help="as --input-format; parquet where nothing says otherwise")
-    made.add_argument("--overwrite", action="store_true", help="take the place of what is there")
+    made.add_argument(
+        "--output-format", metavar="NAME", help="like --input-format; default: by the suffix, else parquet"
+    )
+    made.add_argument("--overwrite", action="store_true", help="replace what is there")
 
 
 def named_options(made: argparse.ArgumentParser) -> None:
@@ -128,11 +130,11 @@ def named_options(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--groups-separator",
         metavar="TEXT",
-        help="what stands between groups where --groups is a column of texts; an empty text is no group, and so is an empty cell "
+        help="separator of groups where --groups is a column of strings; an empty string is no group, and so is an empty cell "
         "of CSV, where nothing tells it from null",
     )
-    made.add_argument("--plan", choices=("auto", "kernel", "joins"), default="auto", help="how Spark goes about it")
-    made.add_argument("--explain", action="store_true", help="say how it would be decided, and write nothing")
+    made.add_argument("--plan", choices=("auto", "kernel", "joins"), default="auto", help="how Spark decides")
+    made.add_argument("--explain", action="store_true", help="print the plan and write nothing")
 
 
 def resource(options: argparse.Namespace) -> str | tuple[str, str]:
@@ -165,7 +167,7 @@ def groups(options: argparse.Namespace, frame: DataFrame) -> Column | str | None
         return str(options.groups)
     if options.groups_separator is None:
         raise UsageError(
-            f"`{options.groups}` is a column of texts: say by `--groups-separator` what stands between groups"
+            f"`{options.groups}` is a column of strings: give the separator of groups by `--groups-separator`"
         )
     text = F.col(f"`{options.groups}`")
     if (options.input_format or _format(options.input)) == "csv":

@@ -36,9 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     job.policy_options(made)
     matrix_options(made)
     made.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where it all goes; must not exist")
-    made.add_argument("--overwrite", action="store_true", help="take the place of what is there")
+    made.add_argument("--overwrite", action="store_true", help="replace what is there")
     made.add_argument("--data-format", choices=("parquet", "csv"), default="parquet", help="of the rows (parquet)")
-    made.add_argument("--people", metavar="FILE", help="the users that exist, one a line: others are told to have left")
+    made.add_argument(
+        "--people", metavar="FILE", help="the users that exist, one per line; others are reported as having left"
+    )
     made.add_argument(
         "--destructive", action="append", metavar="WORD", help="a word by which an operation destroys; may repeat"
     )
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="where to work: in this process, on Spark, or by size (auto)",
     )  # fmt: skip
     made.add_argument(
-        "--fail-on", choices=("high", "medium", "low"), help="exit code 1 where there are findings as grave"
+        "--fail-on", choices=("high", "medium", "low"), help="exit code 1 for findings of at least this level"
     )
     return job.run("certify", _certify, made, arguments, _wanted, lazily=True)
 

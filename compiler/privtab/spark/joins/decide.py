@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from privtab.spark.state.tables import SparkState
 
 NOT_GRANTED = "not granted"
-CHANGED = "not the same when read again"
+CHANGED = "changed between reads"
 """The reason of a denied row that was missing when holdings were looked up: the rows are read several times and may have changed."""
 SEEN, MAY_DENY, THERE = (HIDDEN + name for name in ("seen", "may_deny", "there"))
 

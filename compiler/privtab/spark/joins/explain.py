@@ -39,7 +39,7 @@ def steps(plan: Joins, figures: Figures) -> Iterator[str]:
     if plan.decides_distinct_requests(figures):
         yield f"of {figures.rows:,} rows about {figures.requests:,} are different: each of these is decided once"
     for table, one, more in (
-        ("places", "place", "where anybody holds anything"),
+        ("places", "place", "where any principal holds anything"),
         ("principals", "pair", "of a user and what they are"),
         ("held", "pair", "of a principal and a place"),
     ):
@@ -51,8 +51,8 @@ def steps(plan: Joins, figures: Figures) -> Iterator[str]:
         for types, places in _places(plan, part).items():
             yield f"   {types}: {places}"
         pairs = figures.pairs.get(part)
-        known = "nobody knows how many" if pairs is None else f"about {pairs:,}"
-        yield f"   distinct pairs of user and path first ({known}), those places alone where anybody holds anything,"
+        known = "number unknown" if pairs is None else f"about {pairs:,}"
+        yield f"   distinct pairs of user and path first ({known}), only places where any principal holds anything,"
         yield "   joined with principals and bits, one aggregate for each pair"
         yield f"   joined to the rows: {_way(sent=plan.broadcasts_part(part, figures))}"
     yield "then each request's condition over its bits; without bits the answer is no"

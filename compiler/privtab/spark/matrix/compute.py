@@ -74,7 +74,7 @@ def check(question: Question, vocabulary: Vocabulary) -> None:
         raise UsageError(f"unknown operation `{name}`" + hint(name, sorted(known)))
     flags = {flag for shape in shapes.values() for flag in shape.flags}
     for flag in sorted({said(flag) for flag in question.flags} - flags):
-        raise UsageError(f"no operation asks about the flag `{flag}`" + hint(flag, sorted(flags)))
+        raise UsageError(f"no operation uses the flag `{flag}`" + hint(flag, sorted(flags)))
     for name, shape in shapes.items():
         asked = question.operations is None or not question.operations.isdisjoint((name, name.partition("/")[2]))
         for flag in sorted(shape.unsaid(question.flags)) if asked else ():
@@ -82,7 +82,7 @@ def check(question: Question, vocabulary: Vocabulary) -> None:
     slots = {slot for shape in shapes.values() for slot in shape.withs}
     for slot, entity in (question.withs or {}).items():
         if slot not in slots:
-            raise UsageError(f"no operation looks at an object `{slot}`" + hint(slot, sorted(slots)))
+            raise UsageError(f"no operation has a `with` object `{slot}`" + hint(slot, sorted(slots)))
         try:
             vocabulary.check_path(entity)
         except InvalidRequest as error:

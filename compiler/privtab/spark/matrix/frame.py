@@ -167,7 +167,7 @@ def session_of(entities: object, users: object, spark: SparkSession | None) -> S
 
     active = Session.getActiveSession()
     if active is None:
-        raise UsageError("there is no Spark session: make one, or give it as `spark=`")
+        raise UsageError("there is no Spark session: start one, or pass it as `spark=`")
     return active
 
 

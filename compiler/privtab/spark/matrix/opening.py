@@ -68,7 +68,7 @@ def open_world(
     if source.tables is not None:
         raise UsageError(
             f"the state has {sum(source.tables.counts().values()):,} rows, more than the {LOCAL:,} that one process "
-            "takes: `entitlements` goes through it piece by piece, and what it gives can be written and counted"
+            "can hold: use `entitlements`, which processes it in portions"
         )
     if source.rows is not None:
         found = Index(index(policy.checked("a state"), source.rows))
@@ -95,7 +95,9 @@ def open_world(
             case _ if name in found.groups:
                 own, scopes = found.groups[name], found.group_scoped.get(name, {})
             case _:
-                raise UsageError(f"a state bundle does not say what `{principal}` holds: give the rows of the state")
+                raise UsageError(
+                    f"a state bundle does not contain what `{principal}` holds: give the rows of the state"
+                )
         subjects.append(Subject(principal=principal, user=user, principals=own, scopes=scopes, through=held))
     return World(policy.json, found, subjects)
 

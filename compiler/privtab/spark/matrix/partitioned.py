@@ -276,7 +276,7 @@ def depth_of(state: SparkState, chains: Chains) -> int:
         rows, portion = found[-1]["most"]
         raise UsageError(
             f"the state has {rows:,} rows at, above and below `{portion}`, more than the {LOCAL:,} that one task takes: "
-            "ask about it with a state that has fewer"
+            "use a state with fewer rows"
         )
     held_rows = sum(state.counts().values())
     good = [row for row in fitting if row["most"]["rows"] <= ROWS and row["all"] <= REPEATED * held_rows]

@@ -170,11 +170,11 @@ class _Builder:
                 if known == prints and (allow_partial or not _errors(old["findings"])):
                     return self.signed_anew(old)
                 changed = sorted(r for r, p in prints.items() if _is_root(r) and known.get(r) != p)
-                tables = self.timed("people's rows", "reading who is who", lambda: self.by_name(work))
+                tables = self.timed("people's rows", "reading users and roles", lambda: self.by_name(work))
             else:
                 # The workers that build the shards return the fingerprints of their rows.
                 jobs: list[Callable[[], Any]] = [partial(self.fingerprints, BY_NAME), partial(self.by_name, work)]
-                prints, tables = self.timed("people's rows", "reading who is who", lambda: at_once(jobs))
+                prints, tables = self.timed("people's rows", "reading users and roles", lambda: at_once(jobs))
             removed = sorted(r for r in known if _is_root(r) and r not in prints)
             return self.made(before, old, prints, policy, tables, changed, removed, allow_partial=allow_partial)
         finally:
@@ -224,7 +224,7 @@ class _Builder:
         if _errors(findings) and not allow_partial:
             self.reject(results)
         shards = {r: s for r, s in old.get("shards", {}).items() if r not in changed and r not in removed} | reports
-        people = self.timed("people", "working out principals", lambda: self.people(tables, results, sorted(shards)))
+        people = self.timed("people", "computing principals", lambda: self.people(tables, results, sorted(shards)))
         bare = parts_of({"people": people, "shards": {root: shards[root] for root in sorted(shards)}})
         parts, signed = self.timed("signatures", "signing", lambda: self.sealed(bare, parts_of(old)))
         people = parts.pop(PEOPLE)

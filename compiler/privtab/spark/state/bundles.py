@@ -95,7 +95,7 @@ def missing_shards_error(roots: Collection[str]) -> DecisionUnavailable:
     """The exception for missing shards of a state."""
     named = ", ".join(f"`{root}`" for root in sorted(roots)[:3])
     return DecisionUnavailable(
-        f"the state is not whole: {len(roots)} of its shards are not here, such as {named}", retry=False
+        f"the state is incomplete: {len(roots)} of its shards are missing, such as {named}", retry=False
     )
 
 
@@ -140,7 +140,7 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
     of_system = states.get(policy.system)
     if not of_system:
         held = ", ".join(f"`{name}`" for name in sorted(states)) or "no state"
-        raise UsageError(f"{where} holds {held}, and none of `{policy.system}`")
+        raise UsageError(f"{where} holds {held}, but no state of `{policy.system}`")
     one = [index for index in of_system if isinstance(index, Index)]
     if one and len(of_system) > 1:
         raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")

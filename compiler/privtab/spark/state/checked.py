@@ -10,7 +10,7 @@ from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.state.nodes import State
 
-DENIES = "they may carry a denial, and without it somebody would get more"
+DENIES = "they may include a denial, and ignoring it would widen access"
 """Why invalid rows make a state unusable."""
 
 

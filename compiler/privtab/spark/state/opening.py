@@ -43,7 +43,7 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
             return read_state(spark, state, policy).state()
         case Mapping():
             name, table = next((name, table) for name, table in state.items() if not _is_frame(table))
-            raise UsageError(f"the table `{name}` of the state is a {type(table).__name__}, no DataFrame of Spark")
+            raise UsageError(f"the table `{name}` of the state is a {type(table).__name__}, not a Spark DataFrame")
         case str() | os.PathLike():
             path = Path(state)
         case _:

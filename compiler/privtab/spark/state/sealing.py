@@ -145,7 +145,9 @@ def _hash(root: Root, batches: Iterable[Any]) -> Iterator[Any]:
         for row in batch.to_pylist():
             with root.open(row["file"]) as bundle:
                 if digest(bundle) != row["sha256"]:
-                    raise BrokenBundle(f"{row['file']} is not as it was built, and is not signed: build with `--full`")
+                    raise BrokenBundle(
+                        f"{row['file']} was changed after it was built, and is not signed: build with `--full`"
+                    )
                 bundle.seek(0)
                 rows.append({"key": row["key"], "hashes": json.dumps(digests(bundle, ours=True))})
         yield from _out(rows)

@@ -145,7 +145,7 @@ class _Opening:
             parts = given if isinstance(given, list | tuple) else [given]
             if any(isinstance(part, Mapping) and part and set(part) <= set(COLUMNS[table].all) for part in parts):
                 advice = "rows in one file are for `privtab state validate` and `pack`; here `path: grants.csv` says where they are"
-                self.wrong(table, "has rows, where its source is wanted", advice)
+                self.wrong(table, "contains rows instead of a source", advice)
                 continue
             opened = (self.source(table, part, COLUMNS[table].all, COLUMNS[table].required) for part in parts)
             found[table] = tuple(source for source in opened if source is not None)
@@ -209,9 +209,7 @@ class _Opening:
         if path is not None and format_ is None:
             format_ = table_format(self.base / str(path)) or SPARK.get(Path(str(path)).suffix.lower())
         if path is not None and format_ is None:
-            self.wrong(
-                table, f"`{path}` does not tell its format", "write `format: parquet`, or csv, json, delta, iceberg"
-            )
+            self.wrong(table, f"`{path}` has no known format", "write `format: parquet`, or csv, json, delta, iceberg")
             return None
         if name is None and query is None and format_ is None:
             self.wrong(table, "names no source", "give `format` with `path` or `options`, or `table`, or `query`")
@@ -280,7 +278,7 @@ class _Opening:
                 if column is not None:
                     made.append(column.alias(name))
             elif there.count(name) > 1:
-                self.wrong(table, f"column `{name}` stands {there.count(name)} times")
+                self.wrong(table, f"column `{name}` occurs {there.count(name)} times")
             elif name in there:
                 made.append(fn.col(f"`{name}`"))
             elif name in required:

@@ -57,7 +57,7 @@ class SparkState:
         """
         program = program_of(policy)
         if self.system is not None and self.system != program.system:
-            raise UsageError(f"the state is one of `{self.system}`, and the policy is one of `{program.system}`")
+            raise UsageError(f"the state is for `{self.system}`, but the policy is for `{program.system}`")
         if self.names is not None:
             differing = differences(self.names, names_of(program))
             if differing:
