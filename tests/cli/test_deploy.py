@@ -242,7 +242,7 @@ def test_a_canary_without_callers_goes_back_unless_that_is_fine(
     assert fleet.decides("two", "olga") is False
     everybody = deploy(privtab, fleet, "--fail-on", "none", "--canary", "100%")
     assert everybody.code == 1
-    assert "all 2 sidecars are in that part: there is nobody to compare with" in everybody.out
+    assert "all 2 sidecars are in that part: there are none to compare with" in everybody.out
     nobody = deploy(privtab, fleet, "--fail-on", "none", "--canary", "zone=elsewhere", "--timeout", "5")
     assert nobody.code != 0
     assert "no sidecar is in that part" in nobody.out
@@ -262,7 +262,7 @@ def test_a_canary_that_is_broken_off_goes_back(privtab: Privtab, fleet: SidecarF
         process.send_signal(number)
         said, _ = process.communicate(timeout=30)
         assert process.returncode != 0
-        assert b"the canary was broken off" in said
+        assert b"the canary was aborted" in said
         assert b"Traceback" not in said
         channel = Registry.open(fleet.registry).channel("dev", "shop")
         assert (channel.sequence, channel.canary) == (sequence, None)

@@ -186,4 +186,4 @@ def test_a_flag_that_no_row_asks_about_is_refused(
 ) -> None:
     ran = privtab(*question, "--flag", "nope", "-p", policy, "-s", state)
     assert ran.code == 2
-    assert "no row asks about a flag `nope`" in ran.err
+    assert "no row uses a flag `nope`" in ran.err

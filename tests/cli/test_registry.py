@@ -123,7 +123,7 @@ def test_harm_is_found_and_copies_are_repaired(url: str, files: Path, capsys: py
     assert copy.read_bytes() == good
     (blob,) = [path for path in Path(url).rglob("*.tar.gz") if "blobs" in path.parts and path.read_bytes() == good]
     blob.write_bytes(good[:-1])
-    assert "is not what it was" in answered(capsys, "check", url, "--repair", code=1)
+    assert "has been altered" in answered(capsys, "check", url, "--repair", code=1)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_harm_is_found_and_copies_are_repaired(url: str, files: Path, capsys: py
         (["show", "{url}", "dev"], 3, "has no channel dev"),
         (["history", "{url}", "dev", "shop"], 3, "has no channel dev/shop"),
         (["history", "{url}", "../dev", "shop"], 2, "the channel `../dev`"),
-        (["switch", "{url}", "dev", "shop"], 2, "what is to run"),
+        (["switch", "{url}", "dev", "shop"], 2, "nothing to release"),
         (["switch", "{url}", "dev", "shop", "--policy", "12"], 3, "keeps no policy revision `12`"),
         (["switch", "{url}", "dev", "shop", "--policy", "12", "--to", "1"], 2, "`--to` says all"),
         (["list", "{url}", "--kind", "delta"], 2, "there is no kind `delta`"),

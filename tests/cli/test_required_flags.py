@@ -29,7 +29,7 @@ def test_questions_ask_for_the_flag(privtab: Callable[..., Any], clinic: list[st
     said = privtab(*ask, "--flag", "pii=false", *clinic)
     assert said.code == 0, said.err
     assert "pii" in privtab(*ask, "--flag", "pii", *clinic).out or ask[0] == "what-can"
-    assert "no row asks about a flag `ppi`" in privtab(*ask, "--flag", "ppi=false", *clinic).err
+    assert "no row uses a flag `ppi`" in privtab(*ask, "--flag", "ppi=false", *clinic).err
 
 
 @pytest.mark.parametrize("ask", [["file:w/1", "--operation", "read"], ["READ", "file:w/1"], []])

@@ -165,7 +165,7 @@ def test_what_never_was(
 def test_where_nothing_ran_before(privtab: Privtab, fleet: SidecarFleet) -> None:
     ran = privtab("deploy", fleet.policy, "-r", fleet.registry)
     assert ran.code == 0
-    assert "it has no state: every answer is unavailable until `--state` gives one" in ran.out
+    assert "it has no state: decisions are unavailable until a state is released with `--state`" in ran.out
     ran = back(privtab, fleet)
     assert ran.code == 2
     assert "no other revision before" in ran.err

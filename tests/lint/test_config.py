@@ -74,7 +74,7 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
         ("lint = 3\n", (1, 8), "`lint` is `3`, not a table", None),
         ("[lint]\nfail-on = 'warn'\n", (2, 11), "`fail-on` is `warn`", "did you mean `warning`?"),
         ("lint.fail-on = 1\n", (1, 16), "`fail-on` is `1`", "write one of: `error`, `warning`, `note` and `never`"),
-        ("[lint]\nP305 = 'off'\n", (2, 1), "unknown setting `P305`", "severities stand in a table of their own"),
+        ("[lint]\nP305 = 'off'\n", (2, 1), "unknown setting `P305`", "severities belong in a table of their own"),
         (
             "[lint.severity]\nP305 = 'no'\n",
             (2, 8),

@@ -70,9 +70,9 @@ def test_another_content_under_the_same_revision_is_a_conflict(registry: Registr
     registry.put(packed.policies[0])
     files = files_of(packed.policies[0])
     rego = next(name for name in files if name.endswith(".rego"))
-    with pytest.raises(RegistryConflict, match="another content"):
+    with pytest.raises(RegistryConflict, match="different content"):
         registry.put(archive({**files, rego: files[rego] + b"\nallow := true\n"}))
-    with pytest.raises(RegistryConflict, match="another content"):
+    with pytest.raises(RegistryConflict, match="different content"):
         registry.put(archive(manifest(files, roots=["privtab"])))
 
 

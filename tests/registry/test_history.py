@@ -39,11 +39,11 @@ def test_what_was_switched_to_the_end_runs_on_by_its_copy(registry: Registry, ra
     found = registry.channel("dev", "shop")
     assert (found.sequence, found.policy, found.held, found.lost) == (2, ran[1].policy, False, False)
     assert "release 2 cannot be read (channels/dev/shop/history/00000002.json is broken" in found.trouble
-    assert "check --repair` mends it" in found.trouble
+    assert "check --repair` restores it" in found.trouble
     assert registry.newer(found) == found
     assert [entry.sequence for entry in registry.history("dev", "shop")] == [1, 2]
     [problem] = check(registry).problems
-    assert "its copy says what it said" in problem.message
+    assert "its copy is intact" in problem.message
     assert check(registry, repair=True).problems[0].repaired
     assert registry.channel("dev", "shop") == ran[1]
     assert check(registry).problems == ()
@@ -117,7 +117,7 @@ def test_what_a_newer_privtab_wrote_is_not_broken(registry: Registry, ran: list[
         lambda: registry.release("dev", "shop", policy=ran[0].policy),
     )
     for look in looks:
-        with pytest.raises(RegistryError, match="of version 2, which this privtab does not know"):
+        with pytest.raises(RegistryError, match="of version 2, which this version of privtab does not support"):
             look()
 
 

@@ -122,7 +122,7 @@ def test_the_record_of_what_runs_is_mended_from_what_runs(registry: Registry, pa
     registry.store.replace(path, b"{")
     files = {path: file.read() for path, _, file in entries(io.BytesIO(packed.policies[0]))}
     rego = next(name for name in files if name.endswith(".rego"))
-    with pytest.raises(RegistryConflict, match="with another content"):
+    with pytest.raises(RegistryConflict, match="with different content"):
         registry.put(archive({**files, rego: files[rego] + b"\nallow := true\n"}))
     assert registry.revision("shop", "policy", running.id).digest == running.digest
     registry.store.replace(path, b"{")

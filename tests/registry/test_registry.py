@@ -80,7 +80,7 @@ def test_a_state_in_shards(any_registry: Registry, packed: ExampleBundles) -> No
 
 def test_a_canary_stands_beside_and_ends(any_registry: Registry, packed: ExampleBundles) -> None:
     old, new = (any_registry.put(policy).id for policy in packed.policies)
-    with pytest.raises(UsageError, match="release a policy to the channel first"):
+    with pytest.raises(UsageError, match="a canary needs a channel with a policy"):
         any_registry.release("dev", "shop", canary=Canary(policy=new))
     any_registry.release("dev", "shop", policy=old)
     tried = any_registry.release("dev", "shop", canary=Canary(policy=new, share=0.25, labels={"zone": "a"}))
@@ -92,7 +92,7 @@ def test_a_canary_stands_beside_and_ends(any_registry: Registry, packed: Example
 
 
 def test_a_switch_without_anything_new_is_none(registry: Registry, packed: ExampleBundles) -> None:
-    with pytest.raises(UsageError, match="what is to run"):
+    with pytest.raises(UsageError, match="nothing to release"):
         registry.release("dev", "shop")
     with pytest.raises(RegistryError, match="keeps no policy"):
         registry.release("dev", "shop", policy="0123456789abcdef")

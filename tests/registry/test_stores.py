@@ -92,9 +92,9 @@ def test_a_static_server_is_a_registry_to_read(static: str, registry: Registry, 
     assert seen.read(seen.revision("shop", "state", state)) == packed.states[0]
     assert seen.channels() == registry.channels()
     assert check(seen).problems == ()
-    with pytest.raises(UsageError, match="is only read"):
+    with pytest.raises(UsageError, match="is read-only"):
         seen.release("dev", "shop", policy=ids[0])
-    with pytest.raises(UsageError, match="is only read"):
+    with pytest.raises(UsageError, match="is read-only"):
         seen.put(packed.states[1])
 
 
@@ -129,7 +129,7 @@ def test_a_storage_that_creates_twice_is_refused(tmp_path: Path, packed: Example
 
     registry = Registry(Careless(tmp_path))
     for _ in range(2):
-        with pytest.raises(UsageError, match="creates a file that is there already"):
+        with pytest.raises(UsageError, match="overwrites existing files"):
             registry.put(packed.policies[0])
     assert registry.settings() == {}
 

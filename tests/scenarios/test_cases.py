@@ -97,7 +97,7 @@ def test_lists_of_actions_and_resources_are_as_many_cases(reads: Reads) -> None:
         ('{user: x, action: raed, resource: "item:s/a/x", decision: deny}', "T103", "unknown operation `raed` on `item`"),
         ('{user: x, action: read, resource: "item:s/a", decision: deny}', "T103", "wrong depth: `item:s/a` has 2 name(s), a `item` path has 3 (store/shelf/item)"),
         ('{user: x, action: move, resource: "item:s/a/x", decision: deny}', "T103", "`move` on `item` needs `with: {to: TYPE:PATH}`: an entity of type shelf or item"),
-        ('{user: x, action: read, resource: "item:s/a/x", flags: [realy], decision: deny}', "T103", "`read` on `item` asks about no flag `realy`"),
+        ('{user: x, action: read, resource: "item:s/a/x", flags: [realy], decision: deny}', "T103", "`read` on `item` uses no flag `realy`"),
         ('{user: x, action: read, resource: "item:s/a/x", decision: maybe}', "T004", "`decision` is `maybe`"),
         ('{user: x, action: read, resource: "item:s/a/x"}', "T002", "`decision` is missing in a case"),
         ('{user: x, resource: "item:s/a/x", decision: deny}', "T002", "`action` is missing in a case"),

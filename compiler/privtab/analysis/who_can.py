@@ -97,7 +97,7 @@ class WhoCan:
         asked = dict.fromkeys(leaves(self._asked.program, self._condition))
         memberships = [atom for atom in asked if self._is_joining(atom)]
         if len(memberships) > MEMBERSHIPS:
-            raise Undecided(f"not decided: `{self.rule.id}` asks for more than {MEMBERSHIPS} memberships")
+            raise Undecided(f"not decided: `{self.rule.id}` requires more than {MEMBERSHIPS} memberships")
         for size in range(len(memberships) + 1):
             for joined in combinations(memberships, size):
                 needs = frozenset(map(text, joined))

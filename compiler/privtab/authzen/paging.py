@@ -57,7 +57,7 @@ def _read(token: str) -> tuple[str, int, str | None]:
                 return of, limit, after
     except ValueError:
         pass
-    raise Malformed("`page.token` is none of ours: send the `next_token` of the page before")
+    raise Malformed("`page.token` is not valid: send the `next_token` of the previous page")
 
 
 def _asked(search: Search, system: str) -> str:

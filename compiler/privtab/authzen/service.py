@@ -125,7 +125,7 @@ class Service:
         directory = await self.point.directory()
         if directory is None:
             raise Unsupported(
-                f"this decision point cannot search for a {asked.kind}: it does not know who and what there is"
+                f"this decision point cannot search for a {asked.kind}: it cannot list users and entities"
             )
         search = searching.subjects if asked.kind is Searched.SUBJECT else searching.resources
         return await asyncio.to_thread(search, asked, vocabulary, directory)

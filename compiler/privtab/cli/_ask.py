@@ -115,9 +115,7 @@ def flag_names(given: Iterable[str] | None, program: Program) -> frozenset[str]:
     known = sorted({flag for rule in rules for flag in (*rule_flags(program, rule), *rule.required_flags)})
     for flag in (said(flag).removesuffix("=true") for flag in given):
         if flag not in known:
-            raise UsageError(
-                f"no row asks about a flag `{flag}`" + (hint(flag, known) if known else "; there are none")
-            )
+            raise UsageError(f"no row uses a flag `{flag}`" + (hint(flag, known) if known else "; there are none"))
     return frozenset(flag.removesuffix("=true") for flag in given)
 
 

@@ -159,7 +159,7 @@ def _switched(
         switched_from = told.after or before
     else:
         if canary is not None:
-            say(asked.format, "no canary: nothing ran before that is known, or nothing changes", style="dim")
+            say(asked.format, "no canary: there is no earlier release, or nothing changes", style="dim")
         switched_from = before
     if not (to.changes(before) or before.canary or before.broken) and asked.signing_key is None:
         told.after = before
@@ -177,7 +177,11 @@ def _switched(
             style="bold",
         )
         if not (told.after.state or told.after.shards):
-            say(asked.format, "it has no state: every answer is unavailable until `--state` gives one", style="yellow")
+            say(
+                asked.format,
+                "it has no state: decisions are unavailable until a state is released with `--state`",
+                style="yellow",
+            )
     return None
 
 
@@ -208,12 +212,16 @@ def _run_canary(
                     return ended
     except BaseException:
         # On any error, even Ctrl-C, do not leave sidecars on an untested release.
-        rollout.end_canary(during, "the canary was broken off")
-        complain("the canary was broken off: all sidecars get what ran before")
+        rollout.end_canary(during, "the canary was aborted")
+        complain("the canary was aborted: all sidecars get the previous release")
         raise
     told.after = rollout.end_canary(during, "the canary was refused")
     if told.trial is None:
-        reason = "no sidecar is in that part" if look is not None and not look.awaited else "the canary did not come"
+        reason = (
+            "no sidecar is in that part"
+            if look is not None and not look.awaited
+            else "the canary's sidecars did not activate it"
+        )
         if look is not None:
             complain_late(look)
     else:
@@ -306,4 +314,6 @@ def into_opa(asked: DeployRequest, url: str, token_file: Path | None) -> None:
     if pushed.state is not None:
         console.print(f"state: {pushed.state_before or 'none'} → {pushed.state}", soft_wrap=True)
     elif pushed.state_before is None:
-        console.print("no state is there: every answer is unavailable until `--state` gives one", style="yellow")
+        console.print(
+            "there is no state: decisions are unavailable until a state is released with `--state`", style="yellow"
+        )

@@ -37,7 +37,8 @@ def show_gate(gate: Gate, format_: Format) -> None:
     if gate.blocking:
         console.print(_blocking(gate))
         console.print(
-            "  waive what is meant (`--waivers FILE`, see `privtab diff`), or deploy with `--fail-on none`", style="dim"
+            "  waive intended changes (`--waivers FILE`, see `privtab diff`), or deploy with `--fail-on none`",
+            style="dim",
         )
 
 

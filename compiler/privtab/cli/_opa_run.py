@@ -90,7 +90,7 @@ def _ended(code: int, server: OpaServer) -> str:
         except ValueError:
             how = f"by signal {-code}"
     said = "\n".join(f"  {line}" for line in server.problems(LOG_LINES))
-    return f"OPA ended {how}" + (f"; its last complaints:\n{said}" if said else "; its log has no complaint")
+    return f"OPA ended {how}" + (f"; its last errors:\n{said}" if said else "; its log has no errors")
 
 
 def _reload(server: OpaServer, bundles: Bundles, stop: threading.Event) -> None:

@@ -89,7 +89,7 @@ def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> 
     """Read and check a state; its errors go to standard error, and result in exit code 1 unless `allow_partial`."""
     state, _, errors = _checked(program, path)
     if errors and not allow_partial:
-        complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` goes on without them")
+        complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
         raise typer.Exit(ExitCode.FINDINGS)
     return state
 
@@ -111,7 +111,7 @@ def load_places_to_ask(program: Program, path: Path, *, allow_partial: bool = Fa
         return state, places, False
     denying = [error for error in errors if _may_deny(program, error)]
     if denying:
-        complain(f"{len(denying)} wrong row(s) in {path} may carry a denial; `--allow-partial` goes on without them")
+        complain(f"{len(denying)} wrong row(s) in {path} may carry a denial; `--allow-partial` continues without them")
         raise typer.Exit(ExitCode.FINDINGS)
     complain(f"{len(errors)} wrong row(s) in {path}: answered without them")
     return state, places, True

@@ -74,7 +74,7 @@ def run(
     from privtab.ir.serialise import vocabulary
 
     if state is None and url is None:
-        raise UsageError("`--state` is missing: who holds what? (only with `--url` an OPA has its own)")
+        raise UsageError("`--state` is missing (only with `--url` an OPA has its own)")
     if state is not None and url is not None:
         raise UsageError("`--state` and `--url` exclude each other: the OPA at the URL has its own state")
     program = load_policy(policy, variant=variant, readings=readings(reading))

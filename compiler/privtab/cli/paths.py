@@ -199,7 +199,7 @@ class _PathsQuery:
         if path is None:
             within = "" if self.max_steps is None else f" within {count(self.max_steps, 'step')}"
             console.print("NO PATH", style="bold green", end="  ")
-            console.print(f"user:{user} cannot come to {goal.text}{within}", soft_wrap=True)
+            console.print(f"user:{user} cannot gain {goal.text}{within}", soft_wrap=True)
         elif not path.steps:
             console.print("HELD", style="bold", end="  ")
             console.print(f"user:{user} has {goal.text} already", soft_wrap=True)
@@ -322,7 +322,7 @@ def _joined(words: Sequence[str]) -> str:
 
 def _legend(console: Console, steps: Sequence[Step], *, made: bool = False) -> None:
     if made or any(step.makes for step in steps):
-        console.print("\na name that begins with `new` stands for whatever they make there", style="dim")
+        console.print("\na name that begins with `new` stands for an entity that they create there", style="dim")
 
 
 def _more(console: Console, number: int) -> None:

@@ -153,7 +153,7 @@ def _who(asker: AnyAsker, asked_by: Caller | None, beside: dict[str, Any]) -> tu
     """The user, and `beside` with their groups; raises Unauthenticated without a caller if the client enforces decisions."""
     if asked_by is None:
         if asker.mode is Mode.ENFORCE:
-            raise Unauthenticated("nobody is known to ask")
+            raise Unauthenticated("no caller is known")
         return "", beside
     if asked_by.groups and not beside.get("groups"):
         beside = beside | {"groups": asked_by.groups}
@@ -246,7 +246,7 @@ def _arguments(
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], Mapping[str, Any]]:
     """A reader of the needed arguments of a call, by name; raises UsageError for names that the function lacks."""
     if not inspect.isfunction(function):
-        raise UsageError("`requires` goes on functions; on a method it stands below `@staticmethod` or `@classmethod`")
+        raise UsageError("`requires` goes on functions; on a method, write it below `@staticmethod` or `@classmethod`")
     signature = inspect.signature(function)
     named = [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     places = {
@@ -256,7 +256,7 @@ def _arguments(
     unknown = sorted(wanted.names - set(places))
     if unknown:
         name = getattr(function, "__qualname__", "the function")
-        raise UsageError(f"`{name}` has no argument `{unknown[0]}`, which `{wanted.action}` is asked by")
+        raise UsageError(f"`{name}` has no argument `{unknown[0]}`, which `{wanted.action}` needs")
     wanted_places = [(name, *places[name]) for name in sorted(wanted.names)]
 
     def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:

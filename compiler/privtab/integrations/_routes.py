@@ -47,7 +47,7 @@ def route(
     made = _route(methods, path, wanted)
     unknown = sorted(wanted.names - set(made.pattern.groupindex))
     if unknown:
-        raise UsageError(f"the route `{path}` has no `{{{unknown[0]}}}`, which `{action}` is asked by")
+        raise UsageError(f"the route `{path}` has no `{{{unknown[0]}}}`, which `{action}` needs")
     return made
 
 

@@ -98,7 +98,7 @@ class _Reader(DocumentReader):
         """See `DocumentReader.unknown`."""
         help_ = self.advice(key, value, known)
         if key.text in codes():
-            help_ = f"severities stand in a table of their own: `severity = {{{key.text} = …}}`"
+            help_ = f"severities belong in a table of their own: `severity = {{{key.text} = …}}`"
         self.report("C002", key, f"unknown setting `{key.text}` in {what}", help_, nearest(key.text, known))
 
     def document(self, node: Node, root: Path) -> Settings:

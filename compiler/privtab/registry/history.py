@@ -131,7 +131,9 @@ class History:
         while beyond is None:
             if sequence > MOST:
                 where = f"{self._channel}/{self._system}"
-                raise RegistryError(f"{where} has more than {MOST:,} releases: the storage has whatever is asked for")
+                raise RegistryError(
+                    f"{where} has more than {MOST:,} releases: the storage seems to return every file requested"
+                )
             later = self.entry(sequence + step)
             if later is None:
                 beyond = sequence + step

@@ -17,7 +17,7 @@ def check_exclusive_create(store: Store, settings: bytes) -> None:
     except Exists:
         return
     store.remove(names.SETTINGS)
-    raise UsageError(f"{store.url} cannot be written: its storage creates a file that is there already, without a word")
+    raise UsageError(f"{store.url} cannot be written: its storage overwrites existing files without an error")
 
 
 def check_empty(store: Store) -> None:

@@ -69,7 +69,7 @@ def check(registry: Registry, *, repair: bool = False) -> CheckReport:
     revisions, broken_records = all_records(registry)
     problems = [problem for revision in revisions for problem in _wrong(registry, revision)]
     problems += _unreadable(registry, revisions, broken_records, repair=repair)
-    problems += [Problem(path=path, message="is nothing of a registry") for path in _strays(registry)]
+    problems += [Problem(path=path, message="does not belong to a registry") for path in _strays(registry)]
     problems += [_unreadable_hold(registry, path, repair=repair) for path in registry.holds.unreadable()]
     channels = registry.channels()
     entries = 0
@@ -202,7 +202,7 @@ def _strays(registry: Registry) -> Iterator[str]:
 def _unreadable_hold(registry: Registry, path: str, *, repair: bool) -> Problem:
     if repair:
         registry.store.remove(path)
-    return Problem(path=path, message="cannot be read, and so nothing is swept", repaired=repair)
+    return Problem(path=path, message="cannot be read, so nothing is removed", repaired=repair)
 
 
 def _wrong(registry: Registry, revision: Revision) -> Iterator[Problem]:
@@ -218,7 +218,7 @@ def _wrong(registry: Registry, revision: Revision) -> Iterator[Problem]:
         return
     told = revision.system, revision.kind, revision.id, revision.shard, revision.content
     if told != (found.system, found.kind, found.id, found.shard, found.content):
-        yield Problem(path=path, message="the record tells of another bundle")
+        yield Problem(path=path, message="the record is of another bundle")
     trust = registry.trust()
     if trust is not None:
         from privtab.bundle.verify import verify
@@ -235,7 +235,7 @@ def _broken(registry: Registry, current: Channel, one: Unread, *, repair: bool) 
     known = current.sequence == one.sequence
     if known and repair:
         registry.store.replace(path, encoded(current.to_json()))
-    after = "; its copy says what it said" if known else "; the next release takes its place" if current.held else ""
+    after = "; its copy is intact" if known else "; the next release takes its place" if current.held else ""
     return Problem(path=path, message=f"cannot be read: {one.why}{after}", repaired=known and repair)
 
 

@@ -24,7 +24,7 @@ def checked(what: str, name: str) -> str:
     """Return the name of a channel, system or revision unchanged; raises UsageError if it is invalid."""
     if not fits(name):
         raise UsageError(
-            f"{what} `{name}`: letters, digits, `-`, `_` and `.` between them, 64 at most, no two points in a row"
+            f"{what} `{name}`: letters, digits, `-`, `_` and `.` between them, 64 at most, no two dots in a row"
         )
     return name
 

@@ -128,7 +128,7 @@ class Channel:
         said = "; ".join(why for _, why in sorted(self.broken.items(), reverse=True)[:3])
         numbers = ", ".join(map(str, sorted(self.broken)))
         goes_on = (
-            "its copy says what it said, and it runs on: `privtab registry check --repair` mends it"
+            "its copy is intact, and it stays active: `privtab registry check --repair` restores it"
             if not self.held
             else f"what runs stays until the next release, which will be {self.last + 1}"
         )
@@ -224,7 +224,7 @@ def _typed(where: str, node: _Node, types: _Types) -> _Node:
         value = getattr(node, name)
         texts = not isinstance(value, dict) or name == "metadata" or all(isinstance(one, str) for one in value.values())
         if not isinstance(value, kinds) or not texts:
-            raise RegistryError(f"{where} is broken: `{name}` is not what it should be")
+            raise RegistryError(f"{where} is broken: `{name}` has the wrong type")
     return node
 
 
@@ -242,7 +242,7 @@ def channel_of(where: str, content: bytes) -> Channel:
     value = decoded(where, content)
     version = value.pop("privtab_channel", None)
     if isinstance(version, int) and version > VERSION:
-        raise NewerFormat(f"{where} is of version {version}, which this privtab does not know")
+        raise NewerFormat(f"{where} is of version {version}, which this version of privtab does not support")
     if version != VERSION:
         raise RegistryError(f"{where} is broken: it is not a release of a channel")
     try:

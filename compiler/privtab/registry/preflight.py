@@ -11,9 +11,9 @@ from privtab.registry.nodes import Canary, Channel, Revision
 def check_canary(canary: Canary) -> None:
     """Raise UsageError for a canary without revisions or with an invalid share."""
     if not 0 < canary.share <= 1:
-        raise UsageError(f"a canary's share lies above 0 and at 1 at most, not at {canary.share:g}")
+        raise UsageError(f"a canary's share must be above 0 and at most 1, not {canary.share:g}")
     if not (canary.policy or canary.state or canary.shards):
-        raise UsageError("a canary runs a policy or a state of its own: name it")
+        raise UsageError("a canary needs its own policy or state: name it")
 
 
 def check_layouts(after: Channel, kept: Callable[[str], Revision | None]) -> None:

@@ -79,7 +79,7 @@ class Registry:
             return {}
         if found.get("privtab_registry") != VERSION:
             raise RegistryError(
-                f"{self.url} is of version {found.get('privtab_registry')}, which this privtab does not know"
+                f"{self.url} is of version {found.get('privtab_registry')}, which this version of privtab does not support"
             )
         return found
 
@@ -115,7 +115,7 @@ class Registry:
                     return made
                 if kept.content != made.content:
                     raise RegistryConflict(
-                        f"revision {made.id} of {made.system} ({made.kind}) is kept with another content"
+                        f"revision {made.id} of {made.system} ({made.kind}) is stored with different content"
                     )
                 if kept.digest == made.digest:
                     # The stored bytes may have been lost; restore them.
@@ -128,7 +128,7 @@ class Registry:
                 held.enter_context(self.holds.keep([kept.digest]))
                 if self._kept(path) == kept:
                     return kept
-        raise RegistryConflict(f"{path} comes and goes: somebody removes revisions just now")
+        raise RegistryConflict(f"{path} keeps changing: revisions are being removed concurrently")
 
     def revisions(self, system: str, kind: str = "policy") -> list[Revision]:
         """All readable revisions of a system, newest last; for shards, those of every shard."""
@@ -160,7 +160,7 @@ class Registry:
         except Missing:
             raise RegistryError(f"{self.url} has lost the bundle {digest[:16]}: put it again") from None
         if hashlib.sha256(content).hexdigest() != digest:
-            raise RegistryError(f"the bundle {digest[:16]} in {self.url} is not what it was: put it again")
+            raise RegistryError(f"the bundle {digest[:16]} in {self.url} has been altered: put it again")
         return content
 
     # --- channels ---
@@ -225,7 +225,7 @@ class Registry:
         RegistryError if a revision is not stored, BundleRefused if one is signed with a key that is no longer trusted.
         """
         if not self.store.writable:
-            raise UsageError(f"{self.url} is only read: write where its files lie")
+            raise UsageError(f"{self.url} is read-only: write to the registry itself")
         for _ in range(_ATTEMPTS):
             before = self.channel(channel, system)
             if expect is not None and before.last != expect:
@@ -250,7 +250,7 @@ class Registry:
                     f"{error}; `privtab registry check --repair` writes them"
                 ) from error
             return after
-        raise RegistryConflict(f"{channel}/{system}: others release to it all the time")
+        raise RegistryConflict(f"{channel}/{system}: too many concurrent releases")
 
     def history(self, channel: str, system: str, last: int | None = None) -> list[Channel]:
         """All readable releases, or the `last` ones of them, oldest first."""
@@ -273,7 +273,7 @@ class Registry:
         if state is not None and shards is not None:
             raise UsageError("a state is whole or in shards, not both")
         if not (policy or state or shards or canary or before.canary or (before.held and before.sequence)):
-            raise UsageError("what is to run? name a policy, a state or a canary")
+            raise UsageError("nothing to release: name a policy, a state or a canary")
         if canary is not None:
             preflight.check_canary(canary)
         after = replace(
@@ -292,7 +292,7 @@ class Registry:
             if known not in digests:
                 digests[known] = self._digest(before, known, kind, identity, shard)
         if not after.policy and canary is not None and canary.policy:
-            raise UsageError("a canary stands beside what the others run: release a policy to the channel first")
+            raise UsageError("a canary needs a channel with a policy: release one first")
         preflight.check_layouts(after, lambda policy: self._policy(after, policy))
         return replace(after, digests=digests)
 

@@ -67,7 +67,7 @@ class HttpStore:
         if bundle:
             return answer.body  # Some servers declare `.gz` files as gzip-encoded.
         if answer.encoded:
-            raise RegistryError(f"{where} is sent as {answer.encoded[:20]}, which was not asked for")
+            raise RegistryError(f"{where} is sent as {answer.encoded[:20]}, which was not requested")
         self._came += len(answer.body)
         if self._came > MOST_RECORDS:
             raise RegistryError(f"{self.url} sent more than {MOST_RECORDS >> 20} MiB of records, the most that is read")
@@ -106,4 +106,4 @@ class HttpStore:
         return names
 
     def _read_only(self, path: str) -> UsageError:
-        return UsageError(f"{self.url} is only read, and so is its {path}: write where its files lie")
+        return UsageError(f"{self.url} is read-only, and so is its {path}: write to the registry itself")

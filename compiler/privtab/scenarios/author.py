@@ -109,9 +109,7 @@ class Author:
             {said(flag) for flag in request.flags} - self.vocabulary.operations[request.resource.type][action].flags
         )
         if unknown:
-            self.reader.report(
-                "T103", span, f"`{action}` on `{request.resource.type}` asks about no flag `{unknown[0]}`"
-            )
+            self.reader.report("T103", span, f"`{action}` on `{request.resource.type}` uses no flag `{unknown[0]}`")
             return None
         return request
 

@@ -46,7 +46,7 @@ def check_binding(tokens: Tokens | None, bearer: Bearer | None, instance: str, l
     if bearer.instance and not bearer.is_for(instance):
         raise Refused(403, f"the bearer token is for the sidecar `{bearer.instance}`, {says}")
     if not bearer.instance and instance and tokens.bound(instance):
-        raise Refused(403, f"`{instance}` is a sidecar with a bearer token of its own, and this is another one")
+        raise Refused(403, f"`{instance}` is a sidecar with its own bearer token, and this is another one")
     wrong = {name: value for name, value in bearer.labels.items() if labels.get(name) != value}
     if wrong:
         shown = ",".join(f"{name}={value}" for name, value in wrong.items())

@@ -108,7 +108,7 @@ def read(path: Path, scopes: type[StrEnum], *, bindings: bool = False) -> tuple[
     if not found:
         raise UsageError(f"{path} has no tokens: write lines of a name, a token and, if need be, scopes")
     if len({bearer.digest for bearer in found}) < len(found):
-        raise UsageError(f"{path}: a token stands there twice")
+        raise UsageError(f"{path}: a token occurs twice")
     return tuple(found)
 
 

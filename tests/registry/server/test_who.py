@@ -59,7 +59,7 @@ def report(revision: str = "", id_: str = "made-up") -> str:
         (shows(PODS, "web-1"), 403, "is for the sidecar `etl-*`"),
         (shows(ANY, "else"), 200, ""),
         (shows(ANY), 200, ""),
-        (shows(ANY, "web-1", "app=web"), 403, "`web-1` is a sidecar with a bearer token of its own"),
+        (shows(ANY, "web-1", "app=web"), 403, "`web-1` is a sidecar with its own bearer token"),
         (shows(ANY, "etl-2"), 403, "of its own"),
     ],
 )
@@ -311,7 +311,7 @@ def test_a_server_that_starts_anew_and_cannot_know_gives_nobody_anything_older(
 
     async def by_the_copy(client: httpx.AsyncClient, served: Served) -> None:
         assert (await client.get(POLICY)).content == packed.policies[1]
-        assert "its copy says what it said" in (await told(client))["trouble"]
+        assert "its copy is intact" in (await told(client))["trouble"]
 
     async def by_nothing(client: httpx.AsyncClient, served: Served) -> None:
         assert (await client.get(POLICY)).status_code == 503

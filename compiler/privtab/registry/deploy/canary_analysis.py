@@ -141,7 +141,7 @@ def nothing_to_compare(everybody: int, quiet_ok: bool) -> CanaryOutcome:  # noqa
     """The outcome of a canary with all sidecars in it, which leaves none to compare with."""
     says = f"all {everybody} sidecars are in that part" if everybody > 1 else "the only sidecar is in that part"
     return CanaryOutcome(
-        outcome="quiet", good=quiet_ok, says=f"{says}: there is nobody to compare with", seconds=0.0, canary=0, others=0
+        outcome="quiet", good=quiet_ok, says=f"{says}: there are none to compare with", seconds=0.0, canary=0, others=0
     )
 
 
@@ -155,5 +155,5 @@ def sides(during: Channel) -> tuple[str, str]:
     if own.state is not None and during.state is None and not during.shards:
         raise UsageError("a canary of a state needs one that ran before: leave `--canary` off")
     raise UsageError(
-        "a canary in shards alone cannot be compared: their decisions are not told apart; leave `--canary` off"
+        "a canary that changes only shards cannot be compared: decisions do not record shards; leave `--canary` off"
     )

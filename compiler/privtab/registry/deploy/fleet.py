@@ -69,11 +69,11 @@ class OpaReader(HttpReader):
         except TroubleError as error:
             said = str(error)
             if "status plugin not enabled" in said:
-                said = "its status is not told: OPA's configuration needs `status: {prometheus: true}`"
+                said = "no status: OPA's configuration needs `status: {prometheus: true}`"
             return Sidecar(id=url, url=url, problem=said)
         status = content.get("result") if isinstance(content, Mapping) else None
         if not isinstance(status, Mapping):
-            return Sidecar(id=url, url=url, problem=f"{url} answers as no OPA does")
+            return Sidecar(id=url, url=url, problem=f"{url} does not answer like an OPA")
         labels = status.get("labels")
         id_ = labels.get("id") if isinstance(labels, Mapping) else None
         return reported(str(id_ or url), status, url=url, seen=datetime.now(tz=UTC))

@@ -195,7 +195,7 @@ def _data(client: OpaClient, path: str) -> Any:
 def _refused(url: str, said: str) -> str:
     if "owned by bundle" in said:
         return (
-            f"{url} runs bundles, and what they hold cannot be pushed to: {said}; "
+            f"{url} runs bundles, whose paths cannot be overwritten by a push: {said}; "
             "push into an OPA without bundles, or deploy to the channel that it reads"
         )
     return f"{url} refused: {said}"

@@ -124,7 +124,7 @@ def _refuse(request: Request, error: PrivtabError) -> Never:
     if isinstance(error, UsageError):
         raise Refused(404, str(error))
     LOG.warning("%s: %s", request.url.path[:200], error)
-    raise Refused(503, "the registry's storage does not answer", Retry_After="1")
+    raise Refused(503, "the registry's storage is unavailable", Retry_After="1")
 
 
 # --- bundles ---------------------------------------------------------------------------------------------------------

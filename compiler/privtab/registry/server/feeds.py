@@ -361,7 +361,7 @@ class Feeds:
         self.failures += 1
         message = str(error) or type(error).__name__
         if self.trouble is None:
-            LOG.warning("the registry does not answer, what was known goes on being served: %s", message)
+            LOG.warning("the registry is unavailable; serving the last known releases: %s", message)
             self.trouble = Trouble(since=time.time(), message=message)
 
 
