@@ -31,7 +31,7 @@ ATTRIBUTES = "attributes are not conditions; write a privilege"
         ("time < 17", ATTRIBUTES),
         ("everyone", "write `anyone`"),
         ("authenticated", "write `anyone`"),
-        ("nobody", "write a privilege that nobody is granted"),
+        ("nobody", "write a privilege that is never granted"),
         ("admin", "write `service admin`"),
         ("READ", "write the entity type in parentheses: `READ (TYPE)`"),
         ("READ shop", "write the entity type in parentheses: `READ (shop)`"),

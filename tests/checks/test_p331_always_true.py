@@ -16,7 +16,7 @@ def test_open_to_anybody(only: Callable[..., Any], cell: str) -> None:
 
 def test_open_to_whoever_passes_the_gate(only: Callable[..., Any]) -> None:
     found = only("semantics: {gate: member (shop)}\ntables: {shelf: {look: READ (shelf) or member (shop)}}\n", "P331")
-    assert found.message == "`requires` of `look` holds for whoever passes the gate"
+    assert found.message == "`requires` of `look` holds for every caller that passes the gate"
 
 
 @pytest.mark.parametrize("cell", ["anyone", "member (shop)", "READ (shelf)", "READ (shelf) when strict"])

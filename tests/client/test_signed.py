@@ -201,7 +201,7 @@ def test_keys_that_are_none(signed_files: SignedFiles) -> None:
     for key, says in (
         (signed_files.folder / "gone.pem", "cannot read the key"),
         (signed_files.private, "is a private key"),
-        (signed_files.folder / "shop.yaml", "is no key"),
+        (signed_files.folder / "shop.yaml", "is not a key"),
         (signing_keys.pair("RS256").public[:200], "no public key that can be read"),
     ):
         with pytest.raises(UsageError, match=says):

@@ -124,7 +124,7 @@ def test_words_of_other_tools_lead_to_the_decision(refuses: Refuses, key: str) -
 @pytest.mark.parametrize(
     ("key", "advice"),
     [
-        ("ask", "write `action`, `resource` and `decision`; `ask` stands in `needs`, which says all that suffices"),
+        ("ask", "write `action`, `resource` and `decision`; `ask` belongs in `needs`, which lists all that suffices"),
         ("operation", "write `action`"),
         ("entity", "write `resource: TYPE:PATH`"),
         ("subject", "write `user`"),

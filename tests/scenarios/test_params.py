@@ -57,7 +57,7 @@ def test_each_case_has_its_own_resource_and_user(reads: Reads) -> None:
     [
         ("{nmae: [x]}", "unknown parameter `{name}`", "did you mean `nmae`?"),
         ("{name: []}", "parameter `name` has no values", None),
-        ("{user: [x], name: [y]}", "`user` is no name for a parameter: each case has its own", None),
+        ("{user: [x], name: [y]}", "`user` is not a name for a parameter: each case has its own", None),
         ("{name: x}", "parameter `name` is `x`, not a list", None),
     ],
 )

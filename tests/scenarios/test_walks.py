@@ -50,7 +50,7 @@ def test_a_row_that_goes_must_be_there(refuses: Refuses) -> None:
 
 def test_an_effect_must_be_one(refuses: Refuses) -> None:
     [found, *_] = refuses(WALK.replace("grant ALL (shelf:s/a)", "grant ALL"))
-    assert (found.code, found.message) == ("T004", "`grant ALL` is no effect")
+    assert (found.code, found.message) == ("T004", "`grant ALL` is not an effect")
 
 
 def test_a_state_that_changes_into_a_wrong_one(refuses: Refuses) -> None:

@@ -45,7 +45,7 @@ def test_names_may_name_names(reads: Reads) -> None:
         ("by: [[RAED (item:s/a/x)]]", "T104", "unknown privilege `RAED`"),
         ("by: [[READ (itm:s/a/x)]]", "T104", "unknown entity type `itm`"),
         ("by: [[READ (item:s/a)]]", "T104", "wrong depth: `item:s/a` has 2 names, a `item` path has 3"),
-        ("by: [[READ]]", "T104", "`READ` is no atom"),
+        ("by: [[READ]]", "T104", "`READ` is not an atom"),
         ("by: [READ (item:s/a/x)]", "T003", "a set is a list of atoms"),
         ("by: nowhere", "T105", "`nowhere` is neither an atom nor a name of `let`"),
         ("by: round", "T107", "`square` is said by means of itself"),
@@ -77,7 +77,7 @@ def test_what_is_wrong_is_said_where_it_stands(refuses: Refuses, entry: str, cod
 )
 def test_what_stands_for_too_many_ways_is_refused(refuses: Refuses, entry: str) -> None:
     [found] = refuses(f"needs:\n  - {{ask: read item:s/a/x, {entry}}}")
-    assert (found.code, found.message) == ("T205", "this stands for more than 2,000 ways")
+    assert (found.code, found.message) == ("T205", "this expands to more than 2,000 ways")
 
 
 def test_advice_is_computed(refuses: Refuses) -> None:

@@ -298,7 +298,7 @@ def test_a_question_of_unknown_names_is_refused(program: Program, question: Ques
 
 
 def test_principals_are_checked(program: Program, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no principal"):
+    with pytest.raises(UsageError, match="is not a principal"):
         rows(program, STATE, (), principals=["rolle:x"])
     with pytest.raises(UsageError, match="give a list"):
         rows(program, STATE, (), users="ann")

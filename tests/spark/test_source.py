@@ -156,7 +156,7 @@ def test_filters_that_leave_nothing(wanted: list[tuple[str, str | tuple[str, ...
         ({"partitions": "0"}, "give a number, 1 or more"),
         ({"ways": "any"}, "unknown ways `any`"),
         ({"users": " "}, "option `users` is empty"),
-        ({"principals": "bob"}, "`bob` is no principal"),
+        ({"principals": "bob"}, "`bob` is not a principal"),
         ({"pushdown": "yes"}, "give true or false"),
         ({"path": "a.csv", "entities": "b.csv"}, "give one of them"),
         ({"state": ""}, "give the option `state`"),

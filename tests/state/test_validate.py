@@ -198,7 +198,7 @@ def test_the_wrong_kind_of_name_is_an_error(checked: Checked, table: str, row: d
             "schema:l/s",
             (
                 "S151",
-                "`schema:l/s` is no scope for role `keeper`: it must be a `lake`",
+                "`schema:l/s` is not a scope for role `keeper`: it must be a `lake`",
                 "write the scope as `lake:lake`",
             ),
         ),

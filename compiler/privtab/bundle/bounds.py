@@ -106,7 +106,7 @@ def check_entry(name: str, entry: tarfile.TarInfo, number: int) -> None:
     if entry.issparse():
         _refuse_sparse(name)
     if not entry.isfile() and not entry.isdir():
-        raise BrokenBundle(f"`{_shown(name)}` in it is {_KINDS.get(entry.type, 'no file')}: bundles hold files alone")
+        raise BrokenBundle(f"`{_shown(name)}` in it is {_KINDS.get(entry.type, 'no file')}: bundles contain only files")
     parts = name.rstrip("/").split("/") if entry.isdir() else name.split("/")
     if (
         not name.isprintable()

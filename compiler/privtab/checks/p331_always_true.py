@@ -32,7 +32,7 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
             if formula in (None, ALWAYS, rule.gate):
                 continue
             if seen.implies(rule, rule.gate, formula):
-                who = "whoever passes the gate" if rule.gate != ALWAYS else "every caller"
+                who = "every caller that passes the gate" if rule.gate != ALWAYS else "every caller"
                 yield (
                     row,
                     KIND.at(

@@ -70,7 +70,7 @@ def run(
       privtab fmt - < my.yaml
     """
     if paths and STDIN in paths and len(paths) > 1:
-        raise UsageError("`-` stands alone: standard input is one file")
+        raise UsageError("`-` must be the only path: standard input is one file")
     formatted = _format([_stdin()] if paths == [STDIN] else [_load(path) for path in _files(paths)])
     changed = [one for one in formatted if one.changed]
     if diff:

@@ -184,7 +184,7 @@ class LocalLocation(BundleLocation):
         except FileNotFoundError:
             return []
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FileError(f"{self.path / SHARDS} is no list of bundles: {error!r}") from None
+            raise FileError(f"{self.path / SHARDS} is not a list of bundles: {error!r}") from None
 
     def _file(self, path: Path, before: Mapping[str, ReadBundle], keep: Keep) -> ReadBundle:
         status = path.stat()

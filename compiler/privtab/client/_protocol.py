@@ -128,7 +128,9 @@ def request(
     """Build a request from the arguments of a call; raises InvalidRequest if one is missing or of the wrong type."""
     if isinstance(user, Request):
         if action is not None or resource is not None or with_ or tuple(groups) or tuple(flags):
-            raise InvalidRequest("a Request stands alone: it holds action, resource, with_, groups and flags already")
+            raise InvalidRequest(
+                "a Request takes no further arguments: it holds action, resource, with_, groups and flags already"
+            )
         return well_formed(user)
     return well_formed(
         Request(

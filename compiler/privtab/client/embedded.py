@@ -143,7 +143,7 @@ class Embedded(Asker):
 
         runs = self._bundled.now().engine
         if not isinstance(runs, PythonEngine):
-            raise UsageError("columns are answered by the engine `python` alone")
+            raise UsageError("only the engine `python` answers columns")
         try:
             return runs.batches()
         except ImportError as error:

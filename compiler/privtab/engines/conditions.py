@@ -96,7 +96,7 @@ class ConditionReader:
             case "has" | "owner" | "member" | "self" | "holds":
                 return self._fact(name, value, slot, form)
             case _:
-                raise ValueError(f"`{name}` is no condition")
+                raise ValueError(f"`{name}` is not a condition")
 
     def _can(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         rule = self.rules[value["type"]][value["operation"]]

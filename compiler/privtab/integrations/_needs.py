@@ -112,7 +112,7 @@ def _template(text: str, where: str) -> tuple[Filler, frozenset[str]]:
         raise UsageError(f"{where} is `{text}`: {error}") from None
     names = [name for _, name in parts if name is not None]
     if wrong or not all(name.isidentifier() for name in names):
-        raise UsageError(f"{where} is `{text}`: between braces stands the name of an argument")
+        raise UsageError(f"{where} is `{text}`: write the name of an argument between the braces")
 
     def fill(values: Mapping[str, Any]) -> Entity:
         path = "".join(

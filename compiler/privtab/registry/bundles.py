@@ -88,7 +88,7 @@ def _checked(
         names.checked("the system", str(system))
         names.checked("the revision", str(identity or ""))
     except UsageError as error:
-        raise BundleRefused(f"its manifest is none of privtab's: {error}") from None
+        raise BundleRefused(f"its manifest is not one of privtab: {error}") from None
     if not revisions:
         raise BundleRefused(f"it is a bundle of kind `{kind}` and holds neither a program nor a state")
     for path, inner in revisions.items():

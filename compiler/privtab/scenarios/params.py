@@ -29,7 +29,7 @@ def read_params(reader: ScenarioReader, node: Node | None) -> Params:
                 text = reader.text(item, f"a value of `{key.text}`")
                 choices += [{key.text: text.value}] if text else []
         if key.text in PER_CASE:
-            reader.report("T106", key, f"`{key.text}` is no name for a parameter: each case has its own")
+            reader.report("T106", key, f"`{key.text}` is not a name for a parameter: each case has its own")
         elif choices:
             params[key.text] = tuple(choices)
         else:

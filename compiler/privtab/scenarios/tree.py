@@ -48,7 +48,7 @@ _INSTEAD = {
     ),
     "ask": (
         "decision",
-        "write `action`, `resource` and `decision`; `ask` stands in `needs`, which says all that suffices",
+        "write `action`, `resource` and `decision`; `ask` belongs in `needs`, which lists all that suffices",
     ),
     **dict.fromkeys(("operation", "op"), ("action", "write `action`")),
     **dict.fromkeys(("on", "entity", "object", "target"), ("resource", "write `resource: TYPE:PATH`")),

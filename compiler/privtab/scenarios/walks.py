@@ -103,7 +103,7 @@ def _applied(author: Author, state: State, effect: str, request: Request, at: No
     parts = _EFFECT.fullmatch(effect)
     if parts is None:
         author.reader.report(
-            "T004", at, f"`{effect}` is no effect", "write `grant READ (type:path)` or `become owner (type:path)`"
+            "T004", at, f"`{effect}` is not an effect", "write `grant READ (type:path)` or `become owner (type:path)`"
         )
         return state
     kind, what, key = parts.groups()

@@ -103,7 +103,7 @@ class WaysReader:
         """Whether that many sets can be compared; reports a finding if not."""
         if number > MOST:
             advice = "say it of a shorter part, or test the row by `cases`"
-            self.reader.report("T205", node, f"this stands for more than {MOST:,} ways", advice)
+            self.reader.report("T205", node, f"this expands to more than {MOST:,} ways", advice)
         return number <= MOST
 
     def _parts(self, node: Node, what: str, values: Values) -> list[Ways] | None:
@@ -176,7 +176,7 @@ class WaysReader:
             return (frozenset({HeldAtom("admin")}),)
         parts = _ON.fullmatch(plain)
         if parts is None:
-            self._malformed(node, f"`{text.value}` is no atom")
+            self._malformed(node, f"`{text.value}` is not an atom")
             return None
         keys = [self._key(node, one.strip()) for one in parts["on"].split(",")]
         good = [key for key in keys if key is not None]

@@ -147,5 +147,5 @@ def _binding(where: str, words: list[str]) -> tuple[str, dict[str, str]]:
         else:
             raise UsageError(f"{where}: a token is bound by `instance=NAME` and `labels=KEY=VALUE,…`, once each")
     if labels and not instance:
-        raise UsageError(f"{where}: labels bind whoever has a name: write `instance=NAME` too, or `instance=*`")
+        raise UsageError(f"{where}: labels bind only named sidecars: write `instance=NAME` too, or `instance=*`")
     return instance, labels

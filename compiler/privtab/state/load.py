@@ -83,7 +83,7 @@ def _ignored(file: Path, reading: RawReader) -> None:
     near = nearest(stem, TABLES, cutoff=0.75)
     if near and suffix in LOCAL:
         advice = f"did you mean `{near}{suffix}`?"
-        reading.report("S006", f"ignored: `{stem}` is no table", place, help=advice, severity="note")
+        reading.report("S006", f"ignored: `{stem}` is not a table", place, help=advice, severity="note")
     elif near == stem:
         advice = f"a table's file ends in {', '.join(LOCAL)}"
         reading.report("S006", f"ignored: `{file.name}` is of no known format", place, help=advice, severity="note")

@@ -133,7 +133,7 @@ class RawReader:
             if name not in columns.all:
                 self._unknown_column(table, name, place, {})
             elif names.count(name) > 1:
-                self.report("S106", f"column `{name}` stands {names.count(name)} times", place)
+                self.report("S106", f"column `{name}` occurs {names.count(name)} times", place)
         for name in columns.required:
             if name not in names:
                 self._missing_column(table, name, place, {})

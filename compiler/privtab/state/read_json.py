@@ -47,7 +47,7 @@ def read_value(value: object, path: str, reading: RawReader, table: str | None =
             if name not in TABLES:
                 reading.unknown_table(_mended(name), place)
             elif table is not None and name != table:
-                message = f"table `{name}` stands in the file of `{table}`"
+                message = f"table `{name}` is in the file of `{table}`"
                 reading.report("S004", message, place, help=f"put it into a file of its own, `{name}.json`")
             else:
                 _rows(rows, path, name, reading)

@@ -103,7 +103,7 @@ class _Tables:
                 self.reading.report("S106", f"table `{name}` occurs twice", self.place(key, name))
                 self.skip(value)
             elif only is not None and name != only:
-                message = f"table `{name}` stands in the file of `{only}`"
+                message = f"table `{name}` is in the file of `{only}`"
                 advice = f"put it into a file of its own, `{name}.yaml`"
                 self.reading.report("S004", message, self.place(key, name), help=advice)
                 self.skip(value)

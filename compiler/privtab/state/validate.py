@@ -212,7 +212,7 @@ class Checker:
         if user is None or group is None:
             return None
         if not self.uses.state_groups:
-            self.warn(row, "S162", f"`{self.program.system}` takes groups from the request alone")
+            self.warn(row, "S162", f"`{self.program.system}` takes groups only from the request")
         return user, group
 
     def assignment(self, row: RawRow) -> Assignment | None:
@@ -234,7 +234,7 @@ class Checker:
         """One row of `service_admins`."""
         if not self.uses.service_admins:
             advice = "grant them what they need, in `grants`"
-            self.warn(row, "S162", "no row of this policy asks for service administrators", advice)
+            self.warn(row, "S162", "no row of this policy requires service administrators", advice)
         return self.bare(row, "user", "user")
 
     def scope(self, role: str, scope: Entity | None, *, given: bool) -> Problem | None:
@@ -249,7 +249,9 @@ class Checker:
             )
         if scope is not None and scope.type != declared.scope:
             advice = f"write the scope as `{self.names.shape(declared.scope)}`"
-            return Problem("S151", f"`{scope}` is no scope for role `{role}`: it must be a `{declared.scope}`", advice)
+            return Problem(
+                "S151", f"`{scope}` is not a scope for role `{role}`: it must be a `{declared.scope}`", advice
+            )
         return None
 
     def advice(self, role: str) -> str | None:

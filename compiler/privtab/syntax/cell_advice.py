@@ -46,7 +46,7 @@ def _for_whole_cell(text: str) -> str | None:
     if word in _EVERYBODY:
         return "write `anyone`"
     if word in _NOBODY:
-        return "write a privilege that nobody is granted: without a grant a request is denied"
+        return "write a privilege that is never granted: without a grant a request is denied"
     if word in ("admin", "service_admin", "superuser", "root"):
         return "write `service admin` for the service administrators of the state, or a privilege: `ADMIN (TYPE)`"
     lone = _NO_TARGET.fullmatch(text)

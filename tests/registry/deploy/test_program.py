@@ -66,7 +66,7 @@ def test_conditions_are_shown_in_the_words_of_the_tables() -> None:
     ("bundle", "said"),
     [
         (b"no archive", "cannot be read"),
-        (archive({".manifest": b"{}"}), "not a program of format"),
+        (archive({".manifest": b"{}"}), "no program of format"),
         (archive({"privtab_program/x/data.json": b'{"format": 99}'}), "not a program of format"),
         (archive({"privtab_program/x/data.json": b'{"format": 1}'}), "cannot be read"),
         (archive({"privtab_program/x/data.json": b"["}), "cannot be read"),

@@ -60,7 +60,7 @@ def report(revision: str = "", id_: str = "made-up") -> str:
         (shows(ANY, "else"), 200, ""),
         (shows(ANY), 200, ""),
         (shows(ANY, "web-1", "app=web"), 403, "`web-1` is a sidecar with its own bearer token"),
-        (shows(ANY, "etl-2"), 403, "of its own"),
+        (shows(ANY, "etl-2"), 403, "its own bearer token"),
     ],
 )
 def test_a_token_that_is_bound_is_good_for_one_sidecar(

@@ -101,7 +101,7 @@ def test_a_bundle_gives_a_state_that_decides_the_same(spark: SparkSession, shop:
 
 
 def test_other_things_are_no_state(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a int is no state"):
+    with pytest.raises(UsageError, match="a int is not a state"):
         state_tables(spark, shop, 7)
     with pytest.raises(UsageError, match="the table `grants` of the state is a list, not a Spark DataFrame"):
         state_tables(spark, shop, {"grants": []})

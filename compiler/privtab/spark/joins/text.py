@@ -14,7 +14,7 @@ def literal(text: str) -> str:
     "'table'"
     """
     if "'" in text or "\\" in text:
-        raise PolicyError(f"`{text}` is no name that a policy can have")
+        raise PolicyError(f"`{text}` is not a name that a policy can have")
     return f"'{text}'"
 
 

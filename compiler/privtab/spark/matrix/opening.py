@@ -111,12 +111,12 @@ def asked_about(users: Collection[str] | None, principals: Collection[str] | Non
         kind, colon, name = principal.partition(":")
         if not (colon and name) or kind not in KINDS:
             raise UsageError(
-                f"`{principal}` is no principal: write user:NAME, group:NAME or role:NAME" + hint(kind, KINDS)
+                f"`{principal}` is not a principal: write user:NAME, group:NAME or role:NAME" + hint(kind, KINDS)
             )
         found.append(principal)
     for principal in found:
         if is_wildcard(principal.partition(":")[2]):
-            raise UsageError(f"`{principal}` is no principal: there are no wildcards; leave it out for every user")
+            raise UsageError(f"`{principal}` is not a principal: there are no wildcards; leave it out for every user")
     return list(dict.fromkeys(found))
 
 

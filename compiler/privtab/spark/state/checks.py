@@ -200,9 +200,9 @@ def row_warning(program: Program, table: str) -> Column | None:
                     found = found.when(fn.substring_index(fn.col("of"), ":", 1) == type_, warned)
             return found
         case "memberships" if not used.state_groups:
-            return _warning("S162", f"`{system}` takes groups from the request alone", None)
+            return _warning("S162", f"`{system}` takes groups only from the request", None)
         case "service_admins" if not used.service_admins:
-            message = "no row of this policy asks for service administrators"
+            message = "no row of this policy requires service administrators"
             return _warning("S162", message, "grant them what they need, in `grants`")
         case _:
             return None

@@ -27,7 +27,7 @@ def read_configuration(path: Path) -> Mapping[str, Any]:
     else:
         value = _yaml_value(file)
     if not isinstance(value, Mapping):
-        raise UsageError(f"{path} is no configuration: it must be a mapping with `tables`")
+        raise UsageError(f"{path} is not a configuration: it must be a mapping with `tables`")
     return value
 
 
@@ -43,7 +43,7 @@ def _yaml_value(file: SourceFile) -> object:
     tree = compose(file, found, "a configuration begins with `tables:`")
     value = None if tree is None else plain_tree(tree, file, found)
     if found:
-        raise UsageError(f"{file.path} is no configuration that can be read:\n{render(found, {})}")
+        raise UsageError(f"{file.path} is not a readable configuration:\n{render(found, {})}")
     return value
 
 

@@ -47,7 +47,7 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
         case str() | os.PathLike():
             path = Path(state)
         case _:
-            raise UsageError(f"a {type(state).__name__} is no state: give tables, a State, a path or a bundle")
+            raise UsageError(f"a {type(state).__name__} is not a state: give tables, a State, a path or a bundle")
     if is_bundle(path):
         from privtab.spark.policies import open_policy
 

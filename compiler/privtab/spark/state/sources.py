@@ -120,7 +120,7 @@ class _Opening:
                     return {"tables": dict(folder_sources(path, self.problems))}
                 return read_configuration(path)
             case _:
-                raise UsageError(f"a {type(configuration).__name__} is no configuration: give a mapping or a path")
+                raise UsageError(f"a {type(configuration).__name__} is not a configuration: give a mapping or a path")
 
     def all(self, document: Mapping[str, Any]) -> Sources:
         """Open the sources of all tables and of the entities."""
@@ -184,7 +184,7 @@ class _Opening:
             frame, extra = self.frame(table, {"table": given}), "refuse"
             label = given
         else:
-            self.wrong(table, f"{given!r} is no source", "give a mapping with a format and a path, or a DataFrame")
+            self.wrong(table, f"{given!r} is not a source", "give a mapping with a format and a path, or a DataFrame")
             return None
         if frame is None:
             return None
