@@ -130,7 +130,7 @@ def test_a_state_that_was_made_with_other_names_is_packed_anew(privtab: Privtab,
     idle_fleet.policy.write_text(with_set.replace("{ALL: [READ, WRITE]}", "{ALL: [READ]}"), encoding="utf-8")
     ran = deploy(privtab, idle_fleet, "--fail-on", "none", watched=False)
     assert ran.code == 1
-    assert "packed with another set ALL" in ran.out
+    assert "made with another set ALL" in ran.out
     registry = Registry.open(idle_fleet.registry)
     assert registry.channel("dev", "shop").sequence == 1
     kept = deploy(privtab, idle_fleet, "--fail-on", "none", "--keep-state", "nobody has it", watched=False)
