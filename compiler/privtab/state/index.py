@@ -79,8 +79,8 @@ def unstamped(program: Program, state: State) -> dict[str, Any]:
         return {
             "allow": grants["allow"],
             "deny": grants["deny"],
-            "owners": _nested((str(entity), owner) for entity, owner in state.owners),
-            "members": _nested((str(entity), user) for user, entity in state.members),
+            "owners": _nested(_texts(state, "owners", "entity", "owner")),
+            "members": _nested(_texts(state, "members", "of", "user")),
             "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
             **_people(program, state, uses(program)),
         }
@@ -103,12 +103,18 @@ def scoped_principal(role: str, scope: str) -> str:
     return "scoped:" + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
 
 
+def _texts(state: State, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table as texts, without making them."""
+    return zip(*(state.column(table, column) for column in columns), strict=True)
+
+
 def _scopes(state: State) -> dict[str, dict[str, Entity]]:
     """For each role (`role:…`), the scopes for which it is assigned, by key."""
     found: dict[str, dict[str, Entity]] = {}
-    for assignment in state.assignments:
-        if assignment.scope is not None:
-            found.setdefault(f"role:{assignment.role}", {})[str(assignment.scope)] = assignment.scope
+    if state.column("assignments", "scope").names:
+        for role, scope in _texts(state, "assignments", "role", "scope"):
+            if scope is not None:
+                found.setdefault(f"role:{role}", {})[scope] = Entity.parse(scope)
     return found
 
 
@@ -121,12 +127,11 @@ def _grants(
     found: dict[Effect, dict[str, dict[str, dict[str, Any]]]] = {"allow": {}, "deny": {}}
     given: dict[tuple[str, str], tuple[str, ...]] = {}
     within: dict[tuple[Effect, str, str, str], set[str]] = {}
-    for grant in state.grants:
-        entity, grantee, effect = grant.entity, grant.grantee, grant.effect
-        key = f"{entity.type}:{entity.id}"
-        privileges = given.get((grant.privilege, entity.type))
+    for grantee, effect, name, key in _texts(state, "grants", "grantee", "effect", "privilege", "entity"):
+        type_ = key.partition(":")[0]
+        privileges = given.get((name, type_))
         if privileges is None:
-            privileges = given[grant.privilege, entity.type] = names.given(grant.privilege, entity.type)
+            privileges = given[name, type_] = names.given(name, type_)
         for privilege in privileges:
             entities = found[effect].get(privilege)
             if entities is None:
@@ -139,7 +144,7 @@ def _grants(
             if grantee in scopes:
                 for scope_key, scope in scopes[grantee].items():
                     principal = scoped_principal(grantee, scope_key)
-                    if scope_key in keys(entity):
+                    if scope_key in keys(Entity.parse(key)):
                         within.setdefault((effect, privilege, key, principal), set()).add(key)
                     elif inherits and key in keys(scope):
                         within.setdefault((effect, privilege, scope_key, principal), set()).add(key)
@@ -153,29 +158,33 @@ def _grants(
 
 def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
     """Everything that is looked up by the name of a user or a group."""
-    granted = {grant.grantee for grant in state.grants} | {owner for _, owner in state.owners}
+    granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
     declared = {f"role:{role.name}" for role in program.roles.values()}
     groups: dict[str, set[str]] = defaultdict(set)
-    for user, group in state.memberships if used.state_groups else ():
+    for user, group in _texts(state, "memberships", "user", "group") if used.state_groups else ():
         groups[user].add(f"group:{group}")
-    named: dict[tuple[str, Entity | None], str | None] = {}
+    named: dict[tuple[str, str | None], str | None] = {}
     """Role and scope → the principal for them; None if nothing depends on it."""
+    within: dict[str, list[str]] = {}
     held: dict[str, set[str]] = {}
     """Principal → the principals that it has through its roles."""
     scoped: dict[str, set[tuple[str, str]]] = {}
-    for a in state.assignments:
-        role = f"role:{a.role}"
-        at = (role, a.scope)
+    for holder, name, scope in _texts(state, "assignments", "principal", "role", "scope"):
+        at = (name, scope)
         if at not in named:
-            matters = used.holds or role in granted or role in declared
-            given = role if a.scope is None else scoped_principal(role, str(a.scope))
-            named[at] = given if matters else None
+            role = f"role:{name}"
+            given = role if scope is None else scoped_principal(role, scope)
+            named[at] = given if used.holds or role in granted or role in declared else None
+            if scope is not None:
+                within[given] = [role, scope]
         principal = named[at]
-        has = held.setdefault(a.principal, set())
+        has = held.get(holder)
+        if has is None:
+            has = held[holder] = set()
         if principal is not None:
             has.add(principal)
-        if a.scope is not None and role in declared:
-            scoped.setdefault(a.principal, set()).add((str(a.scope), role))
+        if scope is not None and f"role:{name}" in declared:
+            scoped.setdefault(holder, set()).add((scope, f"role:{name}"))
     for principal in granted:
         if not principal.startswith("role:"):
             held.setdefault(principal, set()).add(principal)
@@ -191,10 +200,7 @@ def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
     by_group = {group: (f"group:{group}",) for group in lone}
     return {
         "principals": _flat(by_user, held),
-        "within": {
-            scoped_principal(f"role:{a.role}", str(a.scope)): [f"role:{a.role}", str(a.scope)]
-            for a in sorted((a for a in state.assignments if a.scope is not None), key=lambda a: (a.role, str(a.scope)))
-        },
+        "within": dict(sorted(within.items(), key=lambda item: item[1])),
         "scoped": _by_scope(by_user, scoped),
         "group_principals": _flat(by_group, held),
         "group_scoped": _by_scope(by_group, scoped),
