@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from privtab.analysis.changes import AddToGroup, Assign, apply
 from privtab.ir.nodes import Program
 from privtab.state import raw
 from privtab.state.holdings import Holdings
+from privtab.state.index import index_bytes
 from privtab.state.load import from_tables, load
 from privtab.state.nodes import TABLES, State, StateFinding
 from privtab.state.places import Places
@@ -132,7 +134,9 @@ def test_columns_and_rows_agree_on_good_and_bad_states(
     program: Program, tables: dict[str, list[dict[str, str]]]
 ) -> None:
     for policy in programs(program):
-        agree(*both_ways(policy, lambda: from_tables(tables, "state.json")))
+        rows, columns = both_ways(policy, lambda: from_tables(tables, "state.json"))
+        agree(rows, columns)
+        assert index_bytes(policy, rows[0]) == index_bytes(policy, columns[0])
 
 
 def write_csv(folder: Path, tables: dict[str, list[dict[str, str]]], *, end: str = "\n") -> None:
@@ -245,6 +249,14 @@ def rich() -> dict[str, list[dict[str, str]]]:
         "owners": [{"entity": "schema:l/s", "owner": "user:ann"}],
         "service_admins": [{"user": "root"}],
     }
+
+
+def test_an_index_is_the_same_bytes(program: Program) -> None:
+    (rows, _, _), (columns, _, _) = both_ways(program, lambda: from_tables(rich(), "s"))
+    assert index_bytes(program, rows) == index_bytes(program, columns)
+    revision, content = index_bytes(program, columns)
+    assert revision == "d4120c8c06681feb"
+    assert sha256(content).hexdigest() == "4834c14b7122c9b028abee9ce958c8b9cba00819933710d816a3daf6519736f2"
 
 
 def test_questions_have_the_same_answers(program: Program) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 
 from privtab.ir.nodes import Program
@@ -11,11 +11,12 @@ from privtab.request import Entity
 from privtab.state.nodes import State
 
 
-def rows_entities(state: State) -> Iterator[Entity]:
-    """Every entity that a row of the state names, once."""
-    columns = (("members", "of"), ("assignments", "scope"), ("grants", "entity"), ("owners", "entity"))
-    seen = dict.fromkeys(text for table, name in columns for text in state.column(table, name).names)
-    yield from map(Entity.parse, seen)
+def rows_entities(state: State, types: Collection[str] | None = None) -> Iterator[Entity]:
+    """Every entity that a row of the state names, once; only those of some types where these are given."""
+    for text in state.entities():
+        type_, _, path = text.partition(":")
+        if types is None or type_ in types:
+            yield Entity(type_, path)
 
 
 def named_principals(state: State) -> set[str]:
@@ -94,5 +95,5 @@ def users(program: Program, state: State) -> frozenset[str]:
     found |= {p.removeprefix("user:") for p in named_principals(state) if p.startswith("user:")}
     kinds = {t.name for t in program.entities.values() if t.principal == "user"}
     if kinds:
-        found |= {decode_name(e.names[-1]) for e in rows_entities(state) if e.type in kinds and e.names}
+        found |= {decode_name(e.names[-1]) for e in rows_entities(state, kinds) if e.names}
     return frozenset(found)

@@ -53,7 +53,7 @@ def named(program: Program, state: State, kind: str) -> frozenset[str]:
         found |= state.distinct(("assignments", "role")) | set(program.roles)
     types = {t.name for t in program.entities.values() if t.principal == kind}
     if types:
-        found |= {decode_name(e.names[-1]) for e in rows_entities(state) if e.type in types and e.names}
+        found |= {decode_name(e.names[-1]) for e in rows_entities(state, types) if e.names}
     return frozenset(found)
 
 
@@ -64,7 +64,7 @@ def _of_entity(program: Program, state: State, entity: Entity) -> list[str]:
         base = str(program.entities[base].parent)
     holding = {type_ for type_ in program.entities if base in program.chain(type_)}
     depth = program.depths[base]
-    paths = {"/".join(e.names[:depth]) for e in rows_entities(state) if e.type in holding}
+    paths = {"/".join(e.names[:depth]) for e in rows_entities(state, holding)}
     if entity.id in paths:
         return []
     near = nearest(entity.id, paths, cutoff=0.8)

@@ -183,12 +183,14 @@ class Choices:
             tuple[str, bool, tuple[tuple[str, ...], ...]], list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]
         ] = {}
         self._fitting: dict[tuple[str, Atoms, str], list[Entity]] = {}
+        self._alike: dict[str, list[tuple[Entity, tuple[str, str]]]] = {}
         self.exists: Callable[[Entity], bool] = lambda _: True
         """Which entities of the universe may be chosen. Call `forget` after a change."""
 
     def forget(self) -> None:
         """Drop cached choices, because the universe has grown or the caller holds more."""
         self._fitting.clear()
+        self._alike.clear()
 
     def of(
         self, rule: Rule, condition: Formula, resource: Entity, *, every: Collection[str] = ()
@@ -262,12 +264,12 @@ class Choices:
         """The entities of a type for which all atoms of a slot hold, by path."""
         key = (slot, atoms, type_)
         if key not in self._fitting:
-            pool = self.universe.by_type[type_]
+            if type_ not in self._alike:
+                pool = self.universe.by_type[type_]
+                self._alike[type_] = [(pool[path], self.kin.of(pool[path])) for path in sorted(pool)]
             found: list[Entity] = []
             known: dict[tuple[str, str], bool] = {}
-            for path in sorted(pool):
-                entity = pool[path]
-                kind = self.kin.of(entity)
+            for entity, kind in self._alike[type_]:
                 if kind not in known:
                     self.caller.about({slot: entity})
                     known[kind] = all(self.caller.holds(_atom(atom)) for atom in atoms)

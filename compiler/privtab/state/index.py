@@ -79,8 +79,8 @@ def unstamped(program: Program, state: State) -> dict[str, Any]:
         return {
             "allow": grants["allow"],
             "deny": grants["deny"],
-            "owners": _nested(_texts(state, "owners", "entity", "owner")),
-            "members": _nested(_texts(state, "members", "of", "user")),
+            "owners": _nested(state.texts("owners", "entity", "owner")),
+            "members": _nested(state.texts("members", "of", "user")),
             "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
             **_people(program, state, uses(program)),
         }
@@ -103,16 +103,11 @@ def scoped_principal(role: str, scope: str) -> str:
     return "scoped:" + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
 
 
-def _texts(state: State, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table as texts, without making them."""
-    return zip(*(state.column(table, column) for column in columns), strict=True)
-
-
 def _scopes(state: State) -> dict[str, dict[str, Entity]]:
     """For each role (`role:…`), the scopes for which it is assigned, by key."""
     found: dict[str, dict[str, Entity]] = {}
     if state.column("assignments", "scope").names:
-        for role, scope in _texts(state, "assignments", "role", "scope"):
+        for role, scope in state.texts("assignments", "role", "scope"):
             if scope is not None:
                 found.setdefault(f"role:{role}", {})[scope] = Entity.parse(scope)
     return found
@@ -127,7 +122,7 @@ def _grants(
     found: dict[Effect, dict[str, dict[str, dict[str, Any]]]] = {"allow": {}, "deny": {}}
     given: dict[tuple[str, str], tuple[str, ...]] = {}
     within: dict[tuple[Effect, str, str, str], set[str]] = {}
-    for grantee, effect, name, key in _texts(state, "grants", "grantee", "effect", "privilege", "entity"):
+    for grantee, effect, name, key in state.texts("grants", "grantee", "effect", "privilege", "entity"):
         type_ = key.partition(":")[0]
         privileges = given.get((name, type_))
         if privileges is None:
@@ -161,7 +156,7 @@ def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
     granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
     declared = {f"role:{role.name}" for role in program.roles.values()}
     groups: dict[str, set[str]] = defaultdict(set)
-    for user, group in _texts(state, "memberships", "user", "group") if used.state_groups else ():
+    for user, group in state.texts("memberships", "user", "group") if used.state_groups else ():
         groups[user].add(f"group:{group}")
     named: dict[tuple[str, str | None], str | None] = {}
     """Role and scope → the principal for them; None if nothing depends on it."""
@@ -169,7 +164,7 @@ def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
     held: dict[str, set[str]] = {}
     """Principal → the principals that it has through its roles."""
     scoped: dict[str, set[tuple[str, str]]] = {}
-    for holder, name, scope in _texts(state, "assignments", "principal", "role", "scope"):
+    for holder, name, scope in state.texts("assignments", "principal", "role", "scope"):
         at = (name, scope)
         if at not in named:
             role = f"role:{name}"

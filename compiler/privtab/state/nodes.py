@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -56,6 +56,7 @@ _ROWS: Mapping[str, tuple[str, ...]] = {
     "service_admins": ("user",),
 }
 """The columns of the tables whose rows are plain tuples or texts."""
+_NAMING = (("members", "of"), ("assignments", "scope"), ("grants", "entity"), ("owners", "entity"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,14 @@ class State:
     def distinct(self, *columns: tuple[str, str]) -> set[str]:
         """Every text in some columns, each given as (table, column)."""
         return {text for table, name in columns for text in self.column(table, name).names}
+
+    def texts(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a table as texts, each column by the name that it has in files."""
+        return zip(*(self.column(table, name) for name in columns), strict=True)
+
+    def entities(self) -> Iterator[str]:
+        """Every entity that a row names, once, as `type:path`."""
+        return iter(dict.fromkeys(text for column in _NAMING for text in self.column(*column).names))
 
     def plus(self, table: str, row: object) -> State:
         """The state with one more row."""

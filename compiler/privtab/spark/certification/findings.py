@@ -114,16 +114,13 @@ def _left(state: State, people: Collection[str] | None) -> Iterator[Finding]:
         return
     known = set(people)
     rows: Counter[tuple[str, str]] = Counter()
-    rows.update((user, "group") for user, _ in state.memberships)
-    rows.update((user, "membership") for user, _ in state.members)
-    rows.update((user, "service admin") for user in state.service_admins)
-    for principal, what in (
-        *((a.principal, "role") for a in state.assignments),
-        *((g.grantee, "grant") for g in state.grants),
-        *((owner, "ownership") for _, owner in state.owners),
-    ):
-        if principal.startswith("user:"):
-            rows[principal[5:], what] += 1
+    rows.update((user, "group") for (user,) in state.texts("memberships", "user"))
+    rows.update((user, "membership") for (user,) in state.texts("members", "user"))
+    rows.update((user, "service admin") for (user,) in state.texts("service_admins", "user"))
+    named = (("assignments", "principal", "role"), ("grants", "grantee", "grant"), ("owners", "owner", "ownership"))
+    for table, column, what in named:
+        held = Counter(principal for (principal,) in state.texts(table, column))
+        rows.update({(who[5:], what): count for who, count in held.items() if who.startswith("user:")})
     by_user: dict[str, list[str]] = defaultdict(list)
     for (user, what), count in sorted(rows.items()):
         if user not in known:
@@ -133,22 +130,27 @@ def _left(state: State, people: Collection[str] | None) -> Iterator[Finding]:
         yield Finding(kind=LEFT, level="high", about=f"user:{user}", text=text)
 
 
+def _assigned(state: State) -> set[str]:
+    """The roles that some row assigns, as `role:…`."""
+    return {f"role:{role}" for role in state.distinct(("assignments", "role"))}
+
+
 def _orphans(state: State) -> Iterator[Finding]:
-    known = {f"user:{user}" for user, _ in state.members} | {f"user:{user}" for user, _ in state.memberships}
-    known |= {a.principal for a in state.assignments} | {g.grantee for g in state.grants}
-    known |= {f"group:{group}" for _, group in state.memberships} | {f"role:{a.role}" for a in state.assignments}
+    known = {f"user:{user}" for user in state.distinct(("members", "user"), ("memberships", "user"))}
+    known |= state.distinct(("assignments", "principal"), ("grants", "grantee"))
+    known |= {f"group:{group}" for group in state.distinct(("memberships", "group"))} | _assigned(state)
     owned: dict[str, list[str]] = defaultdict(list)
-    for entity, owner in state.owners:
+    for entity, owner in state.texts("owners", "entity", "owner"):
         if owner not in known:
-            owned[owner].append(str(entity))
+            owned[owner].append(entity)
     for owner, entities in sorted(owned.items()):
         text = f"owns {few(sorted(entities))}, and no other row names it"
         yield Finding(kind="orphaned owner", level="medium", about=owner, text=text)
 
 
 def _roles(program: Program, state: State) -> Iterator[Finding]:
-    held = {f"role:{a.role}" for a in state.assignments}
-    given: Counter[str] = Counter(g.grantee for g in state.grants if g.grantee.startswith("role:"))
+    held = _assigned(state)
+    given: Counter[str] = Counter(who for (who,) in state.texts("grants", "grantee") if who.startswith("role:"))
     for role, count in sorted(given.items()):
         if role not in held:
             text = f"has {count:,} grant{'' if count == 1 else 's'}, and nobody holds it"
@@ -160,9 +162,9 @@ def _roles(program: Program, state: State) -> Iterator[Finding]:
 
 
 def _empty(program: Program, state: State) -> Iterator[Finding]:
-    giving = {g.grantee for g in state.grants} | {owner for _, owner in state.owners}
+    giving = state.distinct(("grants", "grantee"), ("owners", "owner"))
     giving |= {f"role:{role.name}" for role in program.roles.values() if role.grants}
-    holders: Counter[str] = Counter(f"role:{a.role}" for a in state.assignments)
+    holders: Counter[str] = Counter(f"role:{role}" for (role,) in state.texts("assignments", "role"))
     for role, count in sorted(holders.items()):
         if role not in giving:
             text = f"is held {count:,} time{'' if count == 1 else 's'}, and gives nothing"
@@ -171,9 +173,9 @@ def _empty(program: Program, state: State) -> Iterator[Finding]:
 
 def _direct(state: State) -> Iterator[Finding]:
     given: dict[str, list[str]] = defaultdict(list)
-    for grant in state.grants:
-        if grant.grantee.startswith("user:") and grant.effect == "allow":
-            given[grant.grantee].append(f"{grant.privilege} ({grant.entity})")
+    for grantee, effect, privilege, entity in state.texts("grants", "grantee", "effect", "privilege", "entity"):
+        if effect == "allow" and grantee.startswith("user:"):
+            given[grantee].append(f"{privilege} ({entity})")
     for user, grants in sorted(given.items(), key=lambda pair: (-len(pair[1]), pair[0])):
         yield Finding(kind="direct grant", level="low", about=user, text=f"in person: {few(sorted(set(grants)))}")
 

@@ -9,7 +9,7 @@ from privtab import strict_json
 from privtab.engines.index import Index
 from privtab.errors import FileError, UsageError
 from privtab.request import Entity
-from privtab.spark.matrix.opening import Source, entities_of
+from privtab.spark.matrix.opening import Source
 
 Chains = Mapping[str, Sequence[tuple[str, int]]]
 
@@ -17,7 +17,7 @@ Chains = Mapping[str, Sequence[tuple[str, int]]]
 def of_source(source: Source, chains: Chains) -> list[str]:
     """The entities that a state names, with those added by `closed`; sorted."""
     if source.rows is not None:
-        named = {str(entity) for entity in entities_of(source.rows)}
+        named = set(source.rows.entities())
     else:
         assert source.index is not None
         named = _of_index(source.index)

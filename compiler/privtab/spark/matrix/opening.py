@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,13 @@ from privtab.engines.index import Index
 from privtab.errors import UsageError
 from privtab.hints import hint
 from privtab.names import bare_name, is_wildcard, last_name
-from privtab.request import Entity
 from privtab.spark.matrix.principals import Holding, Subject
 from privtab.spark.matrix.world import World
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.bundles import bundled, is_bundle, require_complete
 from privtab.spark.states import opened
 from privtab.state.index import index, scoped_principal
-from privtab.state.nodes import Assignment, State
+from privtab.state.nodes import State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,20 +125,13 @@ def all_users(policy: OpenPolicy, source: Source) -> list[str]:
     if state is None:
         assert source.index is not None
         return sorted(_holders(source.index))
-    found = {user for user, _ in state.members} | {user for user, _ in state.memberships} | set(state.service_admins)
-    named = {a.principal for a in state.assignments} | {g.grantee for g in state.grants} | {o for _, o in state.owners}
+    found = state.distinct(("members", "user"), ("memberships", "user"), ("service_admins", "user"))
+    named = state.distinct(("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
     found |= {principal[5:] for principal in named if principal.startswith("user:")}
     kinds = {name for name, kind in policy.json["entities"].items() if kind["principal"] == "user"}
-    found |= {last_name(entity.id) for entity in entities_of(state) if entity.type in kinds}
+    keys = (key.partition(":") for key in state.entities())
+    found |= {last_name(path) for type_, _, path in keys if type_ in kinds}
     return sorted(found)
-
-
-def entities_of(state: State) -> Iterator[Entity]:
-    """The entities that the rows of a state name; may repeat."""
-    yield from (grant.entity for grant in state.grants)
-    yield from (entity for entity, _ in state.owners)
-    yield from (entity for _, entity in state.members)
-    yield from (a.scope for a in state.assignments if a.scope is not None)
 
 
 def _holders(index: Index) -> set[str]:
@@ -159,26 +151,26 @@ def _groups(
     """By group, the principals of a subject that is only in that group, and its declared roles by the key of the scope."""
     own: dict[str, list[str]] = {group: [group] for group in groups}
     scopes: dict[str, dict[str, list[str]]] = {group: {} for group in groups}
-    for a in state.assignments:
-        if a.principal in own:
-            role = f"role:{a.role}"
-            own[a.principal].append(role if a.scope is None else scoped_principal(role, str(a.scope)))
-            if a.scope is not None and a.role in program["roles"]:
-                scopes[a.principal].setdefault(str(a.scope), []).append(role)
+    for row in state.column("assignments", "principal").where(own):
+        a = state.assignments[row]
+        role = f"role:{a.role}"
+        own[a.principal].append(role if a.scope is None else scoped_principal(role, str(a.scope)))
+        if a.scope is not None and a.role in program["roles"]:
+            scopes[a.principal].setdefault(str(a.scope), []).append(role)
     return {group: (tuple(dict.fromkeys(own[group])), scopes[group]) for group in groups}
 
 
 def _through(state: State) -> dict[str, dict[str, tuple[Holding, ...]]]:
     """By user (`user:…`), the roles held through a group, each with all of its holdings, the user's own first."""
-    held: dict[str, list[Assignment]] = defaultdict(list)
-    for assignment in state.assignments:
-        held[assignment.principal].append(assignment)
+    held: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for principal, role, scope in state.texts("assignments", "principal", "role", "scope"):
+        held[principal].append((f"role:{role}", scope or ""))
     found: dict[str, dict[str, list[Holding]]] = defaultdict(lambda: defaultdict(list))
-    for user, group in state.memberships:
-        for a in held.get(f"group:{group}", ()):
-            found[f"user:{user}"][f"role:{a.role}"].append((f"group:{group}", "" if a.scope is None else str(a.scope)))
+    for user, group in state.texts("memberships", "user", "group"):
+        for role, scope in held.get(f"group:{group}", ()):
+            found[f"user:{user}"][role].append((f"group:{group}", scope))
     for principal, roles in found.items():
-        for a in held.get(principal, ()):
-            if f"role:{a.role}" in roles:
-                roles[f"role:{a.role}"].append(("", "" if a.scope is None else str(a.scope)))
+        for role, scope in held.get(principal, ()):
+            if role in roles:
+                roles[role].append(("", scope))
     return {who: {role: tuple(sorted(by)) for role, by in roles.items()} for who, roles in found.items()}
