@@ -14,7 +14,6 @@ from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
 from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import is_cut
 from privtab.lint.config import OWN, settings_for
 from privtab.lint.judge import FilteredFindings, judge
 from privtab.lint.settings import Settings
@@ -139,7 +138,7 @@ def wasm_modules(program: Program, name: str | None = None) -> Mapping[str, str]
     """The Rego modules of a program for OPA's Wasm compiler, which does not index rules."""
     from privtab.backends import rego
 
-    return rego.render(optimised(program), name, indexed=False, cut=is_cut(program))
+    return rego.render(optimised(program), name, indexed=False)
 
 
 def find_policy(policy: str | Path) -> Path:

@@ -71,8 +71,11 @@ def test_the_command_opens_to_the_token_and_logs_what_it_may(
     (secrets / "access.json").write_text(json.dumps({"privtab_access": access}), encoding="utf-8")
     (secrets / "log.json").write_text(json.dumps({"privtab_log": {"users": "remove"}}), encoding="utf-8")
 
-    places = {"/config/config.yaml": ROOT / "opa" / "config.yaml", "/config/authz.rego": ROOT / "opa/authz/authz.rego"}
-    places |= {"/config/mask.rego": ROOT / "opa/log/mask.rego", "/secrets": secrets}
+    places = {
+        "/config/config.yaml": ROOT / "opa" / "config.yaml",
+        "/config/authz.rego": ROOT / "opa/system/authz/authz.rego",
+    }
+    places |= {"/config/mask.rego": ROOT / "opa/system/log/mask.rego", "/secrets": secrets}
     port = free_port()
     command = [str(word) for word in overlay["services"]["opa"]["command"]]
     for inside, outside in places.items():

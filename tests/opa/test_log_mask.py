@@ -1,4 +1,4 @@
-"""What a real OPA sends to whoever collects its decision logs, with opa/log in force."""
+"""What a real OPA sends to whoever collects its decision logs, with opa/system/log in force."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def running(folder: Path, settings: dict[str, str] | None, *, mask: bool = True)
             "decision_logs: {service: logs, reporting: {min_delay_seconds: 1, max_delay_seconds: 1}}\n",
             encoding="utf-8",
         )
-        paths = [opa_folder() / "log" / "mask.rego"] if mask else []
+        paths = [opa_folder() / "system" / "log" / "mask.rego"] if mask else []
         if settings is not None:
             paths.append(folder / "log.json")
             paths[-1].write_text(json.dumps({"privtab_log": settings}), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The sidecar with its door shut: a real OPA that authorizes by opa/authz, over HTTP and over TLS."""
+"""The sidecar with its door shut: a real OPA that authorizes by opa/system/authz, over HTTP and over TLS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from privtab import AsyncClient, Client, DecisionUnavailable, PolicyError
 from privtab._resources import opa as opa_folder
 
 ASK, STATUS, BOTH, WRONG = "ask-0123456789", "status-0123456789", "both-0123456789", "wrong-0123456789"
-AUTHZ = opa_folder() / "authz" / "authz.rego"
+AUTHZ = opa_folder() / "system" / "authz" / "authz.rego"
 SALARIES = ("read", "dataset:web/salaries")
 
 
@@ -301,4 +301,4 @@ def test_the_rego_is_formatted_strict_and_tested(opa_binary: Path, folder: str) 
 
 
 def test_no_file_beside_the_policy_gives_roles() -> None:
-    assert [path.suffix for path in sorted((opa_folder() / "authz").iterdir())] == [".rego", ".rego"]
+    assert [path.suffix for path in sorted((opa_folder() / "system" / "authz").iterdir())] == [".rego", ".rego"]

@@ -89,11 +89,6 @@ def _rules(program: Program) -> dict[str, dict[str, dict[str, Any]]]:
     return rules
 
 
-def is_cut(program: Program) -> bool:
-    """Whether the JSON omits minimal sets of a rule that has too many of them, or too many combinations of flags and types."""
-    return any("minimal_cut" in rule for of in _rules(program).values() for rule in of.values())
-
-
 def semantics_json(semantics: Semantics) -> dict[str, Any]:
     """The file-wide semantics of grants, without the gate, which is part of each rule."""
     owner = semantics.owner

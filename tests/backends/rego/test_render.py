@@ -97,4 +97,4 @@ tables:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     run(opa_binary, "check", "--strict", "--bundle", tmp_path / "out")
-    assert (tmp_path / "out/privtab/odd/rows/policy.rego").exists()
+    assert (tmp_path / "out/privtab/odd/rows_policy.rego").exists()

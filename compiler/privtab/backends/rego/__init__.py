@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from privtab.backends import Compilation
 from privtab.backends.rego.render import render
-from privtab.ir.serialise import is_cut
 
 __all__ = ["files", "render"]
 
 
 def files(policy: Compilation) -> Mapping[str, str]:
     """The Rego modules of the policy bundle."""
-    return render(policy.optimised, policy.name, sharded=policy.sharded, cut=is_cut(policy.program))
+    return render(policy.optimised, policy.name, sharded=policy.sharded)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,63 +21,19 @@ if TYPE_CHECKING:
 
 _NAME = "(?:[^/%]|%2F|%25)+"
 """A name in a key; keys contain no other escapes."""
-_PLACEHOLDER = re.compile(r"\bexample_system\b")
-
-
-_SHARDED = (
-    ("lib.owns(user, key(atom))", "lib.owns(user, root(atom), key(atom))"),
-    ("lib.member(user, key(atom))", "lib.member(user, root(atom), key(atom))"),
-    ("state.owners[key(atom)]", "lib.shard(root(atom)).owners[key(atom)]"),
-    ("state.owners[keys[position]]", "lib.shard(root(atom)).owners[keys[position]]"),
-    ("state.allow[atom.privilege][key]", "lib.shard(root(atom)).allow[atom.privilege][key]"),
-    ("state.deny[atom.privilege][key]", "lib.shard(root(atom)).deny[atom.privilege][key]"),
-    ("\ndefault key_or_type(_)", "\nroot(atom) := paths[atom.slot][0]\n\ndefault key_or_type(_)"),
-)
-"""Replacements for the explanation's look-ups if the state is sharded."""
-
-
-_REQUIRED_FLAGS = (
-    ("\n\tform\n", "\n\tform\n\tcount(unsaid) == 0\n"),
-    (
-        "} if {\n\tnot valid\n}\n",
-        """} if {
-	not valid
-	count(unsaid) == 0
-}
-
-context := {
-	"error": {"kind": "invalid_request", "message": concat("", [
-		"the context must say of these flags whether they are set, true or false: ",
-		concat(", ", sort(unsaid)),
-	])},
-	"missing": [],
-	"reasons": [],
-	"effects": [],
-	"revision": program.revision,
-} if {
-	count(unsaid) > 0
-}
-
-# Flags that a request must say, and that this one does not.
-unsaid contains flag if {
-	some flag in rule.required_flags
-	not lib.said(flag)
-}
-""",
-    ),
-)
-"""Additions that explain requests without required flags, for policies that have some."""
+_LINE_LENGTH = 120
+_PLACEHOLDER = re.compile(r"\b(privtab_state\.)?example_system\b")
 
 
 def render(
-    program: Program, name: str | None = None, *, indexed: bool = True, sharded: bool = False, cut: bool = False
+    program: Program, name: str | None = None, *, indexed: bool = True, sharded: bool = False
 ) -> Mapping[str, str]:
     """The Rego modules of a program, by path inside the bundle.
 
     `program` is the one after the passes. `name` replaces the system's name in package names, so that two versions can
     run side by side; both read the state of the system. Without `indexed`, functions lead requests to their rows, for
     engines that run Rego without an index over its rules. With `sharded`, the modules read a sharded state, and are undefined
-    where a shard that a request needs is missing. `cut`: the program's JSON does not list all minimal sets.
+    where a shard that a request needs is missing.
     """
     name = name or program.system
     rows: dict[str, list[RowView]] = {}
@@ -87,66 +44,27 @@ def render(
     base = f"privtab/{name}"
     modules = {
         f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
-        f"{base}/lib.rego": _template("lib.rego.j2").render(
+        f"{base}/lib/lib.rego": _template("lib.rego.j2").render(
             **common,
             role_grants=role_grants(program),
             links=links(program),
             paths=key_paths(program),
             shapes=key_shapes(program),
         ),
-        f"{base}/explain.rego": explanation(name, program, sharded=sharded, cut=cut),
+        f"{base}/explain/explain.rego": explanation(name, program.system),
     }
     if not indexed:
         rows, found = dispatched(rows, emitter)
         modules[f"{base}/dispatch.rego"] = _template("dispatch.rego.j2").render(**common, dispatch=found)
     for entity, of_entity in rows.items():
-        modules[f"{base}/rows/{entity}.rego"] = _template("rows.rego.j2").render(**common, rows=of_entity)
+        modules[f"{base}/rows_{entity}.rego"] = _template("rows.rego.j2").render(**common, rows=of_entity)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 
-_CUT = (
-    ('context := {\n\t"rule": rule.id,', 'context := object.union(cut, {\n\t"rule": rule.id,'),
-    ("} if {\n\tvalid\n}", "}) if {\n\tvalid\n}"),
-    (
-        "\n# What is missing.\n",
-        """
-# Not all minimal sets of every row are listed; an explanation that lacks some says so.
-default cut := {"minimal_sets_complete": false}
-
-cut := {} if {
-	minimal_sets
-	not variant in rule.minimal_cut[form]
-}
-
-# What is missing.
-""",
-    ),
-)
-
-
-def read_library(name: str) -> str:
-    """A module of the hand-written Rego library."""
-    return (opa() / "lib" / name).read_text(encoding="utf-8")
-
-
-def explanation(name: str, program: Program, *, sharded: bool, cut: bool = False) -> str:
-    """The hand-written module that explains decisions, adapted to a policy and the layout of its state.
-
-    `cut`: the program does not list all minimal sets of some row, and explanations say so.
-    """
-    text = read_library("explain.rego")
-    required = any(rule.required_flags for rule in program.rules.values())
-    changes = (*(_CUT if cut else ()), *(_SHARDED if sharded else ()), *(_REQUIRED_FLAGS if required else ()))
-    for usual, here in changes:
-        if text.count(usual) != 1:
-            raise ValueError(f"`{usual}` is not once in the explanation")
-        text = text.replace(usual, here)
-    return instantiate(text, name, program.system)
-
-
-def instantiate(text: str, name: str, system: str) -> str:
-    """A hand-written library module with the names of a system filled in."""
-    return _PLACEHOLDER.sub(name, text.replace("data.privtab_state.example_system", f"data.privtab_state.{system}"))
+def explanation(name: str, system: str) -> str:
+    """The hand-written module that explains decisions, with the names of a package and of the system whose state it reads."""
+    text = (opa() / "lib/privtab/example_system/explain/explain.rego").read_text(encoding="utf-8")
+    return _PLACEHOLDER.sub(lambda found: f"privtab_state.{system}" if found[1] else name, text)
 
 
 def links(program: Program) -> dict[str, list[tuple[str, int]]]:
@@ -238,7 +156,8 @@ def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     made = environment("rego")
-    made.filters["quoted"] = quoted
+    made.filters |= {"quoted": quoted, "folded": folded}
+    made.globals["guarded"] = guarded
     return made
 
 
@@ -249,6 +168,21 @@ def quoted(value: object) -> str:
         .replace("\u2028", "\\u2028")
         .replace("\u2029", "\\u2029")
     )
+
+
+def folded(text: str) -> str:
+    """A quoted value for a METADATA comment, broken at single spaces into lines, which YAML reads as the same value."""
+    return (
+        "\n#     ".join(textwrap.wrap(text, 100, break_long_words=False, break_on_hyphens=False))
+        if "  " not in text
+        else text
+    )
+
+
+def guarded(head: str, condition: str) -> str:
+    """A rule with one condition, on one line if that is short enough."""
+    line = f"{head} if {condition}"
+    return line if len(line) <= _LINE_LENGTH else f"{head} if {{\n\t{condition}\n}}"
 
 
 def _template(name: str) -> Template:

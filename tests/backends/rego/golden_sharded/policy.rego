@@ -22,8 +22,8 @@ allow if {
 # METADATA
 # title: May the subject do this, as far as there is a state to tell by?
 # description: >-
-#   As `allow`, but undefined while no state is active: OPA activates bundles one by one, and a denial for want of a state
-#   is no answer.
+#   As `allow`, but undefined while no state is active: OPA activates bundles one by one, and a denial for want of a
+#   state is no answer.
 # entrypoint: true
 check := allow if lib.ready
 
@@ -67,8 +67,8 @@ decisions := answers if {
 	]
 	count(answers) == count(input.items)
 
-	# The quick way: the keys of each allowed item follow from its last one. A denied item needs no sound keys, and rows that
-	# can hold for somebody who holds nothing check the user themselves.
+	# The quick way: the keys of each allowed item follow from its last one. A denied item needs no sound keys, and rows
+	# that can hold for somebody who holds nothing check the user themselves.
 	shape := object.get(lib.shapes, [input.resource.type, count(input.items[0][1])], {})
 	last := shape.last
 	pattern := shape.pattern

@@ -1,15 +1,16 @@
 # METADATA
 # title: What callers may ask of this OPA
 # description: |
-#   For `opa run --server --authentication=token --authorization=basic opa/authz/authz.rego access.json` (or `--authentication=tls`).
+#   For `opa run --server --authentication=token --authorization=basic opa/system/authz/authz.rego access.json` (or
+#   `--authentication=tls`).
 #   Everything is refused but
 #     - `GET /health`, which tells nothing but ready or not, to everybody;
 #     - questions to the policies, their names and the revision of the state, with the role `ask`;
 #     - status, metrics and configuration, with the role `status`.
 #   Policies and data cannot be read or written otherwise, with any token: bundles bring them.
 #
-#   Who has which role is in `data.privtab_access`, see docs/how-to/securing.md: tokens by their SHA-256, so that the file does
-#   not hold what opens the door, and certificates by their subject.
+#   Who has which role is in `data.privtab_access`, see docs/how-to/securing.md: tokens by their SHA-256, so that the
+#   file does not contain the tokens themselves, and certificates by their subject.
 # scope: package
 package system.authz
 

@@ -30,7 +30,8 @@ test_an_entry_of_the_index_names_the_entities_of_its_rows if {
 
 test_a_role_within_a_scope_is_told_by_its_own_name if {
 	within := {"scoped:[\"shelf:b/s\",\"role:reader\"]": ["role:reader", "shelf:b/s"]}
-	explain.name_of("scoped:[\"shelf:b/s\",\"role:reader\"]") == "role:reader" with data.privtab_state.example_system.within as within
+	scoped := "scoped:[\"shelf:b/s\",\"role:reader\"]"
+	explain.name_of(scoped) == "role:reader" with data.privtab_state.example_system.within as within
 	explain.name_of("role:reader") == "role:reader" with data.privtab_state.example_system.within as within
 }
 

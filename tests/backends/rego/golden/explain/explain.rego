@@ -1,8 +1,8 @@
 # METADATA
 # title: Why a decision is what it is
 # description: >-
-#   Reads the minimal sets of the row from the program in the bundle, so it knows no table. An allow tells by which set and
-#   through whom; a denial lists the smallest sets of atoms each of which would turn it.
+#   Reads the minimal sets of the row from the program in the bundle, so it knows no table. An allow tells by which set
+#   and through whom; a denial lists the smallest sets of atoms each of which would turn it.
 package privtab.library.explain
 
 import data.privtab.library.lib
@@ -22,14 +22,14 @@ who := lib.principals(user)
 # METADATA
 # title: The context of a decision
 # scope: document
-context := {
+context := object.union(completeness, {
 	"rule": rule.id,
 	"missing": missing,
 	"reasons": reasons,
 	"effects": effects,
 	"source": rule.source,
 	"revision": program.revision,
-} if {
+}) if {
 	valid
 }
 
@@ -41,6 +41,26 @@ context := {
 	"revision": program.revision,
 } if {
 	not valid
+	count(unsaid) == 0
+}
+
+context := {
+	"error": {"kind": "invalid_request", "message": concat("", [
+		"the context must say of these flags whether they are set, true or false: ",
+		concat(", ", sort(unsaid)),
+	])},
+	"missing": [],
+	"reasons": [],
+	"effects": [],
+	"revision": program.revision,
+} if {
+	count(unsaid) > 0
+}
+
+# Flags that the operation requires and the request does not mention.
+unsaid contains flag if {
+	some flag in rule.required_flags
+	not lib.said(flag)
 }
 
 default valid := false
@@ -49,6 +69,7 @@ valid if {
 	lib.subject
 	lib.well_formed
 	form
+	count(unsaid) == 0
 	every name, types in rule["with"] {
 		lib.with_object(name, {type | some type in types})
 	}
@@ -83,6 +104,14 @@ object_types := [concat("=", [slot, input.context["with"][slot].type]) |
 variant := concat(" ", array.concat(flags_set, object_types))
 
 minimal_sets := rule.minimal[form][variant]
+
+# The program may leave out minimal sets of a row that has very many; an explanation that lacks some says so.
+default completeness := {"minimal_sets_complete": false}
+
+completeness := {} if {
+	minimal_sets
+	not variant in rule.minimal_cut[form]
+}
 
 # What is missing.
 default missing := []
@@ -148,7 +177,9 @@ held := [row |
 	}
 ]
 
-reason(atom) := {"atom": text(atom), "on": key(atom), "through": through(atom)} if not atom.kind in {"has", "self", "service_admin"}
+reason(atom) := {"atom": text(atom), "on": key(atom), "through": through(atom)} if {
+	not atom.kind in {"has", "self", "service_admin"}
+}
 
 reason(atom) := {"atom": text(atom), "through": concat("", ["user:", user])} if atom.kind in {"self", "service_admin"}
 
@@ -170,14 +201,14 @@ owner_ways(atom) := {[distance, keys[position], concat(" ", ["owner", principal]
 	some position
 	distance := (count(keys) - 1) - position
 	some principal in who
-	state.owners[keys[position]][principal]
+	lib.shard(root(atom)).owners[keys[position]][principal]
 }
 
 grant_ways(atom) := {[distance, origin, name] |
 	keys := looked_at(atom)
 	some key in keys
 	some principal in who
-	entry := state.allow[atom.privilege][key][principal]
+	entry := lib.shard(root(atom)).allow[atom.privilege][key][principal]
 	name := name_of(principal)
 	some origin in origins(entry, key)
 	some position, place in keys
@@ -198,7 +229,7 @@ denials(atom) := {concat("", ["deny ", atom.privilege, " (", origin, ") to ", na
 	program.semantics.deny == "overrides"
 	some key in looked_at(atom)
 	some principal in who
-	entry := state.deny[atom.privilege][key][principal]
+	entry := lib.shard(root(atom)).deny[atom.privilege][key][principal]
 	some origin in origins(entry, key)
 }
 
@@ -239,6 +270,9 @@ keys_of(atom) := array.concat(array.slice(paths[atom.slot], 0, atom.index + 1), 
 
 key(atom) := keys[count(keys) - 1] if keys := keys_of(atom)
 
+# The key of the root entity on the path, below which the state of an atom's target is found.
+root(atom) := paths[atom.slot][0]
+
 default key_or_type(_) := ""
 
 key_or_type(atom) := key(atom)
@@ -260,7 +294,8 @@ holds(atom) if {
 
 holds(atom) if {
 	atom.kind == "owner"
-	lib.owns(user, key(atom))
+	some principal in who
+	lib.shard(root(atom)).owners[key(atom)][principal]
 }
 
 holds(atom) if {
@@ -284,17 +319,20 @@ holds(atom) if {
 }
 
 # Membership: [order, through].
-ways_in(atom) := {[0, concat("", ["user:", user])] | lib.member(user, key(atom))} | {[1, concat("", ["group:", name])] |
-	program.entities[atom.type].principal == "group"
-	some name in lib.names_of(key(atom))
-	lib.in_group_named(user, name)
-}
+ways_in(atom) := union({
+	{[0, concat("", ["user:", user])] | lib.shard(root(atom)).members[key(atom)][user]},
+	{[1, concat("", ["group:", name])] |
+		program.entities[atom.type].principal == "group"
+		some name in lib.names_of(key(atom))
+		lib.in_group_named(user, name)
+	},
+})
 
 through(atom) := sort(ways_in(atom))[0][1] if atom.kind == "member"
 
 through(atom) := sort({principal |
 	some principal in who
-	state.owners[key(atom)][principal]
+	lib.shard(root(atom)).owners[key(atom)][principal]
 })[0] if {
 	atom.kind == "owner"
 }

@@ -20,6 +20,9 @@ ready if {
 	not state.shards
 }
 
+# What is held below a root entity: here it is in the one state.
+shard(_) := state
+
 # Only a user with a name can ask, and nobody is called by wildcards alone.
 subject if {
 	input.subject.type == "user"
@@ -28,8 +31,8 @@ subject if {
 
 named(user) if trim(user, "*?%") != ""
 
-# What stands beside subject, action and resource is of the right kind: a flag or a group in a value of another kind would
-# be overlooked. Nothing else in the request, as in nearly all of them, is the quick way.
+# Whatever is beside subject, action and resource is of the right kind: a flag or a group in a value of another kind
+# would be overlooked. Most requests have nothing else, which is the quick way.
 well_formed if {
 	count(input) == 3
 	count(input.subject) == 2
@@ -61,33 +64,52 @@ item(user, keys) if {
 	is_path(input.resource.type, keys)
 }
 
-# The keys on the path to an entity of the type, or without its own where that can be left off: each below the one before.
+# The keys on the path to an entity of the type, or without its own where that can be left off: each is below the one
+# before.
 is_path("branch", keys) if {
-	[[_, _]] = regex.find_all_string_submatch_n(`^branch:((?:[^/%]|%2F|%25)+)$`, concat("//", keys), 1)
+	[[_, _]] = regex.find_all_string_submatch_n(
+		`^branch:((?:[^/%]|%2F|%25)+)$`,
+		concat("//", keys), 1,
+	)
 }
 
 is_path("shelf", keys) if {
-	[[_, name_0, name_0, _]] = regex.find_all_string_submatch_n(`^branch:((?:[^/%]|%2F|%25)+)//shelf:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`, concat("//", keys), 1)
+	[[_, name_0, name_0, _]] = regex.find_all_string_submatch_n(
+		`^branch:((?:[^/%]|%2F|%25)+)//shelf:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`,
+		concat("//", keys), 1,
+	)
 }
 
 is_path("book", keys) if {
-	[[_, name_0, name_0, name_1, name_0, name_1, _]] = regex.find_all_string_submatch_n(`^branch:((?:[^/%]|%2F|%25)+)//shelf:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)//book:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`, concat("//", keys), 1)
+	[[_, name_0, name_0, name_1, name_0, name_1, _]] = regex.find_all_string_submatch_n(
+		`^branch:((?:[^/%]|%2F|%25)+)//shelf:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)//book:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`,
+		concat("//", keys), 1,
+	)
 }
 
 is_path("book", keys) if {
-	[[_, name_0, name_0, _]] = regex.find_all_string_submatch_n(`^branch:((?:[^/%]|%2F|%25)+)//shelf:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`, concat("//", keys), 1)
+	[[_, name_0, name_0, _]] = regex.find_all_string_submatch_n(
+		`^branch:((?:[^/%]|%2F|%25)+)//shelf:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`,
+		concat("//", keys), 1,
+	)
 }
 
 is_path("user", keys) if {
-	[[_, name_0, name_0, _]] = regex.find_all_string_submatch_n(`^branch:((?:[^/%]|%2F|%25)+)//user:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`, concat("//", keys), 1)
+	[[_, name_0, name_0, _]] = regex.find_all_string_submatch_n(
+		`^branch:((?:[^/%]|%2F|%25)+)//user:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`,
+		concat("//", keys), 1,
+	)
 }
 
 is_path("card_index", keys) if {
-	[[_, name_0, name_0]] = regex.find_all_string_submatch_n(`^branch:((?:[^/%]|%2F|%25)+)//card_index:((?:[^/%]|%2F|%25)+)$`, concat("//", keys), 1)
+	[[_, name_0, name_0]] = regex.find_all_string_submatch_n(
+		`^branch:((?:[^/%]|%2F|%25)+)//card_index:((?:[^/%]|%2F|%25)+)$`,
+		concat("//", keys), 1,
+	)
 }
 
-# For each type, by their number, how the keys on a path of two or more follow from the last one. What replaces a key that
-# does not match is the key itself, which is shorter than all of them joined.
+# For each type, by their number, how the keys on a path of two or more follow from the last one. What replaces a key
+# that does not match is the key itself, which is shorter than all of them joined.
 shapes := {
 	"shelf": {
 		2: {
@@ -145,7 +167,8 @@ path_names(id) := names if {
 	well_spelt(id)
 }
 
-# In a name only `/` and `%` are escaped, and `*` and `?` where it is made of nothing else: so an entity has one spelling.
+# In a name only `/` and `%` are escaped, and `*` and `?` where it is made of nothing else: so an entity has one
+# spelling.
 well_spelt(id) if {
 	not contains(id, "%")
 	not contains(id, "*")
@@ -186,6 +209,9 @@ whole(keys, length) := keys if count(keys) == length
 
 # A flag is set unless the context leaves it out or says false: it can only ask for more.
 flag(name) if input.context[name] != false
+
+# Whether the request says of a flag that it is set, or that it is not.
+said(name) if name in object.keys(input.context)
 
 # The user's principals: themselves, their groups, their roles.
 principals(user) := split(state.principals[user], "\n")

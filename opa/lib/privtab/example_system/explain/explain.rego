@@ -1,17 +1,17 @@
 # METADATA
 # title: Why a decision is what it is
 # description: >-
-#   Reads the minimal sets of the row from the program in the bundle, so it knows no table. An allow tells by which set and
-#   through whom; a denial lists the smallest sets of atoms each of which would turn it.
-package privtab.library.explain
+#   Reads the minimal sets of the row from the program in the bundle, so it knows no table. An allow tells by which set
+#   and through whom; a denial lists the smallest sets of atoms each of which would turn it.
+package privtab.example_system.explain
 
-import data.privtab.library.lib
-import data.privtab_program.library as program
-import data.privtab_state.library as state
+import data.privtab.example_system.lib
+import data.privtab_program.example_system as program
+import data.privtab_state.example_system as state
 
 default allowed := false
 
-allowed := data.privtab.library.allow
+allowed := data.privtab.example_system.allow
 
 rule := program.rules[input.resource.type][input.action.name]
 
@@ -22,14 +22,14 @@ who := lib.principals(user)
 # METADATA
 # title: The context of a decision
 # scope: document
-context := {
+context := object.union(completeness, {
 	"rule": rule.id,
 	"missing": missing,
 	"reasons": reasons,
 	"effects": effects,
 	"source": rule.source,
 	"revision": program.revision,
-} if {
+}) if {
 	valid
 }
 
@@ -41,6 +41,26 @@ context := {
 	"revision": program.revision,
 } if {
 	not valid
+	count(unsaid) == 0
+}
+
+context := {
+	"error": {"kind": "invalid_request", "message": concat("", [
+		"the context must say of these flags whether they are set, true or false: ",
+		concat(", ", sort(unsaid)),
+	])},
+	"missing": [],
+	"reasons": [],
+	"effects": [],
+	"revision": program.revision,
+} if {
+	count(unsaid) > 0
+}
+
+# Flags that the operation requires and the request does not mention.
+unsaid contains flag if {
+	some flag in rule.required_flags
+	not lib.said(flag)
 }
 
 default valid := false
@@ -49,6 +69,7 @@ valid if {
 	lib.subject
 	lib.well_formed
 	form
+	count(unsaid) == 0
 	every name, types in rule["with"] {
 		lib.with_object(name, {type | some type in types})
 	}
@@ -83,6 +104,14 @@ object_types := [concat("=", [slot, input.context["with"][slot].type]) |
 variant := concat(" ", array.concat(flags_set, object_types))
 
 minimal_sets := rule.minimal[form][variant]
+
+# The program may leave out minimal sets of a row that has very many; an explanation that lacks some says so.
+default completeness := {"minimal_sets_complete": false}
+
+completeness := {} if {
+	minimal_sets
+	not variant in rule.minimal_cut[form]
+}
 
 # What is missing.
 default missing := []
@@ -148,7 +177,9 @@ held := [row |
 	}
 ]
 
-reason(atom) := {"atom": text(atom), "on": key(atom), "through": through(atom)} if not atom.kind in {"has", "self", "service_admin"}
+reason(atom) := {"atom": text(atom), "on": key(atom), "through": through(atom)} if {
+	not atom.kind in {"has", "self", "service_admin"}
+}
 
 reason(atom) := {"atom": text(atom), "through": concat("", ["user:", user])} if atom.kind in {"self", "service_admin"}
 
@@ -239,6 +270,7 @@ keys_of(atom) := array.concat(array.slice(paths[atom.slot], 0, atom.index + 1), 
 
 key(atom) := keys[count(keys) - 1] if keys := keys_of(atom)
 
+# The key of the root entity on the path, below which the state of an atom's target is found.
 root(atom) := paths[atom.slot][0]
 
 default key_or_type(_) := ""
@@ -262,7 +294,8 @@ holds(atom) if {
 
 holds(atom) if {
 	atom.kind == "owner"
-	lib.owns(user, root(atom), key(atom))
+	some principal in who
+	lib.shard(root(atom)).owners[key(atom)][principal]
 }
 
 holds(atom) if {
@@ -286,11 +319,14 @@ holds(atom) if {
 }
 
 # Membership: [order, through].
-ways_in(atom) := {[0, concat("", ["user:", user])] | lib.member(user, root(atom), key(atom))} | {[1, concat("", ["group:", name])] |
-	program.entities[atom.type].principal == "group"
-	some name in lib.names_of(key(atom))
-	lib.in_group_named(user, name)
-}
+ways_in(atom) := union({
+	{[0, concat("", ["user:", user])] | lib.shard(root(atom)).members[key(atom)][user]},
+	{[1, concat("", ["group:", name])] |
+		program.entities[atom.type].principal == "group"
+		some name in lib.names_of(key(atom))
+		lib.in_group_named(user, name)
+	},
+})
 
 through(atom) := sort(ways_in(atom))[0][1] if atom.kind == "member"
 

@@ -1,0 +1,91 @@
+# METADATA
+# title: What decision logs tell
+# description: |
+#   OPA asks `data.system.log.mask` before it writes a decision anywhere. Of a request only what decides is logged:
+#   user, operation, resource, the objects beside it and the flags. Properties, groups among them, and whatever else a
+#   caller sent are always left out. `data.privtab_log` says what becomes of names:
+#
+#     {"privtab_log": {"users": "hash", "resources": "keep", "salt": "…"}}
+#
+#   `keep`, the default: as it is. `hash`: the SHA-256 of salt and name, so that lines of one user can be recognised.
+#   `remove`: left out. Where users or resources are not kept, explanations go too, since they name them; rule, answer
+#   and revision stay. Any other value, and `hash` without a salt, counts as `remove`.
+# scope: package
+package system.log
+
+# --- the request: put together anew, so that nothing is in it that nobody thought of ---
+
+mask contains {"op": "upsert", "path": "/input", "value": shown} if not is_null(object.get(input, "input", null))
+
+# The answer: explanations name users and resources.
+mask contains {"op": "remove", "path": sprintf("/result/context/%s", [part])} if {
+	hidden
+	some part in {"missing", "reasons", "effects", "error"}
+	is_object(input.result)
+	_ = input.result.context[part]
+}
+
+mask contains {"op": "remove", "path": sprintf("/result/%d/context", [at])} if {
+	hidden
+	is_array(input.result)
+	_ = input.result[at].context
+}
+
+shown := {key: value |
+	some [key, value] in union({
+		request_parts(input.input),
+		{["requests", requests] | is_array(input.input.requests)},
+		{["items", input.input.items] |
+			not hidden
+			is_array(input.input.items)
+		},
+	})
+}
+
+requests := [{key: value | some [key, value] in request_parts(request)} | some request in input.input.requests]
+
+request_parts(request) := union({
+	{["subject", entity(request.subject, users)] | is_object(request.subject)},
+	{["action", {"name": request.action.name}] | is_string(request.action.name)},
+	{["resource", entity(request.resource, resources)] | is_object(request.resource)},
+	{["context", {name: value | some [name, value] in context_parts(request.context)}] | is_object(request.context)},
+})
+
+context_parts(context) := union({
+	{[name, value] | some name, value in context; is_boolean(value)},
+	{["with", {name: entity(object, resources) | some name, object in context["with"]}] | is_object(context["with"])},
+})
+
+# Type and name of a user, a resource or an object beside it.
+entity(found, how) := {key: value |
+	some [key, value] in union({
+		{["type", found.type] | is_string(found.type)},
+		{["id", named(found.id, how)] | is_string(found.id)},
+	})
+}
+
+named(name, "keep") := name
+
+named(name, "hash") := crypto.sha256(concat("", [settings.salt, name]))
+
+# --- what is wanted ---
+
+users := manner("users")
+
+resources := manner("resources")
+
+hidden if users != "keep"
+
+hidden if resources != "keep"
+
+manner(what) := "keep" if {
+	object.get(settings, what, "keep") == "keep"
+} else := "hash" if {
+	settings[what] == "hash"
+	is_string(settings.salt)
+	settings.salt != ""
+} else := "remove"
+
+default settings := {}
+
+settings := data.privtab_log
