@@ -285,7 +285,7 @@ def test_whoever_writes_bundles_decides_everything(start: Start, bundle: Callabl
 
 @pytest.mark.parametrize("folder", ["authz", "log"])
 def test_the_rego_is_formatted_strict_and_tested(opa_binary: Path, folder: str) -> None:
-    path = opa_folder() / folder
+    path = opa_folder() / "system" / folder
 
     def opa(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

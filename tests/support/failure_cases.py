@@ -27,6 +27,8 @@ MANY = ("check_many", "decide_many", "filter")
 YES = '{"result": true}'
 TOTAL = 0.8
 SETTINGS: Mapping[str, Any] = {"timeout": (0.25, 0.25), "total": TOTAL, "retries": 2, "max_body": MAX_BODY}
+PATIENT: Mapping[str, Any] = {**SETTINGS, "timeout": (10, 10), "total": 20}
+"""For cases that do not depend on time: on a busy machine a short time limit would be reached first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,12 @@ class FailureCase:
     """How often one call requests the decision; None if the endpoint does not count."""
     at_most: bool = False
     """Whether `tries` is an upper bound, because the time may run out before."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of the client that makes the request."""
+        timed = self.raises is DecisionUnavailable and self.group not in (STATE, TRUST)
+        return SETTINGS if timed else PATIENT
 
 
 Answer = bytes | Callable[[socket.socket], None]

@@ -18,14 +18,14 @@ package system.log
 mask contains {"op": "upsert", "path": "/input", "value": shown} if not is_null(object.get(input, "input", null))
 
 # The answer: explanations name users and resources.
-mask contains {"op": "remove", "path": sprintf("/result/context/%s", [part])} if {
+mask contains {"op": "remove", "path": $"/result/context/{part}"} if {
 	hidden
 	some part in {"missing", "reasons", "effects", "error"}
 	is_object(input.result)
 	_ = input.result.context[part]
 }
 
-mask contains {"op": "remove", "path": sprintf("/result/%d/context", [at])} if {
+mask contains {"op": "remove", "path": $"/result/{at}/context"} if {
 	hidden
 	is_array(input.result)
 	_ = input.result[at].context

@@ -217,7 +217,7 @@ NOT_GENERATED = (messy_rule, file_length)
 
 
 def findings(path: Path, opa: Path, rules: Iterable[Rule] = RULES) -> list[str]:
-    command = [opa, "parse", "--format", "json", "--json-include", "locations", path]
+    command = [str(opa), "parse", "--format", "json", "--json-include", "locations", str(path)]
     tree = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     text = path.read_text(encoding="utf-8")
     return [

@@ -106,12 +106,13 @@ variant := concat(" ", array.concat(flags_set, object_types))
 minimal_sets := rule.minimal[form][variant]
 
 # The program may leave out minimal sets of a row that has very many; an explanation that lacks some says so.
-default completeness := {"minimal_sets_complete": false}
+default completeness := {}
 
-completeness := {} if {
-	minimal_sets
-	not variant in rule.minimal_cut[form]
-}
+completeness := {"minimal_sets_complete": false} if cut
+
+cut if not minimal_sets
+
+cut if variant in rule.minimal_cut[form]
 
 # What is missing.
 default missing := []
@@ -195,7 +196,7 @@ reason(atom) := {"atom": text(atom), "on": found[1], "through": found[2]} if {
 }
 
 # Nearest first: [distance from the object, key, principal].
-owner_ways(atom) := {[distance, keys[position], concat(" ", ["owner", principal])] |
+owner_ways(atom) := {[distance, keys[position], $"owner {principal}"] |
 	atom.privilege in program.semantics.owner.holds
 	keys := looked_at(atom)
 	some position
@@ -225,7 +226,7 @@ grant_ways(atom) := {[distance, origin, name] |
 
 granted(atom) if count(grant_ways(atom)) > 0
 
-denials(atom) := {concat("", ["deny ", atom.privilege, " (", origin, ") to ", name_of(principal)]) |
+denials(atom) := {$"deny {atom.privilege} ({origin}) to {name_of(principal)}" |
 	program.semantics.deny == "overrides"
 	some key in looked_at(atom)
 	some principal in who
@@ -279,9 +280,9 @@ key_or_type(atom) := key(atom)
 
 key_or_type(atom) := atom.type if not key(atom)
 
-text(atom) := concat("", [atom.privilege, " (", key_or_type(atom), ")"]) if atom.kind == "has"
+text(atom) := $"{atom.privilege} ({key_or_type(atom)})" if atom.kind == "has"
 
-text(atom) := concat("", [atom.kind, " (", key_or_type(atom), ")"]) if atom.kind in {"owner", "member", "holds"}
+text(atom) := $"{atom.kind} ({key_or_type(atom)})" if atom.kind in {"owner", "member", "holds"}
 
 text(atom) := "self" if atom.kind == "self"
 
@@ -321,7 +322,7 @@ holds(atom) if {
 # Membership: [order, through].
 ways_in(atom) := union({
 	{[0, concat("", ["user:", user])] | lib.shard(root(atom)).members[key(atom)][user]},
-	{[1, concat("", ["group:", name])] |
+	{[1, $"group:{name}"] |
 		program.entities[atom.type].principal == "group"
 		some name in lib.names_of(key(atom))
 		lib.in_group_named(user, name)
@@ -337,7 +338,7 @@ through(atom) := sort({principal |
 	atom.kind == "owner"
 }
 
-through(atom) := sort({concat("", ["role:", name]) |
+through(atom) := sort({$"role:{name}" |
 	some name in lib.names_of(key(atom))
 	lib.holds_named(user, name)
 })[0] if {
@@ -347,4 +348,4 @@ through(atom) := sort({concat("", ["role:", name]) |
 # What success does.
 default effects := []
 
-effects := [concat("", [effect.text, " (", key_or_type(effect.target), ")"]) | some effect in rule.effects] if allowed
+effects := [$"{effect.text} ({key_or_type(effect.target)})" | some effect in rule.effects] if allowed

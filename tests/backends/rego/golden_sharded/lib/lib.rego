@@ -314,7 +314,7 @@ in_group(user, _, key) if {
 	in_group_named(user, name)
 }
 
-in_group_named(user, name) if concat(":", ["group", name]) in split(state.principals[user], "\n")
+in_group_named(user, name) if $"group:{name}" in split(state.principals[user], "\n")
 
 # A principal's name means the entity with this key when it is its last name, or spells its whole path.
 names_of(key) := [path_of(key), decoded(last_name(key))]
@@ -333,11 +333,11 @@ holds(user, key) if {
 	holds_named(user, name)
 }
 
-holds_named(user, name) if concat(":", ["role", name]) in split(state.principals[user], "\n")
+holds_named(user, name) if $"role:{name}" in split(state.principals[user], "\n")
 
 holds_named(user, name) if {
 	some principal in split(state.principals[user], "\n")
-	state.within[principal][0] == concat(":", ["role", name])
+	state.within[principal][0] == $"role:{name}"
 }
 
 service_admin(user) if state.service_admins[user]
