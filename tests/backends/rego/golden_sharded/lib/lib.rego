@@ -119,45 +119,51 @@ item(user, keys) if {
 # The keys on the path to an entity of the type, or without its own where that can be left off: each is below the one
 # before.
 is_path("branch", keys) if {
-	[[_, _]] = regex.find_all_string_submatch_n(
+	found := regex.find_all_string_submatch_n(
 		`^branch:((?:[^/%]|%2F|%25)+)$`,
 		concat("//", keys), 1,
 	)
+	[[_, _]] = found
 }
 
 is_path("shelf", keys) if {
-	[[_, name_0, name_0, _]] = regex.find_all_string_submatch_n(
+	found := regex.find_all_string_submatch_n(
 		`^branch:((?:[^/%]|%2F|%25)+)//shelf:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`,
 		concat("//", keys), 1,
 	)
+	[[_, name_0, name_0, _]] = found
 }
 
 is_path("book", keys) if {
-	[[_, name_0, name_0, name_1, name_0, name_1, _]] = regex.find_all_string_submatch_n(
+	found := regex.find_all_string_submatch_n(
 		`^branch:((?:[^/%]|%2F|%25)+)//shelf:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)//book:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`,
 		concat("//", keys), 1,
 	)
+	[[_, name_0, name_0, name_1, name_0, name_1, _]] = found
 }
 
 is_path("book", keys) if {
-	[[_, name_0, name_0, _]] = regex.find_all_string_submatch_n(
+	found := regex.find_all_string_submatch_n(
 		`^branch:((?:[^/%]|%2F|%25)+)//shelf:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`,
 		concat("//", keys), 1,
 	)
+	[[_, name_0, name_0, _]] = found
 }
 
 is_path("user", keys) if {
-	[[_, name_0, name_0, _]] = regex.find_all_string_submatch_n(
+	found := regex.find_all_string_submatch_n(
 		`^branch:((?:[^/%]|%2F|%25)+)//user:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`,
 		concat("//", keys), 1,
 	)
+	[[_, name_0, name_0, _]] = found
 }
 
 is_path("card_index", keys) if {
-	[[_, name_0, name_0]] = regex.find_all_string_submatch_n(
+	found := regex.find_all_string_submatch_n(
 		`^branch:((?:[^/%]|%2F|%25)+)//card_index:((?:[^/%]|%2F|%25)+)$`,
 		concat("//", keys), 1,
 	)
+	[[_, name_0, name_0]] = found
 }
 
 # For each type, by their number, how the keys on a path of two or more follow from the last one. What replaces a key
