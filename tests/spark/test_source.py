@@ -76,7 +76,10 @@ def test_columns_may_be_chosen_by_the_schema(spark: SparkSession) -> None:
     found = reading.options(policy=POLICY, state=STATE, operations="table/load", users="alice").load()
     assert found.columns == ["path", "user"]
     assert {tuple(row) for row in found.collect()} >= {("demo/hive/sales/orders", "alice")}
-    for schema, message in (("pth string", "no column `pth`; did you mean `path`?"), ("user int", "it is string")):
+    for schema, message in (
+        ("pth string", "no column `pth`; did you mean `path`?"),
+        ("user int", "has type string, not int"),
+    ):
         with pytest.raises(PySparkException, match=re.escape(message)):
             spark.read.format("privtab").schema(schema).options(policy=POLICY, state=STATE).load().collect()
 
