@@ -29,6 +29,7 @@ import memory
 import operate_fleet
 import operate_state
 import pipeline
+import questions
 import spark
 import tables
 from measure import Report, WrongAnswerError, markdown, targets_table
@@ -54,6 +55,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "pipeline": pipeline.report,
     "state": operate_state.report,
     "fleet": operate_fleet.report,
+    "questions": questions.report,
     "hostile": exact.report,
 }
 QUIET_LOAD = 0.7
