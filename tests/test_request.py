@@ -105,7 +105,7 @@ def test_a_missing_object_is_asked_for_by_its_name(known: Vocabulary) -> None:
 
 @pytest.mark.parametrize("path", ["m/c/s/%41", "m/c/s/50%", "m/c/s/a%2fb"])
 def test_an_escape_that_is_none_is_named(known: Vocabulary, path: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"`%.*is no escape"):
+    with pytest.raises(InvalidRequest, match=r"`%.*is not an escape"):
         known.check(Request(user="a", action="load", resource=Entity("table", path)))
 
 

@@ -103,7 +103,7 @@ def test_a_state_of_shards_is_whole_or_refused(
     shard = next((folder / "shards").glob("site-*.tar.gz"))
     code = run(["what-can", "ann", "-p", str(folder / "policy.tar.gz"), "-s", str(shard)])
     assert code in (2, 3)
-    assert "parts" in capsys.readouterr().err
+    assert "sharded" in capsys.readouterr().err
 
 
 WRONG: dict[str, tuple[str, str]] = {

@@ -655,7 +655,7 @@ def test_wasm_gives_the_same_answers(bundle_files: BundleFiles, opa_binary: Path
             client.check("ann", "look", "box:s/a")
         bundle_files.put_state(GRANTS[1:])
         assert not client.check("ann", "look", "box:s/a/1")
-        with pytest.raises(UsageError, match="`python` alone"):
+        with pytest.raises(UsageError, match="the engine `python`"):
             client.batches()
     with pytest.raises(UsageError, match="compile --wasm"):
         Embedded(bundle_files.policy, bundle_files.state, engine="wasm")

@@ -208,7 +208,7 @@ def test_a_folder_with_a_list_gives_the_bundles_on_it(lake: Program, tmp_path: P
     (tmp_path / "shards.json").write_text(json.dumps(rows))
     assert Embedded(tmp_path).check("ann", "read", THERE)
     (tmp_path / "shards.json").write_text("{}")
-    with pytest.raises(FileError, match="no list of bundles"):
+    with pytest.raises(FileError, match="not a list of bundles"):
         Embedded(tmp_path)
 
 

@@ -147,7 +147,7 @@ def test_sides_are_told_apart_by_the_policy_else_by_the_state() -> None:
     assert sides(DURING) == ("new", "old")
     state = Channel(channel="dev", system="shop", policy="p", state="s", canary=Canary(policy="p", state="t"))
     assert sides(state) == ("t", "s")
-    with pytest.raises(UsageError, match="shards alone"):
+    with pytest.raises(UsageError, match="only shards"):
         sides(Channel(channel="dev", system="shop", policy="p", canary=Canary(shards={"a": "b"})))
 
 

@@ -80,7 +80,7 @@ def _anywhere(row: RowChange, cell: Cell, text: str) -> str:
 def combine_pairs(pairs: Sequence[tuple[str, str]]) -> list[str]:
     """Pairs as `entity/operation`, combined by entity or by operation, whichever is shorter.
 
-    >>> drawn_together([("a", "list"), ("b", "list"), ("b", "get")])
+    >>> combine_pairs([("a", "list"), ("b", "list"), ("b", "get")])
     ['{a, b}/list', 'b/get']
     """
     by_operation: dict[str, list[str]] = {}
