@@ -85,7 +85,7 @@ class Page(HTMLParser):
             self.scripts[-1] += data
 
 
-@pytest.fixture(scope="module", params=["process", "spark"])
+@pytest.fixture(scope="module", params=["process", pytest.param("spark", marks=pytest.mark.slow)])
 def written(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:

@@ -70,6 +70,7 @@ def test_one_frame_in_several_queries_has_all_its_rows_in_each(spark: SparkSessi
     assert {user: whole[user] for user in counts} == counts
 
 
+@pytest.mark.slow
 def test_columns_may_be_chosen_by_the_schema(spark: SparkSession) -> None:
     register(spark)
     reading = spark.read.format("privtab").schema("path string, user string")

@@ -223,7 +223,11 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("way", ["measured", pytest.param("shuffled", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("policy", "state", "cases"), [(DOWN, STATE, CASES), (FLAT, FLAT_STATE, FLAT_CASES)], ids=["down", "flat"]
+    ("policy", "state", "cases"),
+    [
+        pytest.param(DOWN, STATE, CASES, marks=pytest.mark.slow, id="down"),
+        pytest.param(FLAT, FLAT_STATE, FLAT_CASES, id="flat"),
+    ],
 )
 def test_features(
     way: str,
