@@ -20,7 +20,7 @@ from privtab.state.nodes import Assignment, Grant, State
 
 PATH = (Entity("top", "top1"), Entity("mid", "top1/mid1"), Entity("low", "top1/mid1/low1"))
 ME = f"user:{small_policies.USER}"
-SAID = re.compile(r"(?:the (privilege|set|role)|who (owns) an?) `(\w+)`")
+SAID = re.compile(r"(?:the (privilege|set|role)|the (owner) of an?) `(\w+)`")
 
 
 def text(seed: int) -> str:
@@ -65,7 +65,7 @@ def tried(of: Program, rules: list[Rule]) -> set[tuple[str, str]]:
             found.add(("role", role.name))
     for entity in PATH if of.semantics.owner is not None else ():
         if both(of, rules, State(owners=((entity, ME),))):
-            found.add(("owns", entity.type))
+            found.add(("owner", entity.type))
     return found
 
 
@@ -102,7 +102,7 @@ def compared(seeds: range) -> set[str]:
 
 @pytest.mark.slow
 def test_who_holds_both_can_do_both() -> None:
-    assert compared(range(60)) == {"privilege", "set", "role", "owns", "nobody"}
+    assert compared(range(60)) == {"privilege", "set", "role", "owner", "nobody"}
 
 
 @pytest.mark.long

@@ -137,7 +137,7 @@ def test_a_state_in_parts_is_whole_or_none(
     for plan in PLANS:
         with pytest.raises(DecisionUnavailable, match="1 of its shards are missing, such as `shop:s`"):
             decide(df, program, folder, plan=plan, **BOX)
-    with pytest.raises(DecisionUnavailable, match="not whole"):
+    with pytest.raises(DecisionUnavailable, match="incomplete"):
         entitlements(program, folder, spark=spark)
 
 

@@ -37,7 +37,7 @@ def layout(**more: int) -> kernel.Layout:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["_coded", "_mapped"])
+@pytest.mark.parametrize("way", ["_coded", "_decide_whole_rows"])
 def test_batches_of_any_size_give_every_row_its_own_answer(
     way: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -183,7 +183,7 @@ def test_good_rows_findings_and_counts_are_written_and_read_again(
     ]  # fmt: skip
     again = read.write(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"_MANIFEST.json", again["data"]}
-    with pytest.raises(StateInvalid, match="may carry a denial"):
+    with pytest.raises(StateInvalid, match="may include a denial"):
         state_tables(spark, shop, tmp_path)
     with pytest.raises(UsageError, match="with other sets"):
         read_written(spark, tmp_path, replace(shop, sets={}))
