@@ -6,11 +6,16 @@ Needs numpy and pyarrow.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+Codes: TypeAlias = npt.NDArray[np.int64]
+"""Numbers of users, entities and so on; -1: none."""
+Truth: TypeAlias = npt.NDArray[np.bool_]
 
 
 def texts(values: Sequence[str]) -> pa.Array:
@@ -30,18 +35,18 @@ def texts(values: Sequence[str]) -> pa.Array:
     return pa.LargeStringArray.from_buffers(len(values), pa.py_buffer(ends), pa.py_buffer(content))
 
 
-def integers(values: npt.NDArray[np.int64]) -> pa.Array:
+def integers(values: Codes) -> pa.Array:
     """An array of numbers, which shares the memory of `values`."""
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def truths(values: npt.NDArray[np.bool_]) -> pa.Array:
+def truths(values: Truth) -> pa.Array:
     """An array of booleans."""
     packed = np.packbits(values, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
 
 
-def numbers(array: pa.Array, null: int = -1) -> npt.NDArray[np.int64]:
+def numbers(array: pa.Array, null: int = -1) -> Codes:
     """The integers in an array; `null` stands for nulls.
 
     >>> numbers(pa.Array.from_buffers(pa.int32(), 2, [None, pa.py_buffer(np.array([3, 4], np.int32))])).tolist()
@@ -57,7 +62,7 @@ def numbers(array: pa.Array, null: int = -1) -> npt.NDArray[np.int64]:
     return found.astype(np.int64)
 
 
-def truth(array: pa.Array) -> npt.NDArray[np.bool_]:
+def truth(array: pa.Array) -> Truth:
     """The booleans in an array without nulls.
 
     >>> truth(truths(np.array([True, False]))).tolist()

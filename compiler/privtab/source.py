@@ -61,6 +61,14 @@ def load(path: str | Path, *, display: str | None = None) -> SourceFile:
     return decode(raw, display or _shown(file))
 
 
+def read_text(path: Path) -> str:
+    """Read a text file in UTF-8; raises FileError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+
+
 def decode(raw: bytes, path: str) -> SourceFile:
     """Make a file from its bytes, shown as `path`."""
     try:

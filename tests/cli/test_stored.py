@@ -10,9 +10,9 @@ import pytest
 from example_bundles import STATES, ExampleBundles, bundles, program
 
 from privtab.cli._app import run
-from privtab.cli._stored import ChannelReference, place_of, tables
+from privtab.cli._stored import ChannelReference, place_of
 from privtab.registry import Registry
-from privtab.state.load import from_tables, load
+from privtab.state.load import from_tables, load, to_tables
 from privtab.state.validate import validate
 
 ASKED = [
@@ -227,7 +227,7 @@ def test_rows_survive(tmp_path: Path, text: str) -> None:
     path = tmp_path / "state.yaml"
     path.write_text(text, encoding="utf-8")
     state, _ = validate(program(tmp_path), load(path))
-    again, findings = validate(program(tmp_path), from_tables(tables(state), "again"))
+    again, findings = validate(program(tmp_path), from_tables(to_tables(state), "again"))
     assert (again, findings) == (state, ())
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from privtab.ir.canonical import Leaf, Listing, canonical
+from privtab.ir.canonical import Leaf, Listing, atom_of, canonical
 from privtab.ir.formula import RequestAlgebra
-from privtab.ir.nodes import Atom, ByType, Formula, Rule
+from privtab.ir.nodes import Atom, Formula, Rule
 from privtab.ir.some_minimal_sets import minimal_listing, weakest
 from privtab.reference.evaluate import EvaluationContext
 
@@ -19,7 +19,7 @@ def listing(asked: EvaluationContext, rule: Rule, condition: Formula) -> Listing
     form = canonical(asked.program)
     types = {slot.name: asked.types[slot.name] for slot in rule.withs}
     found = minimal_listing(form, condition, asked.flags, types)
-    if found.complete or any(all(map(asked.holds, map(_atom, atoms))) for atoms in found.sets):
+    if found.complete or any(all(map(asked.holds, map(atom_of, atoms))) for atoms in found.sets):
         return found
     held = _Held(asked).fold(condition)
     if held is None:
@@ -51,8 +51,3 @@ class _Held(RequestAlgebra["frozenset[Leaf] | None"]):
     def any_of(self, values: Iterable[frozenset[Leaf] | None]) -> frozenset[Leaf] | None:
         """See `Algebra.any_of`."""
         return next((value for value in values if value is not None), None)
-
-
-def _atom(atom: Leaf) -> Formula:
-    assert not isinstance(atom, ByType), "the types of all objects are given"
-    return atom

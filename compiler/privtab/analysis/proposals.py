@@ -68,7 +68,7 @@ def proposals(reference: Reference, state: State, request: Request, turns: Ways)
         Proposal(
             changes=way,
             gains=measured.gains(way) if at < most else None,
-            direct=any(isinstance(change, Give) for change in way),
+            direct=_is_direct(way),
         )
         for at, way in enumerate(sorted(ways, key=_is_direct))
     ]

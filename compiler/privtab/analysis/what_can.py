@@ -15,7 +15,7 @@ from typing import TypeAlias
 from privtab.analysis.caller import Caller, EquivalenceClasses
 from privtab.analysis.universe import Universe, rows_entities
 from privtab.errors import Undecided
-from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule, ServiceAdmin
 from privtab.names import bare_name, check_user
@@ -218,7 +218,7 @@ class Choices:
             return
         for types, own, by_slot in ways:
             self.caller.about({RESOURCE: resource})
-            if not all(self.caller.holds(_atom(atom)) for atom in own):
+            if not all(self.caller.holds(atom_of(atom)) for atom in own):
                 continue
             fitting = {slot: self.fitting(slot, by_slot.get(slot, ()), type_) for slot, type_ in types.items()}
             if all(fitting.values()):
@@ -272,7 +272,7 @@ class Choices:
             for entity, kind in self._alike[type_]:
                 if kind not in known:
                     self.caller.about({slot: entity})
-                    known[kind] = all(self.caller.holds(_atom(atom)) for atom in atoms)
+                    known[kind] = all(self.caller.holds(atom_of(atom)) for atom in atoms)
                 if known[kind] and self.exists(entity):
                     found.append(entity)
             self._fitting[key] = found
@@ -295,8 +295,3 @@ def _split(
 def _slot(atom: Leaf) -> str:
     assert not isinstance(atom, ByType), "the types of all objects are given"
     return RESOURCE if isinstance(atom, ServiceAdmin) else atom.target.slot
-
-
-def _atom(atom: Leaf) -> Formula:
-    assert not isinstance(atom, ByType), "the types of all objects are given"
-    return atom

@@ -10,7 +10,8 @@ import typer
 from typer.core import TyperCommand
 
 from privtab.cli._complete import channels
-from privtab.errors import FileError, RegistryError, UsageError
+from privtab.errors import RegistryError, UsageError
+from privtab.source import read_text
 
 if TYPE_CHECKING:
     from privtab.registry import Registry
@@ -76,10 +77,7 @@ def open_registry(url: str, storage: list[str] | None = None, token_file: Path |
     if token_file is not None:
         if not url.startswith(("http://", "https://")):
             raise UsageError("`--registry-token-file` is for registries behind http:// or https://")
-        try:
-            options["token"] = token_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise FileError(f"{token_file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+        options["token"] = read_text(token_file).strip()
     try:
         return Registry.open(url, **options)
     except TypeError as error:

@@ -85,14 +85,6 @@ def read_file(path: Path) -> bytes:
         raise FileError(f"{path}: {error.strerror or error}") from None
 
 
-def read_text(path: Path) -> str:
-    """Read a text file; raises FileError."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
-
-
 def kind_of(revision: Revision) -> str:
     """The kind of a revision, with the name of the shard if it is one."""
     return f"shard {revision.shard}" if revision.shard else revision.kind

@@ -15,8 +15,9 @@ from privtab._resources import import_documents
 from privtab._staged import write
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
 from privtab.cli._output import Format, complain, count, err, out, printed
-from privtab.errors import FileError, UsageError
+from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
+from privtab.source import read_text
 
 if TYPE_CHECKING:
     from privtab.importing.run import Imported
@@ -81,7 +82,8 @@ def import_(
       privtab state import postgresql postgresql+psycopg://audit@db/sales -p warehouse.yaml -o state.json
       privtab state import ranger policies.json --entities tables.txt -p lake.yaml -o state/ --strict
     """
-    from privtab.cli._stored import load_policy, tables
+    from privtab.cli._stored import load_policy
+    from privtab.state.load import to_tables
 
     try:
         from privtab.importing import answers, run
@@ -93,13 +95,13 @@ def import_(
     given = dict(_pair(text, "=", "--set") for text in set_ or ())
     headers = dict(_pair(text, ":", "--header") for text in header or ())
     known = [] if entities is None else _entities(entities)
-    token = None if token_file is None else _text(token_file).strip()
+    token = None if token_file is None else read_text(token_file).strip()
     with answers.opened(source, token=token, headers=headers) as system:
         found = run.run(read, system, program, given=given, entities=known)
     refused = strict and bool(found.not_taken)
     denials = [one for one in found.not_taken if one.denies]
     if not refused and (allow_partial or not denials):
-        _write(output, tables(found.state))
+        _write(output, to_tables(found.state))
     else:
         refused = True
     if not printed(format_, _as_json(found)):
@@ -126,17 +128,10 @@ def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
-
-
 def _entities(path: Path) -> list[Entity]:
     from privtab.request import Entity
 
-    return [Entity.parse(line.strip()) for line in _text(path).splitlines() if line.strip()]
+    return [Entity.parse(line.strip()) for line in read_text(path).splitlines() if line.strip()]
 
 
 def _write(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:

@@ -78,7 +78,7 @@ def load_policy(
 
 def load_rows(program: Program, state: Path) -> RawState:
     """The rows of a state, from its tables or from bundles; raises UsageError for bundles of another system."""
-    from privtab.state.load import from_tables, load
+    from privtab.state.load import from_tables, load, to_tables
 
     if not is_stored(state):
         return load(state)
@@ -90,27 +90,7 @@ def load_rows(program: Program, state: Path) -> RawState:
     ]
     if not documents:
         raise UsageError(f"{state} holds no state of {program.system}")
-    return from_tables(tables(_whole(documents, str(state))), str(state))
-
-
-def tables(state: State) -> dict[str, list[Any]]:
-    """The rows of a state in the format of files."""
-    assigned = [
-        {"principal": one.principal, "role": one.role} | ({} if one.scope is None else {"scope": str(one.scope)})
-        for one in state.assignments
-    ]
-    granted = [
-        {"grantee": one.grantee, "effect": one.effect, "privilege": one.privilege, "entity": str(one.entity)}
-        for one in state.grants
-    ]
-    return {
-        "members": [{"user": user, "of": str(entity)} for user, entity in state.members],
-        "memberships": [{"user": user, "group": group} for user, group in state.memberships],
-        "assignments": assigned,
-        "grants": granted,
-        "owners": [{"entity": str(entity), "owner": owner} for entity, owner in state.owners],
-        "service_admins": [{"user": user} for user in state.service_admins],
-    }
+    return from_tables(to_tables(_whole(documents, str(state))), str(state))
 
 
 # --- private ---------------------------------------------------------------------------------------------------------

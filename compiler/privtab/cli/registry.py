@@ -28,13 +28,13 @@ from privtab.cli._registry_show import (
     keep_whole,
     kind_of,
     read_file,
-    read_text,
     show_channels,
     when,
     yes_no,
 )
 from privtab.cli._stored import release_at
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
+from privtab.source import read_text
 
 if TYPE_CHECKING:
     from privtab.registry import Channel, Registry, Revision

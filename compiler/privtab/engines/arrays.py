@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from privtab.arrow import Codes, Truth
 from privtab.engines.index import Index
-from privtab.engines.lookups import WORD, Bits, Codes, HashIndex, Lists, TextDictionary, Truth, pair, words
+from privtab.engines.lookups import WORD, Bits, HashIndex, Lists, TextDictionary, pair, words
 
 HEAVY = 32
 """Principals of a user above which it may be faster to go through those that hold something on an entity."""

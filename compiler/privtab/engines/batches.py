@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab.arrow import Codes, Truth
 from privtab.characters import is_unicode
 from privtab.engines.arrays import Arrays
 from privtab.engines.columns import (
@@ -35,7 +36,6 @@ from privtab.engines.columns import (
 from privtab.engines.conditions import RESOURCE
 from privtab.engines.forms import NO, Truths, Value, combinations, separate
 from privtab.engines.kernel import Batch, Kernel, in_columns
-from privtab.engines.lookups import Codes, Truth
 from privtab.engines.rows import RowEngine
 from privtab.request import NOT_SET, Entity, Request, said
 

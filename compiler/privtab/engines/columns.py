@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab.arrow import Codes, Truth
 from privtab.engines.arrays import Arrays
-from privtab.engines.lookups import Codes, Truth
 from privtab.names import ESCAPES
 
 Texts: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]

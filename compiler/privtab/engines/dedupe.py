@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from privtab.engines.lookups import Codes
+from privtab.arrow import Codes
 
 WORTH = 0.7
 """The largest share of distinct rows at which finding them pays off."""

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab.arrow import Codes
 from privtab.engines.columns import Texts, texts
-from privtab.engines.lookups import Codes
 from privtab.request import NOT_SET
 
 Value: TypeAlias = str | Texts

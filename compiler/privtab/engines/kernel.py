@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab.arrow import Codes, Truth
 from privtab.engines.arrays import HEAVY, Arrays, Column, UserPrincipals
 from privtab.engines.columns import Paths, decoded
 from privtab.engines.conditions import Atom, Condition, facts, fold
 from privtab.engines.index import OWNER
-from privtab.engines.lookups import Bits, Codes, Truth, all_true, any_true, pair
+from privtab.engines.lookups import Bits, all_true, any_true, pair
 from privtab.engines.plan import Plan, Step, needed
 
 Truths: TypeAlias = Callable[[Atom], Truth]

@@ -11,10 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Codes: TypeAlias = npt.NDArray[np.int64]
-"""Numbers of users, entities and so on; -1 if there is none."""
+from privtab.arrow import Codes, Truth
+
 Bits: TypeAlias = npt.NDArray[np.uint64]
-Truth: TypeAlias = npt.NDArray[np.bool_]
 
 WORD = 60
 """Bits of the index's numbers in one word of an array."""

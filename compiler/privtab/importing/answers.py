@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from privtab import strict_json
+from privtab._install import how_to_install
 from privtab.client._address import shown
 from privtab.client._fetch import Fetcher, FetchError
 from privtab.errors import FileError, UsageError
@@ -123,8 +124,7 @@ class SqlAnswers(Answers):
                     raise FileError(f"a query of {self.where} has more than {ROWS:,} rows")
                 yield dict(row)
         except SQLAlchemyError as error:
-            why = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            raise FileError(f"{self.where}: {why}") from error
+            raise FileError(f"{self.where}: {_why(error)}") from error
 
 
 @contextlib.contextmanager
@@ -154,7 +154,7 @@ def _database(where: str) -> Iterator[Answers]:
         import sqlalchemy
         from sqlalchemy.exc import SQLAlchemyError
     except ImportError as error:
-        raise UsageError("importing from a database needs SQLAlchemy: install the extra `import`") from error
+        raise UsageError(f"importing from a database needs SQLAlchemy: {how_to_install('import')}") from error
     try:
         url = sqlalchemy.make_url(where)
         engine = sqlalchemy.create_engine(url)
@@ -166,14 +166,18 @@ def _database(where: str) -> Iterator[Answers]:
         try:
             connection = engine.connect()
         except SQLAlchemyError as error:
-            why = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            raise FileError(f"{named}: {why}") from error
+            raise FileError(f"{named}: {_why(error)}") from error
         with connection:
             # One snapshot for all queries, where the database has such; what is read is never written.
             yield SqlAnswers(connection, named)
             connection.rollback()
     finally:
         engine.dispose()
+
+
+def _why(error: Exception) -> str:
+    """The first line of what the driver says, without the statement that SQLAlchemy adds."""
+    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
 
 
 def _decoded(content: bytes, where: str) -> Any:

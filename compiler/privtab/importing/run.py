@@ -19,10 +19,9 @@ from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.state.load import from_tables
 from privtab.state.nodes import State
+from privtab.state.raw import ENTITIES
 from privtab.state.validate import validate
 
-ENTITIES = ("entity", "of", "scope")
-"""The columns that hold entities."""
 PAGES = 100_000
 """Pages of one answer."""
 Row = dict[str, str]
@@ -102,7 +101,7 @@ class _Collector:
         """One step for one item of the step above."""
         for data in self._data(step, context):
             for item in self._items(step.each, data, context):
-                values = {**context, **(item if isinstance(item, dict) else {ITEM: item})}
+                values = {**context, **_fields(item)}
                 if step.when is not None and not _holds(self._value(step.when, values)):
                     continue
                 self._item(step, values)
@@ -111,8 +110,7 @@ class _Collector:
         for left_out in step.not_taken:
             found = self._value(left_out.each, values)
             for one in found if isinstance(found, list) else [found] if _holds(found) else []:
-                more = one if isinstance(one, dict) else {ITEM: one}
-                self._left_out(left_out.why, {**values, **more})
+                self._left_out(left_out.why, {**values, **_fields(one)})
         for name, (key, value) in step.keep.items():
             self.kept[name][key.plain(values)] = value.plain(values)
         for table, cells in step.rows:
@@ -176,9 +174,9 @@ class _Collector:
             if len(each) == 1:
                 yield item
                 continue
-            here = {**context, **(item if isinstance(item, dict) else {ITEM: item})}
+            here = {**context, **_fields(item)}
             for inner in self._items(each[1:], here, here):
-                yield {**here, **(inner if isinstance(inner, dict) else {ITEM: inner})}
+                yield {**here, **_fields(inner)}
 
     def _value(self, expression: Expression, data: object) -> Any:
         try:
@@ -194,9 +192,8 @@ class _Collector:
                 for name, cell in cells.items()
             }
         except FormatError as error:
-            self.found.not_taken[NotTaken(what=f"a row of {table}", why=str(error), denies=_denies(table, cells))] = (
-                None
-            )
+            denies = _denies(table, cells["effect"].text if table == "grants" else "")
+            self.found.not_taken[NotTaken(what=f"a row of {table}", why=str(error), denies=denies)] = None
             return
         column = next((name for name in ENTITIES if name in row), None)
         if column is None or not self._is_pattern(row[column]):
@@ -233,7 +230,7 @@ def _checked(program: Program, document: Document, found: _Collected) -> Importe
             whys.setdefault((finding.place.table, finding.place.row), []).append(finding.message)
     for (table, number), messages in whys.items():
         row = tables[table][number - 1] if number else {}
-        denies = table in {"assignments", "memberships"} or row.get("effect", "allow") != "allow"
+        denies = _denies(table, row.get("effect", "allow"))
         left_out[NotTaken(what=_said(table, row), why="; ".join(messages), denies=denies)] = None
     deny = program.semantics.deny != "none"
     return Imported(
@@ -242,6 +239,11 @@ def _checked(program: Program, document: Document, found: _Collected) -> Importe
         translated=tuple(found.translated),
         not_taken=tuple(one if deny or not one.denies else NotTaken(what=one.what, why=one.why) for one in left_out),
     )
+
+
+def _fields(item: Any) -> dict[str, Any]:
+    """What placeholders stand for within an item."""
+    return item if isinstance(item, dict) else {ITEM: item}
 
 
 def _said(table: str, row: Row) -> str:
@@ -255,10 +257,9 @@ def _kept(step: Step) -> Iterator[str]:
         yield from _kept(inner)
 
 
-def _denies(table: str, cells: Mapping[str, Template]) -> bool:
-    if table == "grants":
-        return cells["effect"].text != "allow"
-    return table in {"assignments", "memberships"}
+def _denies(table: str, effect: str) -> bool:
+    """Whether a row may carry a denial; `effect`: that of a row of `grants`."""
+    return effect != "allow" if table == "grants" else table in {"assignments", "memberships"}
 
 
 @cache

@@ -287,6 +287,12 @@ def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) ->
     return atom_words(atom, lambda target: target_text(target, rule, types))
 
 
+def atom_of(leaf: Leaf) -> Atom:
+    """The atom in a minimal set of a request in which the types of all objects are given."""
+    assert not isinstance(leaf, ByType), "the types of all objects are given"
+    return leaf
+
+
 def atom_words(atom: Leaf, place: Callable[[Target], str]) -> str:
     """The text of an atom, the same in every output; `place` returns the text of its target."""
     match atom:

@@ -8,6 +8,7 @@ from typing import TypeVar, assert_never
 from privtab.ir.facts import Administers, Assigned, Carrier, Fact, Facts, Granted, HasRole, Is, Joined, Owned
 from privtab.ir.nodes import RESOURCE, Program, Rule, Target
 from privtab.request import Entity, Request
+from privtab.state.load import to_tables
 from privtab.state.nodes import Assignment, Grant, State
 
 T = TypeVar("T")
@@ -145,22 +146,7 @@ class WitnessBuilder:
 
     def tables(self) -> dict[str, list[dict[str, str]]]:
         """The state as rows of its tables, without empty tables."""
-        state = self.state()
-        tables: dict[str, list[dict[str, str]]] = {
-            "members": [{"user": user, "of": str(of)} for user, of in state.members],
-            "memberships": [{"user": user, "group": group} for user, group in state.memberships],
-            "assignments": [
-                {"principal": a.principal, "role": a.role} | ({} if a.scope is None else {"scope": str(a.scope)})
-                for a in state.assignments
-            ],
-            "grants": [
-                {"grantee": g.grantee, "effect": g.effect, "privilege": g.privilege, "entity": str(g.entity)}
-                for g in state.grants
-            ],
-            "owners": [{"entity": str(entity), "owner": owner} for entity, owner in state.owners],
-            "service_admins": [{"user": user} for user in state.service_admins],
-        }
-        return {name: rows for name, rows in tables.items() if rows}
+        return {name: rows for name, rows in to_tables(self.state()).items() if rows}
 
 
 def _fresh(name: str, taken: Mapping[str, object]) -> str:

@@ -97,12 +97,12 @@ class Mutants:
             before, after = rule.effects[:number], rule.effects[number + 1 :]
             dropped = replace(rule, effects=(*before, *after))
             yield Mutant(change="effect", text=f"without `{_effect(effect)}`", original=rule, rule=dropped)
-            for other in self._effects(rule, effect):
+            for other in self._effects(effect):
                 changed = replace(rule, effects=(*before, other, *after))
                 text = f"`{_effect(other)}` for `{_effect(effect)}`"
                 yield Mutant(change="effect", text=text, original=rule, rule=changed)
 
-    def _effects(self, rule: Rule, effect: Effect) -> Iterator[Effect]:
+    def _effects(self, effect: Effect) -> Iterator[Effect]:
         """The effect with another kind, privilege or target; or with another table of a principal's rows."""
         if effect.what in PRINCIPAL_TABLES and not effect.privileges:
             yield from (replace(effect, what=table) for table in _beside(list(PRINCIPAL_TABLES), effect.what))
@@ -120,7 +120,6 @@ class Mutants:
             if not effect.privileges or self.names.grantable(effect.what, type_) is None:
                 yield replace(effect, target=replace(effect.target, type=type_))
                 break
-        del rule
 
     def _above(self, type_: str) -> Iterator[str]:
         return reversed(self.program.chain(type_)[:-1])

@@ -23,6 +23,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from privtab.errors import FileError, UsageError
+from privtab.source import read_text
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -96,10 +97,7 @@ class Tokens:
 
 def read(path: Path, scopes: type[StrEnum], *, bindings: bool = False) -> tuple[Bearer, ...]:
     """The bearers in a file; raises FileError, and UsageError, which names the line but not the token."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+    lines = read_text(path).splitlines()
     found = [
         _bearer(f"{path}:{at}", line.split(), scopes, bindings=bindings)
         for at, line in enumerate(lines, start=1)

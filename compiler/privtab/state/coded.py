@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from privtab import arrow
-
-Codes: TypeAlias = npt.NDArray[np.int64]
-Truth: TypeAlias = npt.NDArray[np.bool_]
+from privtab.arrow import Codes, Truth
 
 FEW = 16
 """Look-ups that are answered by scanning the column, before it is sorted for more of them."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from privtab.arrow import Truth
 from privtab.names import KINDS
 from privtab.request import Entity
-from privtab.state.coded import CodedColumn, Truth
+from privtab.state.coded import CodedColumn
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, RawRow
 from privtab.state.raw_table import RawTable

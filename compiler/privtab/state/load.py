@@ -8,8 +8,8 @@ from pathlib import Path
 from privtab.errors import FileError, UsageError
 from privtab.formats import LOCAL, WHOLE, YAML
 from privtab.hints import nearest
-from privtab.state.nodes import TABLES, RowLocation, StateFinding
-from privtab.state.raw import LARGEST, RawReader, RawState
+from privtab.state.nodes import TABLES, RowLocation, State, StateFinding
+from privtab.state.raw import COLUMNS, LARGEST, RawReader, RawState
 from privtab.state.read_csv import read_csv
 from privtab.state.read_json import read_json, read_value
 from privtab.state.read_parquet import read_parquet
@@ -55,6 +55,17 @@ def from_tables(tables: object, path: str) -> RawState:
     reading = RawReader()
     read_value(tables, path, reading)
     return reading.done()
+
+
+def to_tables(state: State) -> dict[str, list[dict[str, str]]]:
+    """The rows of a state as `from_tables` takes them; every table is there."""
+    return {
+        table: [
+            {name: text for name, text in zip(columns.all, row, strict=True) if text is not None}
+            for row in state.texts(table, *columns.all)
+        ]
+        for table, columns in COLUMNS.items()
+    }
 
 
 def _directory(directory: Path, reading: RawReader) -> None:

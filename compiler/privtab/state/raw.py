@@ -41,6 +41,8 @@ COLUMNS: Mapping[str, Columns] = {
     "owners": Columns(("entity", "owner")),
     "service_admins": Columns(("user",)),
 }
+ENTITIES = ("entity", "of", "scope")
+"""The columns that hold entities."""
 
 
 @dataclass(frozen=True, slots=True)

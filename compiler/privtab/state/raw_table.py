@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from privtab import arrow
+from privtab.arrow import Codes
 from privtab.state import raw
-from privtab.state.coded import CodedColumn, Codes
+from privtab.state.coded import CodedColumn
 from privtab.state.nodes import RowLocation
 from privtab.state.raw import COLUMNS, RawReader, RawRow
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant
+from privtab.state.raw import ENTITIES
 
 if TYPE_CHECKING:
     from privtab.state.coded import CodedColumn
 
-_ENTITIES = ("entity", "of", "scope")
 _MAKE: Mapping[str, Callable[..., Any]] = {
     "members": lambda user, of: (user, of),
     "memberships": lambda user, group: (user, group),
@@ -75,4 +75,4 @@ class ColumnRows(Sequence[Any]):
 
 
 def _value(column: str, text: str | None) -> Any:
-    return Entity.parse(text) if text is not None and column in _ENTITIES else text
+    return Entity.parse(text) if text is not None and column in ENTITIES else text

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab import arrow
+from privtab.arrow import Codes, Truth
 from privtab.characters import LONGEST_NAME
 from privtab.names import KINDS
 from privtab.request import Entity
-from privtab.state.coded import CodedColumn, Codes, Truth, groups
+from privtab.state.coded import CodedColumn, groups
 from privtab.state.names import Problem, StateNames
 from privtab.state.raw_table import RawTable
 

@@ -25,8 +25,8 @@ from privtab.spark.certification.results import Rows, Totals
 from privtab.spark.folders import atomic_folder
 from privtab.spark.frames import of_spark
 from privtab.spark.matrix.compute import Matrix, Question
-from privtab.spark.matrix.named import listed, objects
-from privtab.spark.matrix.opening import Source, open_world
+from privtab.spark.matrix.named import objects
+from privtab.spark.matrix.opening import Source, listed, open_world
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 
 if TYPE_CHECKING:

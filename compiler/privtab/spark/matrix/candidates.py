@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from privtab.arrow import Codes
 from privtab.engines.conditions import AllOf, AnyOf, Atom, Condition
-from privtab.engines.lookups import Codes
 from privtab.spark.matrix.pairs import EntityBatch
 from privtab.spark.matrix.principals import NONE
 

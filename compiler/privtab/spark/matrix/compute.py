@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from privtab.arrow import Truth
 from privtab.engines.conditions import RESOURCE, Condition, RequestShape
-from privtab.engines.lookups import Truth
 from privtab.engines.plan import beginnings
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint

@@ -15,8 +15,8 @@ from privtab.spark.frames import of_spark
 from privtab.spark.matrix import named
 from privtab.spark.matrix.broadcast import opened, ship
 from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways, tell_left_out
-from privtab.spark.matrix.named import listed, objects
-from privtab.spark.matrix.opening import Source, asked_about, open_state, open_world
+from privtab.spark.matrix.named import objects
+from privtab.spark.matrix.opening import Source, asked_about, listed, open_state, open_world
 from privtab.spark.padding import without_padding
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import check_executors

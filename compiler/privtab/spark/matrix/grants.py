@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from privtab.arrow import Codes, Truth
 from privtab.engines.index import OWNER, Index
-from privtab.engines.lookups import WORD, Codes, Lists, Truth, words
+from privtab.engines.lookups import WORD, Lists, words
 from privtab.spark.matrix.principals import NONE, SubjectArrays
 
 DEEPEST = 1 << 20

@@ -65,13 +65,6 @@ def texts(entities: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def listed(names: Iterable[str], what: str) -> list[str]:
-    """Names as a list; raises UsageError for a string, which would be split into letters."""
-    if isinstance(names, str):
-        raise UsageError(f"{what} is the text `{names}`: give a list")
-    return list(names)
-
-
 def objects(with_: Mapping[str, str | Entity] | None) -> dict[str, Entity]:
     """The `with` objects by slot; raises UsageError for a string that is no entity."""
     return {slot: e if isinstance(e, Entity) else _entity(slot, e) for slot, e in (with_ or {}).items()}

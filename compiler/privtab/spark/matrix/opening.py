@@ -105,8 +105,8 @@ def asked_about(users: Collection[str] | None, principals: Collection[str] | Non
     """The named principals without duplicates; None: every user. Raises UsageError for invalid ones."""
     if users is None and principals is None:
         return None
-    found = [f"user:{bare_name(user, 'user')}" for user in _listed(users, "users")]
-    for principal in _listed(principals, "principals"):
+    found = [f"user:{bare_name(user, 'user')}" for user in listed(users or (), "users")]
+    for principal in listed(principals or (), "principals"):
         kind, colon, name = principal.partition(":")
         if not (colon and name) or kind not in KINDS:
             raise UsageError(
@@ -139,10 +139,11 @@ def _holders(index: Index) -> set[str]:
     return {*index.users, *index.scoped, *index.service_admins, *members}
 
 
-def _listed(names: Collection[str] | None, what: str) -> Collection[str]:
+def listed(names: Iterable[str], what: str) -> list[str]:
+    """Names as a list; raises UsageError for a string, which would be split into letters."""
     if isinstance(names, str):
         raise UsageError(f"{what} is the text `{names}`: give a list")
-    return names or ()
+    return list(names)
 
 
 def _groups(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from privtab.arrow import Codes, Truth
 from privtab.engines.conditions import Atom, Condition, fold
-from privtab.engines.lookups import Codes, Truth, all_true, any_true
+from privtab.engines.lookups import all_true, any_true
 from privtab.spark.matrix.grants import TypeEntries, way
 from privtab.spark.matrix.principals import NONE, among, looked_up
 

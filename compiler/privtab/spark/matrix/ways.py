@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab.arrow import Codes
 from privtab.engines.conditions import Atom
-from privtab.engines.lookups import Codes
 from privtab.spark.matrix.grants import level_of, rank_of
 from privtab.spark.matrix.pairs import PairFacts, Pairs
 

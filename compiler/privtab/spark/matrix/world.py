@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from privtab.arrow import Codes
 from privtab.engines.conditions import Atom, ConditionReader
 from privtab.engines.index import Index
-from privtab.engines.lookups import Codes
 from privtab.engines.plan import Semantics
 from privtab.names import last_name
 from privtab.spark.matrix.grants import TypeEntries, way
