@@ -46,6 +46,8 @@ def render(
         f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
         f"{base}/lib/lib.rego": _template("lib.rego.j2").render(
             **common,
+            groups="request" if "request" in program.semantics.groups else "state",
+            layout="sharded" if sharded else "whole",
             role_grants=role_grants(program),
             links=links(program),
             paths=key_paths(program),
