@@ -15,25 +15,26 @@ class FileFormat:
     endings: tuple[str, ...]
     whole: bool = False
     """Whether one file may contain all tables."""
-    local: bool = False
-    """Whether it can be read without Spark."""
+    reader: str | None = None
+    """The module whose `read(file, reading, table)` reads it without Spark, if one does."""
     spark: bool = True
     """Whether Spark can read it."""
 
 
 FILE_FORMATS = (
-    FileFormat(name="csv", endings=(".csv",), local=True),
-    FileFormat(name="json", endings=(".json",), whole=True, local=True),
+    FileFormat(name="csv", endings=(".csv",), reader="privtab.state.read_csv"),
+    FileFormat(name="json", endings=(".json",), whole=True, reader="privtab.state.read_json"),
     FileFormat(name="json", endings=(".jsonl", ".ndjson")),
     FileFormat(name="orc", endings=(".orc",)),
-    FileFormat(name="parquet", endings=(".parquet",), local=True),
-    FileFormat(name="yaml", endings=(".yaml", ".yml"), whole=True, local=True, spark=False),
+    FileFormat(name="parquet", endings=(".parquet",), reader="privtab.state.read_parquet"),
+    FileFormat(name="yaml", endings=(".yaml", ".yml"), whole=True, reader="privtab.state.read_yaml", spark=False),
 )
 
 ENDINGS = tuple(ending for f in FILE_FORMATS for ending in f.endings)
 WHOLE = tuple(ending for f in FILE_FORMATS if f.whole for ending in f.endings)
-LOCAL = tuple(ending for f in FILE_FORMATS if f.local for ending in f.endings)
-YAML = tuple(ending for f in FILE_FORMATS if f.name == "yaml" for ending in f.endings)
+READERS: Mapping[str, str] = {ending: f.reader for f in FILE_FORMATS if f.reader for ending in f.endings}
+"""The module that reads a file without Spark, by file ending."""
+LOCAL = tuple(READERS)
 SPARK: Mapping[str, str] = {ending: f.name for f in FILE_FORMATS if f.spark for ending in f.endings}
 """Spark's name for the format, by file ending."""
 

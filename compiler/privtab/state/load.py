@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 from privtab.errors import FileError, UsageError
-from privtab.formats import LOCAL, WHOLE, YAML
+from privtab.formats import LOCAL, READERS, WHOLE
 from privtab.hints import nearest
 from privtab.state.nodes import TABLES, RowLocation, State, StateFinding
-from privtab.state.raw import COLUMNS, LARGEST, RawReader, RawState
-from privtab.state.read_csv import read_csv
-from privtab.state.read_json import read_json, read_value
-from privtab.state.read_parquet import read_parquet
+from privtab.state.raw import COLUMNS, RawReader, RawState
+from privtab.state.read_json import read_value
 
 
 def load(path: Path | str) -> RawState:
@@ -102,30 +102,13 @@ def _ignored(file: Path, reading: RawReader) -> None:
 
 def _file(file: Path, reading: RawReader, table: str | None) -> None:
     """Read a file with all tables, or with the one that `table` names."""
-    path, suffix = str(file), file.suffix.lower()
-    if suffix == ".parquet" and table is not None:
-        read_parquet(file, path, reading, table)
-        return
-    place = RowLocation(path=path, table=table or "", row=0)
-    try:
-        if (size := file.stat().st_size) > LARGEST:
-            reading.too_much(f"the file has {size:,} bytes, and {LARGEST:,} is the most", place)
-            return
-        text = file.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = bytes(error.object[: error.start]).count(b"\n") + 1
-        place = RowLocation(path=path, table=table or "", row=0, line=line)
-        reading.report("S001", "not UTF-8", place, help="save the file as UTF-8")
-        return
-    except OSError as error:
-        reading.report("S001", f"cannot be read: {error.strerror}", place)
-        return
-    if suffix == ".csv" and table is not None:
-        read_csv(text, path, reading, table)
-    elif suffix == ".json" or (suffix not in YAML and text.lstrip()[:1] in {"{", "["}):
-        if text.strip():
-            read_json(text, path, reading, table)
-    else:
-        from privtab.state.read_yaml import read_yaml
+    module = READERS.get(file.suffix.lower()) or _by_content(file)
+    import_module(module).read(file, reading, table)
 
-        read_yaml(text, path, reading, table)
+
+def _by_content(file: Path) -> str:
+    """The reader of a file with an unknown ending: JSON begins with a bracket, anything else is read as YAML."""
+    with suppress(OSError), file.open("rb") as stream:
+        if stream.read(1 << 10).decode("utf-8-sig", "replace").lstrip()[:1] in {"{", "["}:
+            return READERS[".json"]
+    return READERS[".yaml"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 from privtab.hints import did_you_mean
@@ -115,6 +116,21 @@ class RawReader:
     def too_much(self, what: str, place: RowLocation) -> None:
         """Report a file or a table that exceeds a limit."""
         self.report("S007", f"{what}; nothing after this place was read", place, help=_ADVICE)
+
+    def text(self, file: Path, table: str | None) -> str | None:
+        """The text of a file with the rows of `table`, or of all tables; None, with a finding, if it cannot be read."""
+        place = RowLocation(path=str(file), table=table or "", row=0)
+        try:
+            if (size := file.stat().st_size) > LARGEST:
+                self.too_much(f"the file has {size:,} bytes, and {LARGEST:,} is the most", place)
+                return None
+            return file.read_bytes().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = bytes(error.object[: error.start]).count(b"\n") + 1
+            self.report("S001", "not UTF-8", replace(place, line=line), help="save the file as UTF-8")
+        except OSError as error:
+            self.report("S001", f"cannot be read: {error.strerror}", place)
+        return None
 
     def unknown_table(self, name: str, place: RowLocation) -> None:
         """Report a table that is not one of a state."""

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 
 from privtab.state import raw
 from privtab.state.nodes import RowLocation
 from privtab.state.raw import RawReader, RawRow
+
+
+def read(file: Path, reading: RawReader, table: str) -> None:
+    """Read a file with the rows of `table`."""
+    text = reading.text(file, table)
+    if text is not None:
+        read_csv(text, str(file), reading, table)
 
 
 def read_csv(text: str, path: str, reading: RawReader, table: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import cast
 
 from privtab.state.nodes import TABLES, RowLocation
@@ -14,6 +15,13 @@ class _Pairs(dict[str, object]):
     """A JSON object; `repeated` holds its duplicate names."""
 
     repeated: tuple[str, ...] = ()
+
+
+def read(file: Path, reading: RawReader, table: str | None) -> None:
+    """Read a file with all tables of a state, or with the one that `table` names."""
+    text = reading.text(file, table)
+    if text is not None and text.strip():
+        read_json(text, str(file), reading, table)
 
 
 def read_json(text: str, path: str, reading: RawReader, table: str | None = None) -> None:

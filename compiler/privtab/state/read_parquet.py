@@ -15,8 +15,9 @@ LOGS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
 """Where a table of a versioned format records which of its files count."""
 
 
-def read_parquet(file: Path, path: str, reading: RawReader, table: str) -> None:
+def read(file: Path, reading: RawReader, table: str) -> None:
     """Read the rows of `table`; columns are text or integers."""
+    path = str(file)
     place = RowLocation(path=path, table=table, row=0)
     try:
         import pyarrow

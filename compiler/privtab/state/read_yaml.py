@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import yaml
 from yaml.events import (
@@ -39,6 +40,13 @@ class _Stop(Exception):
         self.message = message
         self.line = line
         self.advice = advice
+
+
+def read(file: Path, reading: RawReader, table: str | None) -> None:
+    """Read a file with all tables of a state, or with the one that `table` names."""
+    text = reading.text(file, table)
+    if text is not None:
+        read_yaml(text, str(file), reading, table)
 
 
 def read_yaml(text: str, path: str, reading: RawReader, table: str | None = None) -> None:
