@@ -52,14 +52,14 @@ def numbers(array: pa.Array, null: int = -1) -> Codes:
     >>> numbers(pa.Array.from_buffers(pa.int32(), 2, [None, pa.py_buffer(np.array([3, 4], np.int32))])).tolist()
     [3, 4]
     """
-    if array.null_count:
-        array = array.fill_null(null)
     width = array.type.bit_width // 8
     kind = np.dtype(f"{'u' if pa.types.is_unsigned_integer(array.type) else 'i'}{width}")
     if not len(array):
         return np.zeros(0, np.int64)
-    found = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * width)
-    return found.astype(np.int64)
+    found = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * width).astype(np.int64)
+    if array.null_count:
+        found[~truth(array.is_valid())] = null  # pyarrow's `fill_null` loads pandas
+    return found
 
 
 def truth(array: pa.Array) -> Truth:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import generated_programs
 import pytest
@@ -106,12 +107,12 @@ def keys(chains: tuple[Chain, ...]) -> dict[tuple[str, int], None]:
 
 def only(state: State, chains: tuple[Chain, ...]) -> State:
     kept = keys(chains)
-    tables = {t: tuple(r for n, r in enumerate(getattr(state, t)) if (t, n) in kept) for t in TABLES}
+    tables: Any = {t: tuple(r for n, r in enumerate(getattr(state, t)) if (t, n) in kept) for t in TABLES}
     return replace(state, **tables)
 
 
 def without(state: State, gone: set[tuple[str, int]]) -> State:
-    tables = {t: tuple(r for n, r in enumerate(getattr(state, t)) if (t, n) not in gone) for t in TABLES}
+    tables: Any = {t: tuple(r for n, r in enumerate(getattr(state, t)) if (t, n) not in gone) for t in TABLES}
     return replace(state, **tables)
 
 

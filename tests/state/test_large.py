@@ -25,12 +25,14 @@ from privtab.state import raw
 from privtab.state.holdings import Holdings
 from privtab.state.index import index_bytes
 from privtab.state.load import from_tables, load
+from privtab.state.moments import moment
 from privtab.state.nodes import TABLES, State, StateFinding
 from privtab.state.places import Places
 from privtab.state.raw import COLUMNS
 from privtab.state.rows import ColumnRows
 from privtab.state.validate import validate_with_places
 
+MOMENT = moment("2026-03-15T00:00:00Z")
 Checked = tuple[State, Places, tuple[StateFinding, ...]]
 
 USERS = [
@@ -70,6 +72,15 @@ ENTITIES = [
     "table:l/ s/t", "lake:" + "x" * 70_000,
 ]  # fmt: skip
 PRIVILEGES = ["SELECT", "MODIFY", "OLD", "READ", "ADD_TABLE", "ALL", "EVERYTHING", "MANAGE", "SELEKT", "*", "SELECT "]
+TIMES = [
+    "",
+    "",
+    "2026-03-01T00:00:00Z",
+    "2026-03-01T01:00+01:00",
+    "2026-04-01T00:00:00.5Z",
+    "9999-12-31T00:00Z",
+    "2026-03-01",
+]
 CELLS = {
     "user": USERS,
     "group": GROUPS,
@@ -82,6 +93,8 @@ CELLS = {
     "privilege": PRIVILEGES,
     "entity": ENTITIES,
     "owner": [*USERS, *PRINCIPALS],
+    "from": TIMES,
+    "until": TIMES,
 }
 
 
@@ -119,7 +132,8 @@ def agree(one: Checked, other: Checked) -> None:
         rows = getattr(one[0], table)
         assert tuple(rows) == tuple(getattr(other[0], table))
         assert [one[1].of(table, n) for n in range(len(rows))] == [other[1].of(table, n) for n in range(len(rows))]
-    assert one[0] == other[0]
+        assert list(one[0].windows.get(table, ())) == list(other[0].windows.get(table, ()))
+    assert one[0].at(MOMENT) == other[0].at(MOMENT)
 
 
 def programs(program: Program) -> list[Program]:
@@ -136,7 +150,7 @@ def test_columns_and_rows_agree_on_good_and_bad_states(
     for policy in programs(program):
         rows, columns = both_ways(policy, lambda: from_tables(tables, "state.json"))
         agree(rows, columns)
-        assert index_bytes(policy, rows[0]) == index_bytes(policy, columns[0])
+        assert index_bytes(policy, rows[0].at(MOMENT)) == index_bytes(policy, columns[0].at(MOMENT))
 
 
 def write_csv(folder: Path, tables: dict[str, list[dict[str, str]]], *, end: str = "\n") -> None:
@@ -146,7 +160,7 @@ def write_csv(folder: Path, tables: dict[str, list[dict[str, str]]], *, end: str
             columns = COLUMNS[table].all[::-1]
             writer = csv.writer(file, lineterminator=end)
             writer.writerow(columns)
-            writer.writerows([row[name] for name in columns] for row in rows)
+            writer.writerows([row.get(name, "") for name in columns] for row in rows)
 
 
 def write_parquet(folder: Path, tables: dict[str, list[dict[str, str]]], *, null: bool) -> None:
@@ -154,7 +168,7 @@ def write_parquet(folder: Path, tables: dict[str, list[dict[str, str]]], *, null
     for table, rows in tables.items():
         columns = {
             name: pyarrow.array(
-                [None if null and n % 5 == 0 else row[name] for n, row in enumerate(rows)], pyarrow.string()
+                [None if null and n % 5 == 0 else row.get(name) for n, row in enumerate(rows)], pyarrow.string()
             )
             for name in COLUMNS[table].all
         }

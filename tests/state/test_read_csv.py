@@ -64,7 +64,10 @@ def test_a_wrong_number_of_cells_is_a_finding(read: Read, row: str, message: str
         ("user", [("S102", None)]),
         ("user;group", [("S101", "separate columns by commas")]),
         ("user\tgroup", [("S101", "separate columns by commas")]),
-        ("alice,hr", [("S101", "the columns of `memberships` are user, group")] * 2 + [("S102", None)] * 2),
+        (
+            "alice,hr",
+            [("S101", "the columns of `memberships` are user, group, from, until")] * 2 + [("S102", None)] * 2,
+        ),
     ],
 )
 def test_a_wrong_header_is_reported_once_and_no_row_is_read(

@@ -166,12 +166,10 @@ def changed(state: State, seed: int, rows: int = 3) -> State:
     """The state with up to `rows` of the first rows of each table removed, and up to as many others added."""
     rnd, other = random.Random(seed), unusual_state(seed, len(NASTY))
     take = {table: (rnd.randint(0, rows), rnd.randint(0, rows)) for table in TABLES}
-    return State(
-        **{
-            table: (*getattr(state, table)[gone:], *getattr(other, table)[:come])
-            for table, (gone, come) in take.items()
-        }
-    )
+    tables: Any = {
+        table: (*getattr(state, table)[gone:], *getattr(other, table)[:come]) for table, (gone, come) in take.items()
+    }
+    return State(**tables)
 
 
 LAKE = """

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, assert_never
 from privtab.ir.nodes import Atom, Has, Holds, Member, Owner, Self, ServiceAdmin, Target
 from privtab.names import path_of, refers_to
 from privtab.reference.evaluate import EvaluationContext
+from privtab.state.moments import ALWAYS, Window, shown
 from privtab.state.names import StateNames
 from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State
 from privtab.state.places import NOWHERE, Places
@@ -26,6 +27,8 @@ class Step:
     kind: StepKind
     text: str
     place: RowLocation | None = None
+    window: Window = ALWAYS
+    """When the row holds; it is in the text, too."""
 
 
 Chain: TypeAlias = tuple[Step, ...]
@@ -177,7 +180,9 @@ class Provenance:
         return zip(rows, map(str, self.state.column(table, other).take(rows)), strict=True)
 
     def _step(self, kind: StepKind, text: str, table: str, number: int) -> Step:
-        return Step(kind=kind, text=text, place=self.places.of(table, number))
+        window = self.places.window(table, number)
+        text = text if window == ALWAYS else f"{text}, {shown(window)}"
+        return Step(kind=kind, text=text, place=self.places.of(table, number), window=window)
 
     def _short(self, principal: str) -> str:
         return principal.removeprefix("user:")

@@ -194,12 +194,16 @@ def chain_rows(chain: Chain) -> list[tuple[str, str]]:
 
 
 def step_json(step: Step) -> dict[str, Any]:
-    """A link of a chain as JSON."""
+    """A link of a chain as JSON; `from` and `until` only if its row has them."""
+    from privtab.state.moments import WINDOW, edge_texts
+
     place = step.place
     where = None
     if place is not None:
         where = {"path": place.path, "table": place.table, "row": place.row, "line": place.line}
-    return {"kind": step.kind, "text": step.text, "place": where}
+    edges = zip(WINDOW, edge_texts(step.window), strict=True)
+    window = {name: edge for name, edge in edges if edge is not None}
+    return {"kind": step.kind, "text": step.text, "place": where, **window}
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:

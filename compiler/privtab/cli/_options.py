@@ -57,6 +57,14 @@ ReadingOption = Annotated[
 PartialOption = Annotated[
     bool, typer.Option("--allow-partial", help="Skip wrong rows of the state instead of stopping.")
 ]
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="Moment to answer for, as in 2026-03-03T12:00Z. Default: now.",
+    ),
+]
 
 
 WAIVERS = Path("privtab-waivers.yaml")
@@ -94,19 +102,36 @@ def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> 
     return state
 
 
-def load_state_to_ask(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, bool]:
+def moment_of(at: str | None) -> int:
+    """The moment of `--at`, or the present one; raises UsageError for anything but a time."""
+    from privtab.state.moments import WrongTime, moment, now
+
+    try:
+        return now() if at is None else moment(at)
+    except WrongTime as error:
+        raise UsageError(f"`--at {at}` {error}: {error.help}") from None
+
+
+def load_state_to_ask(
+    program: Program, path: Path, *, allow_partial: bool = False, at: str | None = None
+) -> tuple[State, bool]:
     """Read and check a state for queries; also returns whether invalid rows were left out without `allow_partial`.
 
+    The state is that of the moment `at`, by default now.
     An invalid row that can only allow is reported and left out, since that cannot allow more. One that may carry a denial
     results in exit code 1 unless `allow_partial`.
     """
-    state, _, partial = load_places_to_ask(program, path, allow_partial=allow_partial)
+    state, _, partial = load_places_to_ask(program, path, allow_partial=allow_partial, at=at)
     return state, partial
 
 
-def load_places_to_ask(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, Places, bool]:
+def load_places_to_ask(
+    program: Program, path: Path, *, allow_partial: bool = False, at: str | None = None
+) -> tuple[State, Places, bool]:
     """As `load_state_to_ask`, with the position of each row."""
+    moment = moment_of(at)
     state, places, errors = _checked(program, path)
+    state, places = state.at(moment), places.some(state.held(moment))
     if allow_partial or not errors:
         return state, places, False
     denying = [error for error in errors if _may_deny(program, error)]

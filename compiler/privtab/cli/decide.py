@@ -14,6 +14,7 @@ import typer
 from privtab import strict_json
 from privtab.cli._engines import USUAL, Answers, Engine, answering, asked_at
 from privtab.cli._options import (
+    AtOption,
     PartialOption,
     PolicyOption,
     ReadingOption,
@@ -54,6 +55,7 @@ def run(
             "--url", metavar="URL", help="Ask a running OPA, which decides by its own bundles. Implies --engine opa."
         ),
     ] = None,
+    at: AtOption = None,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,
     reading: ReadingOption = None,
@@ -84,7 +86,7 @@ def run(
             answers, partial = stack.enter_context(asked_at(url, program.system)), False
         else:
             assert state is not None
-            loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
+            loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
             answers = stack.enter_context(answering(engine, program, loaded))
         wrong = _run(lines, answers, vocabulary(program))
     fail_if(wrong or partial)

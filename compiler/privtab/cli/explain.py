@@ -27,6 +27,7 @@ from privtab.cli._ask import (
     user_name,
 )
 from privtab.cli._options import (
+    AtOption,
     FormatOption,
     PartialOption,
     PolicyOption,
@@ -69,6 +70,7 @@ def run(
     everything: Annotated[
         bool, typer.Option("--all", help="Show every way, every row, and what other ways lack.")
     ] = False,
+    at: AtOption = None,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,
     reading: ReadingOption = None,
@@ -99,7 +101,7 @@ def run(
         with_=objects(with_),
         flags=flag_names(flag, program),
     )
-    loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial)
+    loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial, at=at)
     reference = Reference(program, loaded, revision=policy_artifacts(program).revision)
     with working("looking for ways"):
         why = explained(reference, request, loaded, places)

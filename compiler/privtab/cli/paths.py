@@ -22,6 +22,7 @@ from privtab.cli._ask import (
     user_name,
 )
 from privtab.cli._options import (
+    AtOption,
     FormatOption,
     PartialOption,
     PolicyOption,
@@ -76,6 +77,7 @@ def run(
             "--limit", min=0, metavar="N", help=f"Number of paths; 0 for all. (default: {MOST_LINES} for people)"
         ),
     ] = None,
+    at: AtOption = None,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,
     reading: ReadingOption = None,
@@ -104,7 +106,7 @@ def run(
     flags = flag_names(flag, program)
     check_said(flags, program)
     with waiting("reading the state"):
-        loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
+        loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
         reference = Reference(program, loaded)
     ask = _PathsQuery(reference, loaded, max_steps, format_, limit, flags, group_names(group))
     if everybody:

@@ -20,6 +20,7 @@ from privtab.cli._ask import (
     show_notes,
 )
 from privtab.cli._options import (
+    AtOption,
     PartialOption,
     PolicyOption,
     ReadingOption,
@@ -61,6 +62,7 @@ def run(
             "--limit", min=0, metavar="N", help=f"Number of lines; 0 for all. (default: {MOST_LINES} for people)"
         ),
     ] = None,
+    at: AtOption = None,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,
     reading: ReadingOption = None,
@@ -94,7 +96,7 @@ def run(
     flags = flag_names(flag, program)
     check_said(flags, program)
     with waiting("reading the state"):
-        loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
+        loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
         found = asked(
             Reference(program, loaded),
             loaded,

@@ -18,6 +18,7 @@ from privtab.cli._ask import (
     show_notes,
 )
 from privtab.cli._options import (
+    AtOption,
     PartialOption,
     PolicyOption,
     ReadingOption,
@@ -73,6 +74,7 @@ def run(
             "--limit", min=0, metavar="N", help=f"Number of lines; 0 for all. (default: {MOST_LINES} for people)"
         ),
     ] = None,
+    at: AtOption = None,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,
     reading: ReadingOption = None,
@@ -104,7 +106,7 @@ def run(
         flags=flag_names(flag, program),
     )
     with waiting("reading the state"):
-        loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
+        loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
     with working("looking for principals"):
         found = asked(Reference(program, loaded), loaded, request)
     notes = unknown(program, loaded, entities=asked_entities(program, request))

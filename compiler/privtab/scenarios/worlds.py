@@ -69,6 +69,10 @@ class Worlds:
         errors = [finding for finding in found if finding.severity == "error"]
         for finding in errors:
             self._report(finding, node)
+        if state.windows and not errors:
+            advice = "a scenario proves the same every day: write the rows that hold then, without `from` and `until`"
+            self.reader.report("T102", node, "the state has rows that hold only for a time", advice)
+            return None
         return None if errors else state
 
     def _report(self, finding: StateFinding, node: Node) -> None:

@@ -54,6 +54,7 @@ CODES = {
     "S163": "conflicting-rows",
     "S164": "empty-group",
     "S165": "unheld-role",
+    "S170": "wrong-time",
 }
 
 

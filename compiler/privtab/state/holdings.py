@@ -19,7 +19,7 @@ class Holdings:
     """
 
     def __init__(self, program: Program, state: State) -> None:
-        self._state = state
+        self._state = state.plain("the reference engine, which is given the state of one moment,")
         self._names = PrivilegeNames(program)
         sources = program.semantics.groups
         self._takes_state_groups = "state" in sources

@@ -74,6 +74,7 @@ def _digest(text: str, document: Mapping[str, Any]) -> str:
 
 def unstamped(program: Program, state: State) -> dict[str, Any]:
     """The index without its revision, which is the hash of this."""
+    state.plain("the index of a state")
     with _no_collection():
         grants = _grants(program, StateNames(program), state, _scopes(state))
         return {

@@ -11,6 +11,8 @@ from privtab.arrow import Truth
 from privtab.names import KINDS
 from privtab.request import Entity
 from privtab.state.coded import CodedColumn
+from privtab.state.moments import ALWAYS, FIRST, LAST, WINDOW, Window, edge_text, moment
+from privtab.state.moments import text as text_of
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, RawRow
 from privtab.state.raw_table import RawTable
@@ -50,6 +52,7 @@ class ColumnChecker:
             grants=grants,
             owners=owners,
             service_admins=self._table("service_admins", self._service_admins, checker.service_admin),
+            windows=checker.windows,
         )
 
     def _table(
@@ -64,12 +67,18 @@ class ColumnChecker:
             self.checker.kept[name] = ()
             return ()
         table = RawTable.of(rows)
-        columns = {column_: column(table, column_) for column_ in COLUMNS[name].all}
+        columns = {column_: column(table, column_) for column_ in COLUMNS[name].names}
         good, judged = screen(columns)
+        edges = {c: own for c in COLUMNS[name].window if len((own := _limited(column(table, c), c)).array)}
+        for c, own in edges.items():
+            means = self.judge.each(own, lambda text: edge_text(text) is not None, lambda text: edge_text(text) or "")
+            judged = {**judged, c: means}
+            good &= means.of_rows(own)[0]
+        columns |= edges
         suspects = np.flatnonzero(~good).tolist()
         kept = np.ones(len(table), np.bool_)
         for row in suspects:
-            kept[row] = read(table[row]) is not None
+            kept[row] = self.checker.value(read, table[row]) is not None
         at = np.flatnonzero(kept)
         found = {c: own.meaning(judged[c].means).rows(at) for c, own in columns.items()}
         first = repeated(found)
@@ -83,7 +92,12 @@ class ColumnChecker:
             if kept[row]:
                 self.checker.spaces(table[row])
         self.checker.kept[name] = table.rows(at[~again])
-        return ColumnRows(name, {c: own.rows(~again) if again.any() else own for c, own in found.items()})
+        found = {c: own.rows(~again) if again.any() else own for c, own in found.items()}
+        if edges:
+            windows = _windows(*(found.pop(c, None) for c in WINDOW))
+            if any(window != ALWAYS for window in windows):
+                self.checker.windows[name] = windows
+        return ColumnRows(name, found)
 
     def _grants(self, columns: Mapping[str, CodedColumn]) -> _Screened:
         checker, judge = self.checker, self.judge
@@ -151,3 +165,23 @@ class ColumnChecker:
         for name, own in columns.items():
             found &= judged[name].of_rows(own)[0]
         return found
+
+
+def _limited(edges: CodedColumn, name: str) -> CodedColumn:
+    """The edges `from` or `until` without those that are before or after every moment."""
+    none = text_of(ALWAYS[WINDOW.index(name)])
+    beyond = [number for number, text in enumerate(edges.names) if edge_text(text) == none] if len(edges.array) else []
+    return (
+        CodedColumn(np.where(np.isin(edges.codes, beyond), -1, edges.codes), edges.array).compact() if beyond else edges
+    )
+
+
+def _windows(begins: CodedColumn | None, ends: CodedColumn | None) -> list[Window]:
+    """The window of each row, from its valid edges."""
+    edges = []
+    for own, none in ((begins, FIRST), (ends, LAST)):
+        known = [none] if own is None else [*map(moment, own.names), none]
+        edges.append(None if own is None else [known[code] for code in own.codes.tolist()])
+    first, last = edges
+    rows = len(first if first is not None else last or ())
+    return list(map(Window, first or [FIRST] * rows, last or [LAST] * rows))

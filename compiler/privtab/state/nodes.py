@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from privtab.errors import UsageError
 from privtab.printable import printable
 from privtab.request import Entity
 from privtab.state.columns import Column, ListColumn, LongerColumn
+from privtab.state.moments import WINDOW, Window, edge_texts
 
 Effect: TypeAlias = Literal["allow", "deny"]
 TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins")
@@ -75,13 +77,17 @@ class State:
     owners: Sequence[tuple[Entity, str]] = ()
     """(entity, principal: `user:…`, `group:…` or `role:…`)"""
     service_admins: Sequence[str] = ()
+    windows: Mapping[str, Sequence[Window]] = field(default_factory=dict)
+    """The window of each row, for the tables that have any: look-ups need the rows of one moment (`at`)."""
     _columns: Any = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def column(self, table: str, name: str) -> Column:
         """One column of a table, by its name in files."""
         found: Column | None = self._columns.get((table, name))
         if found is None:
-            found = self._columns[table, name] = _column(getattr(self, table), table, name)
+            found = self._columns[table, name] = (
+                self._edges(table, name) if name in WINDOW else _column(getattr(self, table), table, name)
+            )
         return found
 
     def distinct(self, *columns: tuple[str, str]) -> set[str]:
@@ -96,9 +102,43 @@ class State:
         """Every entity that a row names, once, as `type:path`."""
         return iter(dict.fromkeys(text for column in _NAMING for text in self.column(*column).names))
 
+    def _edges(self, table: str, name: str) -> Column:
+        """The column `from` or `until`."""
+        windows = self.windows.get(table)
+        if windows is None:
+            return ListColumn([None] * len(getattr(self, table)))
+        return ListColumn(edge_texts(window)[WINDOW.index(name)] for window in windows)
+
+    def held(self, moment: int) -> Mapping[str, list[int]]:
+        """The rows that hold at a moment, for the tables that have windows; rows that then say the same are taken once."""
+        found: dict[str, list[int]] = {}
+        for table, windows in self.windows.items():
+            rows = getattr(self, table)
+            open_ = [row for row, window in enumerate(windows) if window.holds(moment)]
+            first: dict[object, int] = {}
+            for row in open_:
+                first.setdefault(rows[row], row)
+            found[table] = open_ if len(first) == len(open_) else sorted(first.values())
+        return found
+
+    def at(self, moment: int) -> State:
+        """The state at a moment, without windows: the rows that hold then."""
+        if not self.windows:
+            return self
+        tables = {table: _some(getattr(self, table), rows) for table, rows in self.held(moment).items()}
+        return replace(self, windows={}, **tables)
+
+    def plain(self, what: str) -> State:
+        """The state itself, for what reads no windows; raises UsageError if it has windows, since ignoring one is wrong either way."""
+        if self.windows:
+            tables = " and ".join(f"`{table}`" for table in self.windows)
+            raise UsageError(f"{what} takes no rows with `from` or `until`, and {tables} has some")
+        return self
+
     def plus(self, table: str, row: object) -> State:
         """The state with one more row."""
-        return replace(self, **{table: LongerRows(getattr(self, table), (row,))})
+        longer: Any = {table: LongerRows(getattr(self, table), (row,))}
+        return replace(self, **longer)
 
 
 class LongerRows(Sequence[Any]):
@@ -132,6 +172,15 @@ class LongerRows(Sequence[Any]):
     def column(self, table: str, name: str) -> Column:
         """As State.column."""
         return LongerColumn(_column(self.first, table, name), _column(self.more, table, name))
+
+
+def _some(rows: Sequence[Any], kept: list[int]) -> Sequence[Any]:
+    """Some rows of a table: their columns if they have columns."""
+    of = getattr(rows, "some", None)
+    if of is not None:
+        found: Sequence[Any] = of(kept)
+        return found
+    return tuple(rows[row] for row in kept)
 
 
 def _column(rows: Sequence[Any], table: str, name: str) -> Column:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from privtab.state.moments import FIRST, LAST, WINDOW, Window, moment
 from privtab.state.nodes import RowLocation
 from privtab.state.raw import RawRow
 
@@ -19,6 +21,32 @@ class Places:
         """The place of the row with this 0-based number in the state's table."""
         rows = self.rows.get(table, ())
         return rows[number].place if number < len(rows) else None
+
+    def window(self, table: str, number: int) -> Window:
+        """The window of the row with this 0-based number."""
+        rows = self.rows.get(table, ())
+        cells = rows[number].cells if number < len(rows) else {}
+        begin, end = (cells.get(name) for name in WINDOW)
+        return Window(FIRST if begin is None else moment(begin), LAST if end is None else moment(end))
+
+    def some(self, held: Mapping[str, Sequence[int]]) -> Places:
+        """The places in a state of which only some rows were taken; `held`: these, for the tables where not all were."""
+        rows = {table: _Some(self.rows[table], kept) for table, kept in held.items() if table in self.rows}
+        return Places(rows={**self.rows, **rows})
+
+
+class _Some(Sequence[RawRow]):
+    """Some rows of a table."""
+
+    def __init__(self, rows: Sequence[RawRow], kept: Sequence[int]) -> None:
+        self._rows = rows
+        self._kept = kept
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __getitem__(self, at: Any) -> Any:
+        return tuple(self)[at] if isinstance(at, slice) else self._rows[self._kept[at]]
 
 
 NOWHERE = Places()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from privtab.hints import did_you_mean
+from privtab.state.moments import WINDOW
 from privtab.state.nodes import TABLES, RowLocation, StateFinding
 
 LARGEST = 1 << 30
@@ -27,19 +28,26 @@ class Columns:
 
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
+    window: tuple[str, ...] = ()
+    """The optional columns with the time in which a row holds."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every column that says who holds what, the required ones first."""
+        return self.required + self.optional
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every column, the required ones first."""
-        return self.required + self.optional
+        """Every column."""
+        return self.names + self.window
 
 
 COLUMNS: Mapping[str, Columns] = {
     "members": Columns(("user", "of")),
-    "memberships": Columns(("user", "group")),
-    "assignments": Columns(("principal", "role"), ("scope",)),
-    "grants": Columns(("grantee", "effect", "privilege", "entity")),
-    "owners": Columns(("entity", "owner")),
+    "memberships": Columns(("user", "group"), window=WINDOW),
+    "assignments": Columns(("principal", "role"), ("scope",), WINDOW),
+    "grants": Columns(("grantee", "effect", "privilege", "entity"), window=WINDOW),
+    "owners": Columns(("entity", "owner"), window=WINDOW),
     "service_admins": Columns(("user",)),
 }
 ENTITIES = ("entity", "of", "scope")
@@ -178,7 +186,7 @@ class RawReader:
                 text[name] = str(value)
                 continue
             elif value is None or value == "":
-                if name in columns.optional:
+                if name not in columns.required:
                     continue
                 kind = "null" if value is None else "empty"
                 self.report("S103" if value is None else "S105", f"`{name}` is {kind}", place, row=plain(cells))
@@ -224,4 +232,8 @@ def _folded(name: str) -> str:
 
 
 def _advice(what: str) -> str | None:
+    if what.endswith("without a time zone"):
+        return "store it with a time zone, such as UTC"
+    if what.endswith("without a time"):
+        return "store the moment, with a time zone such as UTC"
     return "put it in quotes" if what.startswith(("the truth value", "a number")) else None

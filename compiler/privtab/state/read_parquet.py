@@ -8,6 +8,7 @@ from typing import Any
 
 from privtab._install import how_to_install
 from privtab.state import raw
+from privtab.state.moments import EARLIEST, LATEST, WINDOW, text
 from privtab.state.nodes import RowLocation
 from privtab.state.raw import LARGEST, MOST_ROWS, NotText, RawReader
 
@@ -42,7 +43,7 @@ def read(file: Path, reading: RawReader, table: str) -> None:
         elif found.rows < raw.LARGE or not _columns(found, path, reading, table):
             number = 0
             for batch in found.batches():
-                for cells in zip(*map(_cells, batch.columns), strict=True):
+                for cells in zip(*map(_cells, found.names, batch.columns), strict=True):
                     number += 1
                     reading.row(path, table, number, None, dict(zip(found.names, cells, strict=True)))
     except (pyarrow.ArrowException, OSError) as error:
@@ -118,7 +119,7 @@ def _columns(found: _File, path: str, reading: RawReader, table: str) -> bool:
     from privtab.state.coded import CodedColumn
     from privtab.state.raw_table import take
 
-    if any(not (f.name in found.texts or types.is_integer(f.type)) for f in found.schema):
+    if any(not (f.name in found.texts or types.is_integer(f.type) or _is_moment(f.name, f.type)) for f in found.schema):
         return False
     rows = found.table()
     columns: dict[str, CodedColumn] = {}
@@ -129,6 +130,9 @@ def _columns(found: _File, path: str, reading: RawReader, table: str) -> bool:
                 chunk.dictionary.validate(full=True)
         except pyarrow.ArrowInvalid:
             return False  # not UTF-8
+        if types.is_timestamp(texts.type):
+            columns[name] = CodedColumn.of_texts(cell for chunk in texts.chunks for cell in _moments(chunk))
+            continue
         columns[name] = CodedColumn.of(texts if types.is_dictionary(texts.type) else texts.cast(pyarrow.string()))
     take(reading, path, table, columns)
     return True
@@ -144,13 +148,38 @@ def table_format(path: Path) -> str | None:
     return None
 
 
-def _cells(column: Any) -> list[object]:
-    """The cells of a column; repeated values share one object."""
+def _is_moment(name: str, kind: Any) -> bool:
+    """Whether a column holds edges of windows as timestamps that say which moment they mean."""
+    from pyarrow import types
+
+    return name in WINDOW and types.is_timestamp(kind) and kind.tz is not None
+
+
+def _moments(column: Any) -> list[str | None]:
+    """Timestamps as RFC 3339 in UTC. Those outside of the years 1 to 9999 are the first or the last of them."""
     import pyarrow
 
+    scale = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[column.type.unit]
+    listed: list[int | None] = column.cast(pyarrow.int64()).to_pylist()
+    known = {
+        value: text(min(max(value * scale, EARLIEST), LATEST)) for value in dict.fromkeys(listed) if value is not None
+    }
+    return [None if value is None else known[value] for value in listed]
+
+
+def _cells(name: str, column: Any) -> list[object]:
+    """The cells of a column; repeated values share one object."""
+    import pyarrow
+    from pyarrow import types
+
     if isinstance(column, pyarrow.DictionaryArray):
-        known = _cells(column.dictionary)
+        known = _cells(name, column.dictionary)
         return [None if at is None else known[at] for at in column.indices.to_pylist()]
+    if _is_moment(name, column.type):
+        return list(_moments(column))
+    if name in WINDOW and (types.is_timestamp(column.type) or types.is_date(column.type)):
+        lacks = "a time without a time zone" if types.is_timestamp(column.type) else "a date without a time"
+        return [None if not valid else NotText(lacks) for valid in column.is_valid().to_pylist()]
     try:
         values: list[object] = column.to_pylist()
     except UnicodeDecodeError:

@@ -38,6 +38,13 @@ class ColumnRows(Sequence[Any]):
         assert table == self.table
         return self.columns[name]
 
+    def some(self, kept: list[int]) -> ColumnRows:
+        """Some of the rows, ascending."""
+        import numpy as np
+
+        at = np.array(kept, np.int64)
+        return ColumnRows(self.table, {name: column.rows(at) for name, column in self.columns.items()})
+
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 

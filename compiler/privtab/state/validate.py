@@ -12,6 +12,7 @@ from privtab.names import KINDS
 from privtab.request import Entity
 from privtab.state import raw as raw_rows
 from privtab.state.findings import in_order
+from privtab.state.moments import ALWAYS, WINDOW, Window, WrongTime, moment
 from privtab.state.names import Problem, StateNames
 from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State, StateFinding
 from privtab.state.places import Places
@@ -70,7 +71,8 @@ class RowChecker:
         checker = self._checker
         checker.findings = []
         checker.alike.clear()
-        value = self._tables[row.table](row)
+        found = checker.value(self._tables[row.table], row)
+        value = None if found is None else found[0]
         if value is not None:
             checker.spaces(row)
         return value, tuple(checker.findings)
@@ -94,6 +96,8 @@ class Checker:
         self.mentioned: set[str] = set()
         self.grantable: dict[tuple[str, str], Problem | None] = {}
         self.roles: dict[str, str | None] = {}
+        self.windows: dict[str, Sequence[Window]] = {}
+        """By table that has any: one for each valid row."""
         self.deprecated = {p.name: p.deprecated for p in program.privileges.values() if p.deprecated is not None}
         self.deprecated |= {a.name: a.deprecated for a in program.aliases.values() if a.deprecated is not None}
 
@@ -111,6 +115,7 @@ class Checker:
             grants=grants,
             owners=owners,
             service_admins=self.table("service_admins", self.service_admin),
+            windows=self.windows,
         )
 
     def table(
@@ -120,18 +125,42 @@ class Checker:
         seen: dict[Hashable, int] = {}
         good: list[T] = []
         self.kept[name] = kept = list[RawRow]()
+        windows: list[Window] = []
         for row in self.raw.rows.get(name, ()):
-            value = read(row)
-            if value is None:
+            found = self.value(read, row)
+            if found is None:
                 continue
-            first = seen.setdefault(key(value), row.number)
+            value, window = found
+            first = seen.setdefault((key(value), window), row.number)
             if first == row.number:
                 good.append(value)
                 kept.append(row)
+                windows.append(window)
                 self.spaces(row)
             else:
                 self.warn(row, "S160", f"the row says the same as row {first} of `{name}`", "leave it out")
+        if any(window != ALWAYS for window in windows):
+            self.windows[name] = tuple(windows)
         return tuple(good)
+
+    def value(self, read: Callable[[RawRow], T | None], row: RawRow) -> tuple[T, Window] | None:
+        """The value of a row and its window; None after reporting an error."""
+        value = read(row)
+        window = ALWAYS if row.cells.keys().isdisjoint(WINDOW) else self.window(row)
+        return None if value is None or window is None else (value, window)
+
+    def window(self, row: RawRow) -> Window | None:
+        """The window of a row that has an edge; None after reporting what is wrong with it."""
+        edges: list[int | None] = []
+        for name, none in zip(WINDOW, ALWAYS, strict=True):
+            text = row.cells.get(name)
+            try:
+                edges.append(none if text is None else moment(text))
+            except WrongTime as error:
+                self.error(row, Problem("S170", f"`{name}`: `{text}` {error}", error.help))
+                edges.append(None)
+        begin, end = edges
+        return None if begin is None or end is None else Window(begin, end)
 
     def unheld(self, state: State) -> None:
         """Note groups without members that rows mention, and roles that are not held but whose name resembles one that is."""

@@ -48,7 +48,7 @@ def rejected_type(data_type: str) -> str | None:
 
 def raw(df: DataFrame, table: str) -> DataFrame:
     """The columns of a table as strings, in their order; a missing column is null."""
-    names = {column: column in df.columns for column in COLUMNS[table].all}
+    names = {column: column in df.columns for column in COLUMNS[table].names}
     return df.select(
         *(
             fn.col(f"`{name}`").cast("string").alias(name) if there else fn.lit(None).cast("string").alias(name)
@@ -71,7 +71,7 @@ def ordinary(program: Program, table: str) -> Column:
     # These columns are compared with lists of names, so their text is valid.
     listed = {"effect", "privilege"}
     good = build[table]()
-    for column in COLUMNS[table].all:
+    for column in COLUMNS[table].names:
         if column not in listed:
             good &= fn.coalesce(_usable(column), fn.expr("true"))
     return fn.coalesce(good, fn.expr("false"))
@@ -215,7 +215,7 @@ def _warning(code: str, message: str, advice: str | None) -> Column:
 
 def row_json(table: str) -> Column:
     """The cells of a raw row as JSON text, in the format of `_json`: empty cells are left out."""
-    return fn.to_json(fn.struct(*(fn.nullif(fn.col(c), fn.lit("")).alias(c) for c in COLUMNS[table].all)))
+    return fn.to_json(fn.struct(*(fn.nullif(fn.col(c), fn.lit("")).alias(c) for c in COLUMNS[table].names)))
 
 
 def examined_schema(table: str) -> str:

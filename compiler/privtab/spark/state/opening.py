@@ -36,6 +36,7 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
         case SparkState():
             return state.fitting(policy)
         case State():
+            state.plain("Spark")
             return SparkState.from_state(spark, program_of(policy), state)
         case Read():
             return state.state().fitting(policy)
@@ -55,7 +56,7 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
         return replace(SparkState.from_state(spark, None, rows_of_bundles(opened, str(path))), system=opened.system)
     if (path / "_MANIFEST.json").is_file():
         return read_written(spark, path, policy)
-    return SparkState.from_state(spark, program_of(policy), checked_rows(program_of(policy), path))
+    return SparkState.from_state(spark, program_of(policy), checked_rows(program_of(policy), path).plain("Spark"))
 
 
 def _is_frame(value: object) -> bool:

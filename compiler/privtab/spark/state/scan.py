@@ -72,7 +72,7 @@ def scanned(
 
 def _rows(program: Program, table: str, number: int, rows: DataFrame, *, ordinary: bool, prints: bool) -> DataFrame:
     """The rows of one source: ordinary ones with their part, all others as suspects."""
-    columns = COLUMNS[table].all
+    columns = COLUMNS[table].names
     place = _PLACES[table]
     marked = rows.withColumns({
         "__good": checks.ordinary(program, table) if ordinary else fn.expr("false"),
@@ -139,13 +139,13 @@ def fingerprints(read: Read, tables: Sequence[str] = ALL_TABLES) -> DataFrame | 
 
 def _hash(table: str) -> Column:
     """The hash of a raw row."""
-    columns = COLUMNS[table].all if table in COLUMNS else ("entity",)
+    columns = COLUMNS[table].names if table in COLUMNS else ("entity",)
     cells = [fn.coalesce(fn.col(c), fn.lit("\x00")) for c in columns]
     return fn.xxhash64(fn.lit(table), *cells).alias("h")
 
 
 def _hashed(program: Program, table: str, rows: DataFrame) -> list[DataFrame]:
-    columns = COLUMNS[table].all if table in COLUMNS else ("entity",)
+    columns = COLUMNS[table].names if table in COLUMNS else ("entity",)
     title, hash_ = fn.lit(table), _hash(table)
     place = "entity" if table == "entities" else _PLACES.get(table)
     found: list[DataFrame] = []

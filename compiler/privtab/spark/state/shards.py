@@ -220,7 +220,7 @@ def _with_judged(program: Program, table: Any, not_text: Mapping[str, Mapping[st
         suspects = table.filter(pa.array(part == SUSPECT + number))
         if not suspects.num_rows:
             continue
-        columns = COLUMNS[name].all
+        columns = COLUMNS[name].names
         raw = suspects.select(["a", "b", "c", "d"][: len(columns)]).rename_columns(list(columns))
         for start in range(0, raw.num_rows, 10_000):
             cells = [checks.cells_of(_plain(column)) for column in raw.slice(start, 10_000).columns]

@@ -143,11 +143,11 @@ class _Opening:
                 self.wrong("tables", f"unknown table `{table}`", did_you_mean(str(table), TABLES) or listed(TABLES))
                 continue
             parts = given if isinstance(given, list | tuple) else [given]
-            if any(isinstance(part, Mapping) and part and set(part) <= set(COLUMNS[table].all) for part in parts):
+            if any(isinstance(part, Mapping) and part and set(part) <= set(COLUMNS[table].names) for part in parts):
                 advice = "rows in one file are for `privtab state validate` and `pack`; here `path: grants.csv` says where they are"
                 self.wrong(table, "contains rows instead of a source", advice)
                 continue
-            opened = (self.source(table, part, COLUMNS[table].all, COLUMNS[table].required) for part in parts)
+            opened = (self.source(table, part, COLUMNS[table].names, COLUMNS[table].required) for part in parts)
             found[table] = tuple(source for source in opened if source is not None)
         entities = None
         if document.get("entities") is not None:

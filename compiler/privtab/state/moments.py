@@ -1,0 +1,143 @@
+"""Moments, and the windows of time in which rows of a state hold.
+
+A moment is a number of nanoseconds since 1970-01-01T00:00:00Z, as OPA's `time.now_ns`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
+
+FIRST, LAST = -(1 << 63), (1 << 63) - 1
+"""The first and the last moment, in 1677 and 2262: a time before or after them is one of them."""
+WINDOW = ("from", "until")
+"""The optional columns of tables whose rows can have a window."""
+_SECOND = 1_000_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
+EARLIEST, LATEST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND - 1
+"""The first and the last nanosecond that `text` can write, in the years 1 and 9999."""
+EXAMPLE = "2026-03-03T12:00:00Z"
+
+
+class Window(NamedTuple):
+    """The time in which a row holds: from `begin` on, before `end`."""
+
+    begin: int = FIRST
+    end: int = LAST
+
+    def holds(self, moment: int) -> bool:
+        """Whether the moment is in the window."""
+        return self.begin <= moment < self.end
+
+
+ALWAYS = Window()
+"""The window of a row without `from` and `until`."""
+
+
+class WrongTime(ValueError):
+    """A text is not a time: the message begins after the text, `help` says what to write."""
+
+    def __init__(self, message: str, advice: str = f"write it as `{EXAMPLE}`") -> None:
+        super().__init__(message)
+        self.help = advice
+
+
+def now() -> int:
+    """The present moment."""
+    return time.time_ns()
+
+
+def exact(text: str) -> int:
+    """Nanoseconds since 1970 of an RFC 3339 time, also beyond `FIRST` and `LAST`. Seconds may be left off. Raises WrongTime.
+
+    >>> exact("2026-03-03T12:00:00.5Z") == exact("2026-03-03T13:00:00.5+01:00")
+    True
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise WrongTime("is not a time")
+    day, hour, minute, second, fraction, zone = found.groups()
+    if hour is None:
+        raise WrongTime("is a date without a time", f"write `{day}T00:00:00Z` for its beginning in UTC")
+    if zone is None:
+        raise WrongTime("has no time zone", f"end it with `Z` if it is in UTC, as in `{EXAMPLE}`")
+    if len(fraction or "") > 9:
+        raise WrongTime("is finer than a nanosecond", "write nine digits after the point, or fewer")
+    offset = 0
+    if zone not in "Zz":
+        hours, minutes = int(zone[1:3]), int(zone[4:])
+        if hours > 23 or minutes > 59:
+            raise WrongTime("has a wrong time zone", f"end it with `Z` if it is in UTC, as in `{EXAMPLE}`")
+        offset = (hours * 60 + minutes) * (-60 if zone[0] == "-" else 60)
+    if int(hour) > 23 or int(minute) > 59 or int(second or 0) > 59:
+        raise WrongTime("is not a time of a day", "hours end at 23, minutes and seconds at 59")
+    try:
+        days = date.fromisoformat(day).toordinal() - _EPOCH.toordinal()
+    except ValueError:
+        raise WrongTime("is not a day of the calendar") from None
+    seconds = days * 86400 + int(hour) * 3600 + int(minute) * 60 + int(second or 0) - offset
+    return seconds * _SECOND + int((fraction or "").ljust(9, "0"))
+
+
+def moment(text: str) -> int:
+    """The moment of an RFC 3339 time; a time before `FIRST` or after `LAST` is one of them. Raises WrongTime."""
+    return min(max(exact(text), FIRST), LAST)
+
+
+def text(moment: int) -> str:
+    """A moment, or any nanoseconds in the years 1 to 9999, as RFC 3339 in UTC.
+
+    >>> text(exact("2026-03-03T12:00+01:00")), text(1)
+    ('2026-03-03T11:00:00Z', '1970-01-01T00:00:00.000000001Z')
+    """
+    seconds, fraction = divmod(moment, _SECOND)
+    when = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+    return f"{when}.{fraction:09d}".rstrip("0") + "Z" if fraction else f"{when}Z"
+
+
+def edge_text(given: str) -> str | None:
+    """A time as a window's edge is written, in UTC; None if it is not a time."""
+    try:
+        return text(moment(given))
+    except WrongTime:
+        return None
+
+
+def edge_texts(window: Window) -> tuple[str | None, str | None]:
+    """The cells of a window; None for an edge that it lacks."""
+    begin, end = window
+    return None if begin == FIRST else text(begin), None if end == LAST else text(end)
+
+
+def shown(window: Window) -> str:
+    """A window for people; empty if it has no edges.
+
+    >>> shown(Window(0)), shown(Window(0, 10**9)), shown(ALWAYS)
+    ('from 1970-01-01T00:00:00Z', 'from 1970-01-01T00:00:00Z until 1970-01-01T00:00:01Z', '')
+    """
+    edges = zip(WINDOW, edge_texts(window), strict=True)
+    return " ".join(f"{name} {edge}" for name, edge in edges if edge is not None)
+
+
+def union(windows: Iterable[Window]) -> tuple[Window, ...]:
+    """Windows that hold when any of these does: ascending, apart from each other, none of them empty.
+
+    >>> union([Window(5, 9), Window(1, 3), Window(2, 4), Window(7, 7)])
+    (Window(begin=1, end=4), Window(begin=5, end=9))
+    """
+    found: list[Window] = []
+    for begin, end in sorted(window for window in windows if window.begin < window.end):
+        if found and begin <= found[-1].end:
+            found[-1] = Window(found[-1].begin, max(found[-1].end, end))
+        else:
+            found.append(Window(begin, end))
+    return tuple(found)
+
+
+def both(one: Window, other: Window) -> Window:
+    """The window in which both hold; empty if its end is not after its beginning."""
+    return Window(max(one.begin, other.begin), min(one.end, other.end))
