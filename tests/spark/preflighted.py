@@ -1,41 +1,68 @@
-"""Run by a test in a process of its own: a plain session whose executors have a Python without privtab."""
+"""Run by a test in a process of its own: a plain session whose executors have another Python, which may lack privtab."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 
-def main(policy: str, state: str, bundles: str) -> None:
-    """One line for each front door: what it raises, or that it answers."""
+def main(policy: str, state: str, bundles: str, remote: str) -> None:
+    """One JSON document: for each entry point what it raises or answers, and the plan that `auto` takes."""
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     from privtab.errors import DecisionUnavailable
-    from privtab.spark import decide, decide_with, entitlements, read_state, register, register_function
+    from privtab.spark import decide, decide_with, entitlements, plan, read_state, register, register_function
 
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    asked = spark.sql("SELECT 'ann' AS user, 's/a/1' AS path")
+    if remote:
+        os.environ["SPARK_TESTING"] = "1"  # the server listens on a free port
+    builder = SparkSession.builder.remote("local[1]") if remote else SparkSession.builder.master("local[1]")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    spark = builder.getOrCreate()
+    asked = spark.sql("SELECT 'ann' AS user, 's/a/1' AS path UNION ALL SELECT 'nobody', 's/a/1'")
     given: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
-    doors: dict[str, Callable[[], Any]] = {
-        "kernel": lambda: decide(asked, policy, state, plan="kernel", **given),
-        "decide_with": lambda: decide_with(asked, bundles, **given),
-        "entitlements": lambda: entitlements(policy, state, spark=spark),
-        "read_state": lambda: read_state(spark, {"grants": "grants"}, policy),
-        "register": lambda: register(spark),
-        "register_function": lambda: register_function(spark, policy, state),
-        "joins": lambda: decide(asked, policy, state, plan="joins", **given).collect(),
-    }
-    for name, door in doors.items():
-        started = time.monotonic()
+
+    def rows(frame: Any) -> list[Any]:
+        return sorted(tuple(row) for row in frame.select("user", "allowed").collect())
+
+    def may() -> list[Any]:
+        register_function(spark, policy, state, type="box", refresh=None)
+        asked.createOrReplaceTempView("asked")
+        return sorted(tuple(row) for row in spark.sql("SELECT user, may(user, 'look', path) FROM asked").collect())
+
+    def source(policy: str = f"{bundles}/policy.tar.gz", state: str = f"{bundles}/state.tar.gz") -> int | str:
+        register(spark)
         try:
-            door()
-            told = "answers"
+            return int(
+                spark.read.format("privtab").options(policy=policy, state=state, operations="look").load().count()
+            )
+        except PySparkException as error:
+            return next(line for line in str(error).splitlines() if "UsageError: " in line)
+
+    def grants() -> int:
+        table = spark.sql("SELECT 'user:ann' AS grantee, 'allow' AS effect, 'LOOK' AS privilege, 'box:s/a/1' AS entity")
+        return int(read_state(spark, {"grants": table}, policy).findings().count())
+
+    doors: dict[str, Callable[[], Any]] = {
+        "kernel": lambda: rows(decide(asked, policy, state, plan="kernel", **given)),
+        "auto": lambda: rows(decide(asked, policy, state, **given)),
+        "decide_with": lambda: rows(decide_with(asked, bundles, **given)),
+        "entitlements": lambda: entitlements(policy, state, operations=["look"], spark=spark).count(),
+        "register": source,
+        "register, YAML": lambda: source(policy, state),
+        "register_function": may,
+        "read_state": grants,
+    }
+    told: dict[str, Any] = {"plan": str(plan(asked, policy, state, **given))}
+    for name, door in doors.items():
+        try:
+            told[name] = door()
         except DecisionUnavailable as error:
-            told = str(error)
-        sys.stdout.write(f"{name}\t{time.monotonic() - started:.1f}\t{told}\n")
+            told[name] = str(error)
+    sys.stdout.write(json.dumps(told))
     spark.stop()
 
 

@@ -49,6 +49,7 @@ def test_a_choice_reads_well_and_is_logged(
     with caplog.at_level(logging.INFO, logger="privtab.spark"):
         decide(df, policy, state, **BOX)
     assert caplog.messages[0].startswith("decide: kernel: the state has 8 rows, whose arrays fit every executor\n")
+    assert caplog.messages[0].endswith("has this version of privtab")
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from privtab.spark.frames import opened as opened_frame
 from privtab.spark.joining import Joining, joining
 from privtab.spark.limits import Limits
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
+from privtab.spark.preflight import workers
 from privtab.spark.state.bundles import bundle_size, is_bundle
 from privtab.spark.states import counted
 
@@ -36,7 +37,8 @@ class Choice:
     why: str
     figures: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
-    """For joins, a description of each step, with the side that is broadcast and why; for a stream, how it follows the state."""
+    """For joins, a description of each step, with the side that is broadcast and why. For the kernel, how executors get privtab, and
+    for a stream, how it follows the state."""
 
     def __str__(self) -> str:
         """Readable text: `kernel: the state has 12 rows …`, then the figures, then the steps."""
@@ -91,14 +93,19 @@ def choose_plan(
     choice = choice_for(request, policy, state, plan=plan, limits=limits)
     streaming = request.frame.isStreaming
     if choice.plan == "kernel":
-        return (replace(choice, steps=(_followed(policy, state, refresh),)) if streaming else choice), None
+        found = workers(request.frame.sparkSession)
+        why = found.why()
+        if why is None or plan == "kernel" or streaming:
+            followed_by = (_followed(policy, state, refresh),) if streaming else ()
+            return replace(choice, steps=(found.step() if why is None else why, *followed_by)), None
+        choice = replace(choice, plan="joins", why=why)
     if streaming:
         raise UsageError(
             f"{choice.why}, and joins cannot follow the state of a stream: decide each micro-batch by `each_batch`, or take "
             '`plan="kernel"`'
         )
-    found = joining(request, policy, state, limits)
-    return replace(choice, steps=found.steps()), found
+    joins = joining(request, policy, state, limits)
+    return replace(choice, steps=joins.steps()), joins
 
 
 def _followed(policy: OpenPolicy, state: Any, refresh: float | None) -> str:

@@ -98,7 +98,7 @@ def decide_with(
         groups=groups,
         taken=(allowed, reason),
     )
-    check_executors(frame.sparkSession)
+    check_executors(frame.sparkSession, "requests")
     layout = Layout(
         columns=tuple(request.columns),
         constants=dict(request.constants),

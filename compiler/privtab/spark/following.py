@@ -20,6 +20,7 @@ from privtab.errors import DecisionUnavailable, FileError, PrivtabError, UsageEr
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Opened, Shipped, loaded
 from privtab.spark.state.bundles import is_bundle, missing_shards_error
+from privtab.spark.state.schemas import is_written
 from privtab.spark.states import cache_key
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def followed(policy: OpenPolicy, state: Any, refresh: float, otherwise: str = ""
 
     `otherwise`: an alternative to suggest in the message.
     """
-    if not isinstance(state, str | os.PathLike) or (Path(state) / "_MANIFEST.json").is_file():
+    if not isinstance(state, str | os.PathLike) or is_written(state):
         what = "tables that Spark wrote" if isinstance(state, str | os.PathLike) else f"a {type(state).__name__}"
         raise UsageError(
             f"executors cannot follow {what}: give the path of rows or bundles, or the address of a bundle"

@@ -46,9 +46,14 @@ def opened(df: Frame, taken: tuple[str, ...] = ()) -> tuple[DataFrame, Callable[
     return given.to_spark(index_col=index), back
 
 
+def is_frame(value: object) -> bool:
+    """Whether it is a DataFrame of Spark, Classic or Connect: early 4.0 releases have no class common to both."""
+    return hasattr(value, "mapInArrow") and hasattr(value, "sparkSession")
+
+
 def check_frame(df: object) -> None:
-    """Raise UsageError for anything but a DataFrame, Classic or Connect: early 4.0 releases have no class common to both."""
-    if hasattr(df, "mapInArrow") and hasattr(df, "sparkSession"):
+    """Raise UsageError for anything but a DataFrame of Spark."""
+    if is_frame(df):
         return
     advice = "; write `spark.createDataFrame(df)`" if type(df).__module__.partition(".")[0] == "pandas" else ""
     raise UsageError(f"{described(df)} is not a Spark DataFrame{advice}")

@@ -1,63 +1,219 @@
-"""Check that the executors can run privtab, once for each session and before anything is prepared."""
+"""Look once at the Python of a session's executors, and send them privtab's code if they lack it.
+
+A tiny task reports which packages a worker can import and whether its privtab is the driver's. Other code, or none, is replaced by a
+zip file of the driver's package, which the session distributes as an artifact. numpy and pyarrow cannot be sent like that.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import json
 import sys
 import threading
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.errors import DecisionUnavailable
 from privtab.spark.failures import first_lines, spark_errors
+from privtab.spark.shipping import session_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NEEDED = ("privtab", "pyarrow", "numpy")
+NEEDED = ("pyarrow", "numpy")
+"""Packages that every function on executors imports."""
+_OPTIONAL = ("requests",)
 _ADVICE = "install privtab with the extra `spark` there, or set PYSPARK_PYTHON (or `spark.pyspark.python`) to a Python that has it before Spark starts"
-_LOOKED: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 _LOCK = threading.Lock()
 
 
-def check_executors(spark: SparkSession) -> None:
-    """Run one tiny task; raises DecisionUnavailable, which says what the executors' Python lacks and how to set another."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """The Python of a session's executors, as one worker reports it."""
+
+    python: str
+    version: str
+    lacking: tuple[str, ...]
+    code: Literal["own", "other", "none"]
+    """Whether the worker's privtab is the same code as the driver's."""
+    origin: str | None
+    """Where the worker would import privtab from."""
+    broken: str | None = None
+    """Why no worker could run at all."""
+
+    def lacks(self, needed: Sequence[str] = NEEDED) -> tuple[str, ...]:
+        """Those of some packages that the worker cannot import."""
+        return tuple(name for name in needed if name in self.lacking)
+
+    def why(self, needed: Sequence[str] = NEEDED) -> str | None:
+        """What keeps privtab from running there, as part of a sentence; None if nothing does."""
+        if self.broken is not None:
+            return f"Spark's executors cannot run Python: {self.broken}"
+        lacking = " and no ".join(f"`{name}`" for name in self.lacks(needed))
+        return f"the Python of Spark's executors, {self.python} ({self.version}), has no {lacking}" if lacking else None
+
+    def step(self) -> str:
+        """How the executors get privtab, as a line of a plan."""
+        own = f"the Python of the executors, {self.python} ({self.version}),"
+        match self.code:
+            case "own":
+                return f"{own} has this version of privtab"
+            case "other":
+                return f"{own} has another version of privtab: this one is sent to it"
+            case "none":
+                return f"{own} has no privtab: it is sent to it"
+
+
+_SEEN: weakref.WeakKeyDictionary[SparkSession, Workers] = weakref.WeakKeyDictionary()
+_READY: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+
+
+def workers(spark: SparkSession) -> Workers:
+    """The Python of the executors: one tiny task for each session."""
+    with _LOCK:
+        known = _SEEN.get(spark)
+    if known is None or known.broken is not None:
+        known = _looked(spark)
+        with _LOCK:
+            _SEEN[spark] = known
+    return known
+
+
+def check_executors(spark: SparkSession, *more: str) -> Workers:
+    """Make sure that the executors can run this privtab, which is sent to them if they lack it.
+
+    `more`: packages that are needed beside NEEDED. Raises DecisionUnavailable, which says what the executors' Python lacks and how to
+    set another.
+    """
+    found = workers(spark)
+    if (why := found.why((*NEEDED, *more))) is not None:
+        raise DecisionUnavailable(f"{why}: {_ADVICE}; this program runs {sys.executable}", retry=False)
+    with _LOCK:
+        if spark in _READY:
+            return found
+    if found.code != "own":
+        path = session_file(f"privtab-{code_digest()}.zip", archive())
+        spark.addArtifacts(str(path), pyfile=True)
+        again = _looked(spark)
+        if again.code != "own":
+            raise DecisionUnavailable(
+                f"Spark's executors take privtab from {again.origin}, which is another version than that of this program and was not "
+                f"replaced by it: {_ADVICE}; this program runs {sys.executable}",
+                retry=False,
+            )
+    with _LOCK:
+        _READY.add(spark)
+    return found
+
+
+def _looked(spark: SparkSession) -> Workers:
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-    with _LOCK:
-        if spark in _LOOKED:
-            return
-    look = F.udf(_look(NEEDED), "string", useArrow=False)
+    look = F.udf(_look((*NEEDED, *_OPTIONAL)), "string", useArrow=False)
     try:
         ((told,),) = spark.range(0, 1, 1, 1).select(look("id")).collect()
     except spark_errors() as error:
-        raise DecisionUnavailable(
-            f"Spark's executors cannot run Python: {first_lines(str(error))}; {_ADVICE}; this program runs {sys.executable}",
-            retry=False,
-        ) from None
+        broken = first_lines(str(error))
+        return Workers(python="", version="", lacking=(), code="none", origin=None, broken=broken)
     found = json.loads(told)
-    if found["lacking"]:
-        lacking = " and no ".join(f"`{name}`" for name in found["lacking"])
-        raise DecisionUnavailable(
-            f"the Python of Spark's executors, {found['python']} ({found['version']}), has no {lacking}: {_ADVICE}; this program "
-            f"runs {sys.executable}",
-            retry=False,
-        )
-    with _LOCK:
-        _LOOKED.add(spark)
+    code: Literal["own", "other", "none"] = "none"
+    if found["code"] is not None:
+        code = "own" if found["code"] == code_digest() else "other"
+    return Workers(
+        python=found["python"],
+        version=found["version"],
+        lacking=tuple(found["lacking"]),
+        code=code,
+        origin=found["origin"],
+    )
 
 
 def _look(needed: tuple[str, ...]) -> Callable[[int], str]:
     """A self-contained function: it imports no privtab module, which the executor may lack."""
+    read = _reader()
 
     def look(_: int) -> str:
+        import hashlib
+        import importlib
         import importlib.util
         import json
         import platform
         import sys
 
-        lacking = [name for name in needed if importlib.util.find_spec(name) is None]
-        return json.dumps({"python": sys.executable, "version": platform.python_version(), "lacking": lacking})
+        def lacks(name: str) -> bool:
+            try:
+                importlib.import_module(name)
+            except Exception:  # noqa: BLE001  (a package that cannot be imported for any reason is of no use)
+                return True
+            return False
+
+        spec = importlib.util.find_spec("privtab")
+        files = read(spec)
+        digest = hashlib.sha256()
+        for name in sorted(files):
+            digest.update(b"%d %s %d " % (len(name), name.encode(), len(files[name])))
+            digest.update(files[name])
+        return json.dumps(
+            {
+                "python": sys.executable,
+                "version": platform.python_version(),
+                "lacking": [name for name in needed if lacks(name)],
+                "code": digest.hexdigest()[:32] if files else None,
+                "origin": spec.origin if spec is not None else None,
+            }
+        )
 
     return look
+
+
+def _reader() -> Callable[[Any], dict[str, bytes]]:
+    """A self-contained function that reads the modules of a package, from a folder or a zip file, by their relative names."""
+
+    def read(spec: Any) -> dict[str, bytes]:
+        import zipfile
+        from pathlib import Path
+
+        if spec is None or not spec.origin:
+            return {}
+        archive = getattr(spec.loader, "archive", None)
+        if archive is not None:
+            with zipfile.ZipFile(archive) as file:
+                return {
+                    name.partition("/")[2]: file.read(name)
+                    for name in file.namelist()
+                    if name.startswith("privtab/") and name.endswith((".py", ".lark"))
+                }
+        folder = Path(spec.origin).parent
+        found = {
+            path.relative_to(folder).as_posix(): path for path in folder.rglob("*.*") if path.suffix in (".py", ".lark")
+        }
+        return {name: path.read_bytes() for name, path in found.items() if not name.startswith("_data/")}
+
+    return read
+
+
+@cache
+def _code() -> dict[str, bytes]:
+    """The modules of the driver's privtab, by relative name."""
+    return _reader()(importlib.util.find_spec("privtab"))
+
+
+@cache
+def code_digest() -> str:
+    """The hash of the driver's privtab, as a worker computes that of its own."""
+    return str(json.loads(_look(())(0))["code"])
+
+
+@cache
+def archive() -> bytes:
+    """The driver's privtab as a zip file, the same bytes for the same code."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in sorted(_code().items()):
+            file.writestr(zipfile.ZipInfo(f"privtab/{name}", (1980, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()

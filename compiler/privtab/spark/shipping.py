@@ -62,7 +62,7 @@ class Packed:
         with _LOCK:
             sent = _SENT.setdefault(spark, set())
             if name not in sent:
-                spark.addArtifacts(str(_file(name, self.content)), file=True)
+                spark.addArtifacts(str(session_file(name, self.content)), file=True)
                 sent.add(name)
         return Shipped(digest=self.digest, file=name)
 
@@ -71,7 +71,7 @@ _SENT: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictio
 _LOCK = threading.Lock()
 
 
-def _file(name: str, content: bytes) -> Path:
+def session_file(name: str, content: bytes) -> Path:
     """Write a file that exists until this process ends: executors may fetch it for as long as the session lives."""
     path = _folder() / name
     if not path.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from privtab.spark.matrix.opening import all_users, asked_about, open_state, ope
 from privtab.spark.policies import open_policy
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import Shipped
+from privtab.spark.state.schemas import is_written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,12 +106,18 @@ class EntitlementReader(DataSourceReader):
         self.narrowed: dict[str, frozenset[str]] = {}
         """By column, the values that pass the filters of the query."""
         self._shipped: Shipped | None = None
-        self._policy = open_policy(options["policy"])
-        if (Path(options["state"]) / "_MANIFEST.json").is_file():
+        if is_written(options["state"]):
             raise UsageError(
                 f"format privtab: {options['state']} holds tables written by Spark, which this format cannot read: use `entitlements`"
             )
-        self._source = open_state(self._policy, options["state"])
+        try:
+            self._policy = open_policy(options["policy"])
+            self._source = open_state(self._policy, options["state"])
+        except ImportError as error:
+            raise UsageError(
+                f"format privtab: the Python of this session, {sys.executable}, has no `{error.name}`, which reading these files needs: give "
+                "policy and state as bundles"
+            ) from None
         asked = self._list("operations")
         self._question = Question(
             operations=None if asked is None else frozenset(asked),

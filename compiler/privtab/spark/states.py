@@ -15,6 +15,7 @@ from privtab.errors import UsageError
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Packed
 from privtab.spark.state.bundles import bundled, is_address, is_bundle, require_complete
+from privtab.spark.state.schemas import is_written
 from privtab.state.nodes import TABLES, State
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
         raise UsageError("no state given: give rows, a path, a bundle or Spark tables")
     if isinstance(state, State):
         return state
-    if isinstance(state, str | os.PathLike) and not (Path(state) / "_MANIFEST.json").is_file():
+    if isinstance(state, str | os.PathLike) and not is_written(state):
         from privtab.spark.state.checked import checked_rows
 
         key = ("rows", policy.digest, *cache_key(state))

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from privtab.errors import UsageError
 from privtab.spark.certification.local import LocalRows, TooLargeError, write_matrix
 from privtab.spark.certification.results import Rows
+from privtab.spark.frames import is_frame
 from privtab.spark.matrix import named
 from privtab.spark.matrix.compute import DDL, Matrix, tell_left_out
 from privtab.spark.matrix.opening import Source, open_state
 from privtab.spark.policies import OpenPolicy
+from privtab.spark.state.schemas import is_written
 from privtab.state.nodes import TABLES, State
 
 if TYPE_CHECKING:
@@ -85,8 +87,8 @@ class MatrixMaker:
 
     def users(self) -> Collection[str] | None:
         """The users that the matrix is restricted to, if any."""
-        if not hasattr(self.asked, "mapInArrow"):
-            return self.asked
+        if not is_frame(self.asked):
+            return cast("Collection[str] | None", self.asked)
         from privtab.spark.matrix.frame import user_names
 
         return user_names(self.asked)
@@ -125,8 +127,8 @@ class MatrixMaker:
 def _needs_spark(state: object, entities: EntitiesLike, users: UsersLike) -> str | None:
     """The argument that only Spark can read, for messages; None: there is none."""
     for what, given in (("the DataFrame of entities", entities), ("the DataFrame of users", users)):
-        if hasattr(given, "mapInArrow"):
+        if is_frame(given):
             return what
     if isinstance(state, str | os.PathLike):
-        return f"{os.fspath(state)}, which Spark wrote," if (Path(state) / "_MANIFEST.json").is_file() else None
+        return f"{os.fspath(state)}, which Spark wrote," if is_written(state) else None
     return None if isinstance(state, State) or state is None else f"a state given as a {type(state).__name__}"

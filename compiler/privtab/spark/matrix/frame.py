@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.errors import UsageError
 from privtab.request import Entity
-from privtab.spark.frames import of_spark
+from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.matrix import named
 from privtab.spark.matrix.broadcast import opened, ship
 from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways, tell_left_out
@@ -113,7 +113,7 @@ def _partitioned(
     matrix = Matrix(open_world(policy, Source(rows=State()), users=()), question)
     tell_left_out(matrix)
     frames: list[DataFrame] = []
-    if _is_frame(users):
+    if is_frame(users):
         frames.append(_first(users).select(F.regexp_replace("user", "^user:", "").alias("user")).na.drop())
     listed_ones = asked_about(None if frames else users, principals) or []  # type: ignore[arg-type]  # not a DataFrame, so a list
     if people := [principal[5:] for principal in listed_ones if principal.startswith("user:")]:
@@ -130,7 +130,7 @@ def _partitioned(
 def _entities(session: SparkSession, entities: EntitiesLike) -> DataFrame | None:
     if entities is None:
         return None
-    if not _is_frame(entities):
+    if not is_frame(entities):
         return _local(session, "entity", named.texts(entities))  # type: ignore[arg-type]  # not a DataFrame, so a list
     frame = without_padding(cast("DataFrame", entities))
     names = {name.lower() for name in frame.columns}
@@ -160,7 +160,7 @@ def session_of(entities: object, users: object, spark: SparkSession | None) -> S
     if spark is not None:
         return spark
     for given in (entities, users):
-        if _is_frame(given):
+        if is_frame(given):
             session: SparkSession = given.sparkSession  # type: ignore[attr-defined]  # a DataFrame
             return session
     from pyspark.sql import SparkSession as Session
@@ -173,7 +173,7 @@ def session_of(entities: object, users: object, spark: SparkSession | None) -> S
 
 def user_names(users: UsersLike) -> Collection[str] | None:
     """Users as a list; for a DataFrame, the values of its first column."""
-    if _is_frame(users):
+    if is_frame(users):
         table = _first(users).distinct().toArrow()
         return sorted(name for name in table.column(0).to_pylist() if name is not None)
     return users  # type: ignore[return-value]  # not a DataFrame
@@ -183,7 +183,3 @@ def _first(users: UsersLike) -> DataFrame:
     """The first column of a DataFrame, as strings."""
     frame = without_padding(cast("DataFrame", users))
     return frame.select(F.col(f"`{frame.columns[0].replace('`', '``')}`").cast("string").alias("user"))
-
-
-def _is_frame(value: object) -> bool:
-    return hasattr(value, "mapInArrow") and hasattr(value, "columns")

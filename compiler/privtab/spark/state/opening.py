@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pyspark.sql import DataFrame as ClassicFrame
-
 from privtab.errors import UsageError
-from privtab.spark.frames import of_spark
+from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.state.bundles import is_bundle, rows_of_bundles
 from privtab.spark.state.checked import checked_rows, program_of
 from privtab.spark.state.read import Read, read_state, read_written
+from privtab.spark.state.schemas import is_written
 from privtab.spark.state.tables import SparkState
 from privtab.state.nodes import State
 
@@ -40,10 +39,10 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
             return SparkState.from_state(spark, program_of(policy), state)
         case Read():
             return state.state().fitting(policy)
-        case Mapping() if all(_is_frame(t) for t in state.values()):
+        case Mapping() if all(is_frame(t) for t in state.values()):
             return read_state(spark, state, policy).state()
         case Mapping():
-            name, table = next((name, table) for name, table in state.items() if not _is_frame(table))
+            name, table = next((name, table) for name, table in state.items() if not is_frame(table))
             raise UsageError(f"the table `{name}` of the state is a {type(table).__name__}, not a Spark DataFrame")
         case str() | os.PathLike():
             path = Path(state)
@@ -54,11 +53,6 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
 
         opened = open_policy(cast("Any", policy))
         return replace(SparkState.from_state(spark, None, rows_of_bundles(opened, str(path))), system=opened.system)
-    if (path / "_MANIFEST.json").is_file():
+    if is_written(path):
         return read_written(spark, path, policy)
     return SparkState.from_state(spark, program_of(policy), checked_rows(program_of(policy), path).plain("Spark"))
-
-
-def _is_frame(value: object) -> bool:
-    """Whether it is a DataFrame, Classic or Connect: early 4.0 releases have no class common to both."""
-    return isinstance(value, ClassicFrame) or (hasattr(value, "mapInArrow") and hasattr(value, "schema"))

@@ -18,7 +18,7 @@ from privtab.spark.preflight import check_executors
 from privtab.spark.state import checks, files
 from privtab.spark.state.checked import DENIES, program_of
 from privtab.spark.state.reports import finding_of, report, shaped
-from privtab.spark.state.schemas import CANONICAL, FINDINGS
+from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST
 from privtab.spark.state.sources import Source, Sources, open_sources
 from privtab.spark.state.tables import SparkState
 from privtab.spark.state.vocabulary import names_of
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
-MANIFEST = "_MANIFEST.json"
 SHOWN = 20
 """Most findings that an exception has; all of them are in `Read.findings`."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 CANONICAL: Mapping[str, tuple[str, ...]] = {
     "members": ("user", "type", "path"),
@@ -13,6 +15,9 @@ CANONICAL: Mapping[str, tuple[str, ...]] = {
     "service_admins": ("user",),
 }
 """All are strings. The scope is null if a role is held everywhere; `path` does not include the type."""
+
+MANIFEST = "_MANIFEST.json"
+"""The file that completes a folder of tables that `Read.write` wrote."""
 
 FINDING = "code: string, severity: string, message: string, help: string"
 FINDINGS = (
@@ -25,3 +30,8 @@ FINDINGS = (
 def schema(table: str) -> str:
     """The columns of a table as a Spark DDL schema."""
     return ", ".join(f"`{name}` string" for name in CANONICAL[table])
+
+
+def is_written(state: object) -> bool:
+    """Whether a state is given as the path of a folder of tables that `Read.write` wrote."""
+    return isinstance(state, str | os.PathLike) and (Path(state) / MANIFEST).is_file()

@@ -35,7 +35,7 @@ from privtab.formats import SPARK
 from privtab.hints import did_you_mean
 from privtab.spark import paths
 from privtab.spark.failures import unlogged
-from privtab.spark.frames import of_spark
+from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.padding import without_padding
 from privtab.spark.state import checks, formats
 from privtab.spark.state.configuration import (
@@ -177,7 +177,7 @@ class _Opening:
             extra = given.get("extra", "refuse")
             if extra not in {"refuse", "ignore"}:
                 self.wrong(table, f"`extra` is `{extra}`", "write `ignore`, or leave it out")
-        elif hasattr(given, "mapInArrow"):
+        elif is_frame(given):
             frame, extra = cast("DataFrame", given), "refuse"
             label = "a DataFrame"
         elif isinstance(given, str):
