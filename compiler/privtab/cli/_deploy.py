@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from privtab.cli._deploy_gates import checked, compared, signing_key, why_released
+from privtab.cli._deploy_gates import comparison_gate, release_reason, run_file_gates, signing_key
 from privtab.cli._deploy_request import DeployReport, DeployRequest, WatchOptions
-from privtab.cli._deploy_show import say, show_gate, show_trial
+from privtab.cli._deploy_show import say, show_canary_outcome, show_gate
 from privtab.cli._output import Format, complain, out, print_json, printed
 from privtab.cli._rollout import (
     complain_late,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from privtab.registry.registry import Registry
 
 
-def trial(text: str, *, seconds: float, decisions: int, tolerance: float, quiet_ok: bool) -> CanaryPlan:
+def canary_plan(text: str, *, seconds: float, decisions: int, tolerance: float, quiet_ok: bool) -> CanaryPlan:
     """The plan of a canary from the options."""
     from privtab.registry.deploy.canary import part
     from privtab.registry.deploy.canary_analysis import CanaryPlan
@@ -44,141 +44,141 @@ def trial(text: str, *, seconds: float, decisions: int, tolerance: float, quiet_
 
 
 def to_channel(
-    asked: DeployRequest,
+    request: DeployRequest,
     registry_url: str | None,
     channel: str,
-    watched: WatchOptions,
+    watch: WatchOptions,
     canary: CanaryPlan | None,
     *,
     rollback: bool,
 ) -> None:
     """Run the gates, store the bundles, release them, and watch."""
     registry = registry_of(registry_url)
-    if canary is not None and not watched.server:
+    if canary is not None and not watch.server:
         raise UsageError("`--canary` needs `--server URL`: it counts what the canary and the others decide")
-    told = DeployReport()
+    report = DeployReport()
     try:
-        with reader_of(watched.server, watched.opas, watched.token_file, watched.ca) as read:
-            code = _to_channel(asked, registry, channel, watched, read, canary, told, rollback=rollback)
+        with reader_of(watch.server, watch.opas, watch.token_file, watch.ca) as read:
+            code = _to_channel(request, registry, channel, watch, read, canary, report, rollback=rollback)
     finally:
-        if asked.format is Format.JSON and told.outcome:
-            print_json(told.json())
+        if request.format is Format.JSON and report.outcome:
+            print_json(report.json())
     if code:
         raise typer.Exit(code)
 
 
 def _to_channel(
-    asked: DeployRequest,
+    request: DeployRequest,
     registry: Registry,
     channel: str,
-    watched: WatchOptions,
+    watch: WatchOptions,
     read: Any,
     canary: CanaryPlan | None,
-    told: DeployReport,
+    report: DeployReport,
     *,
     rollback: bool,
 ) -> int:
     from privtab.registry.deploy.gates import state_gate
     from privtab.registry.deploy.rollout import Rollout, pack
 
-    if asked.signing_key is None and registry.trust() is not None:
+    if request.signing_key is None and registry.trust() is not None:
         raise UsageError(
             f"{registry.url} accepts only signed bundles: give `--signing-key FILE`, or set $PRIVTAB_SIGNING_KEY"
         )
-    program, path, loaded = checked(asked, told)
+    program, path, loaded = run_file_gates(request, report)
     if program is None:
         return ExitCode.FINDINGS
-    before = told.before = registry.channel(channel, program.system)
+    before = report.before = registry.channel(channel, program.system)
     if before.trouble:
         complain(before.trouble)
-    with told.step("diff"):
-        told.gates.append(compared(asked, registry, before, program, path))
-    show_gate(told.gates[-1], asked.format)
+    with report.step("diff"):
+        report.gates.append(comparison_gate(request, registry, before, program, path))
+    show_gate(report.gates[-1], request.format)
     if loaded is None and (before.state or before.shards):
-        kept = state_gate(
-            told.gates[-1].diff, keep=asked.keep_state, in_shards=bool(before.shards), sharded=asked.sharded
+        state_gate_result = state_gate(
+            report.gates[-1].diff, keep=request.keep_state, in_shards=bool(before.shards), sharded=request.sharded
         )
-        if kept is not None:
-            told.gates.append(kept)
-            show_gate(kept, asked.format)
-    if not all(gate.passed for gate in told.gates):
-        say(asked.format, "stopped; nothing was released", style="bold red")
-        told.outcome = "stopped"
+        if state_gate_result is not None:
+            report.gates.append(state_gate_result)
+            show_gate(state_gate_result, request.format)
+    if not all(gate.passed for gate in report.gates):
+        say(request.format, "stopped; nothing was released", style="bold red")
+        report.outcome = "stopped"
         return ExitCode.FINDINGS
-    with told.step("pack"):
+    with report.step("pack"):
         packed = pack(
             program,
             path,
             state=loaded,
-            sharded=asked.sharded,
-            signing=signing_key(asked, registry, before),
-            choices={"variant": asked.variant, "readings": dict(asked.readings)},
+            sharded=request.sharded,
+            signing=signing_key(request, registry, before),
+            choices={"variant": request.variant, "readings": dict(request.readings)},
         )
-    if asked.dry_run:
+    if request.dry_run:
         for bundle in packed.bundles():
             registry.check_signature(bundle)
         say(
-            asked.format,
+            request.format,
             f"would release to {channel}/{program.system} to policy {packed.revision}; nothing was released",
         )
-        told.outcome = "dry-run"
+        report.outcome = "dry-run"
         return ExitCode.OK
     rollout = Rollout(
         registry=registry,
         channel=channel,
         system=program.system,
         read=read,
-        follow=watcher(progress_console(quiet=asked.format is Format.JSON)),
-        timeout=watched.timeout,
-        expect=watched.expect,
+        follow=watcher(progress_console(quiet=request.format is Format.JSON)),
+        timeout=watch.timeout,
+        expect=watch.expect,
     )
-    with ExitStack() as hold:
-        ended = _switched(asked, rollout, packed, before, canary, told, hold)
-    if ended is not None:
-        return ended
-    return _watch(asked, rollout, before, told, rollback=rollback)
+    with ExitStack() as protection:
+        exit_code = _store_and_release(request, rollout, packed, before, canary, report, protection)
+    if exit_code is not None:
+        return exit_code
+    return _watch(request, rollout, before, report, rollback=rollback)
 
 
-def _switched(
-    asked: DeployRequest,
+def _store_and_release(
+    request: DeployRequest,
     rollout: Rollout,
     packed: Packed,
     before: Channel,
     canary: CanaryPlan | None,
-    told: DeployReport,
-    hold: ExitStack,
+    report: DeployReport,
+    protection: ExitStack,
 ) -> int | None:
     """Store and release, to a canary first if asked for; the exit code if that ends the deployment, else None."""
-    with told.step("put"):
-        to = rollout.put(packed, hold, resign=asked.signing_key is not None)
-    why = why_released(asked, told.gates)
-    if canary is not None and to.changes(before) and before.policy is not None and not before.held:
-        ended = _run_canary(asked, rollout, to, before, why, canary, told)
-        if ended is None or not ended.good:
-            return ExitCode.FINDINGS if ended is not None else ExitCode.EXTERNAL
-        switched_from = told.after or before
+    with report.step("put"):
+        target = rollout.put(packed, protection, resign=request.signing_key is not None)
+    reason = release_reason(request, report.gates)
+    if canary is not None and target.changes(before) and before.policy is not None and not before.held:
+        outcome = _run_canary(request, rollout, target, before, reason, canary, report)
+        if outcome is None or not outcome.good:
+            return ExitCode.FINDINGS if outcome is not None else ExitCode.EXTERNAL
+        running = report.after or before
     else:
         if canary is not None:
-            say(asked.format, "no canary: there is no earlier release, or nothing changes", style="dim")
-        switched_from = before
-    if not (to.changes(before) or before.canary or before.broken) and asked.signing_key is None:
-        told.after = before
+            say(request.format, "no canary: there is no earlier release, or nothing changes", style="dim")
+        running = before
+    if not (target.changes(before) or before.canary or before.broken) and request.signing_key is None:
+        report.after = before
         rollout.settle(before)
         say(
-            asked.format,
+            request.format,
             f"{rollout.channel}/{rollout.system} runs this already ({before.sequence}); nothing to release",
         )
     else:
-        with told.step("switch"):
-            told.after = rollout.release(to, switched_from, why)
+        with report.step("switch"):
+            report.after = rollout.release(target, running, reason)
         say(
-            asked.format,
-            f"{rollout.channel}/{rollout.system}: release {told.after.sequence}, policy {told.after.policy}",
+            request.format,
+            f"{rollout.channel}/{rollout.system}: release {report.after.sequence}, policy {report.after.policy}",
             style="bold",
         )
-        if not (told.after.state or told.after.shards):
+        if not (report.after.state or report.after.shards):
             say(
-                asked.format,
+                request.format,
                 "it has no state: decisions are unavailable until a state is released with `--state`",
                 style="yellow",
             )
@@ -186,55 +186,65 @@ def _switched(
 
 
 def _run_canary(
-    asked: DeployRequest, rollout: Rollout, to: Any, before: Channel, why: str, canary: CanaryPlan, told: DeployReport
+    request: DeployRequest,
+    rollout: Rollout,
+    target: Any,
+    before: Channel,
+    why: str,
+    canary: CanaryPlan,
+    report: DeployReport,
 ) -> CanaryOutcome | None:
     """Release to a canary and observe it. None if its sidecars did not activate it. If it fails, it is rolled back."""
     from privtab.registry.deploy.canary_analysis import nothing_to_compare, observe, sides
     from privtab.registry.nodes import Canary
 
-    sides(replace(before, canary=Canary(policy=to.policy, state=to.state)))
-    during = rollout.begin_canary(to, before, f"canary: {why}" if why else "canary", canary.part)
-    told.after = during
-    say(asked.format, f"canary of {canary.words}: release {during.sequence}, policy {to.policy}", style="bold")
-    console = progress_console(quiet=asked.format is Format.JSON)
+    sides(replace(before, canary=Canary(policy=target.policy, state=target.state)))
+    during = rollout.begin_canary(target, before, f"canary: {why}" if why else "canary", canary.part)
+    report.after = during
+    say(request.format, f"canary of {canary.words}: release {during.sequence}, policy {target.policy}", style="bold")
+    console = progress_console(quiet=request.format is Format.JSON)
     try:
-        with told.step("canary"), _ended_by_signal():
-            look = told.looks["canary"] = rollout.wait(before, during, "canary", canary=True)
-            if look is not None and look.complete and look.active and rollout.read is not None:
-                everybody = rollout.alone(during)
-                ended = told.trial = (
-                    nothing_to_compare(everybody, canary.quiet_ok)
-                    if everybody
+        with report.step("canary"), _interrupt_on_sigterm():
+            snapshot = report.snapshots["canary"] = rollout.wait(before, during, "canary", canary=True)
+            if snapshot is not None and snapshot.complete and snapshot.active and rollout.read is not None:
+                lone_sidecars = rollout.alone(during)
+                outcome = report.canary_outcome = (
+                    nothing_to_compare(lone_sidecars, canary.quiet_ok)
+                    if lone_sidecars
                     else observe(rollout.read, during, canary, console)
                 )
-                if ended.good:
-                    show_trial(ended, asked.format)
-                    return ended
+                if outcome.good:
+                    show_canary_outcome(outcome, request.format)
+                    return outcome
     except BaseException:
         # On any error, even Ctrl-C, do not leave sidecars on an untested release.
         rollout.end_canary(during, "the canary was aborted")
         complain("the canary was aborted: all sidecars get the previous release")
         raise
-    told.after = rollout.end_canary(during, "the canary was refused")
-    if told.trial is None:
+    report.after = rollout.end_canary(during, "the canary was refused")
+    if report.canary_outcome is None:
         reason = (
             "no sidecar is in that part"
-            if look is not None and not look.awaited
+            if snapshot is not None and not snapshot.awaited
             else "the canary's sidecars did not activate it"
         )
-        if look is not None:
-            complain_late(look)
+        if snapshot is not None:
+            complain_late(snapshot)
     else:
-        reason = told.trial.says
-        show_trial(told.trial, asked.format)
-    say(asked.format, f"{reason}; all sidecars get what ran before (release {told.after.sequence})", style="bold red")
-    told.looks["back"] = rollout.wait(during, told.after, "back")
-    told.outcome = "canary-refused"
-    return told.trial
+        reason = report.canary_outcome.says
+        show_canary_outcome(report.canary_outcome, request.format)
+    say(
+        request.format,
+        f"{reason}; all sidecars get what ran before (release {report.after.sequence})",
+        style="bold red",
+    )
+    report.snapshots["back"] = rollout.wait(during, report.after, "back")
+    report.outcome = "canary-refused"
+    return report.canary_outcome
 
 
 @contextmanager
-def _ended_by_signal() -> Iterator[None]:
+def _interrupt_on_sigterm() -> Iterator[None]:
     """Let SIGTERM end the block like Ctrl-C, so that the canary is rolled back."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -250,67 +260,67 @@ def _ended_by_signal() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _watch(asked: DeployRequest, rollout: Rollout, before: Channel, told: DeployReport, *, rollback: bool) -> int:
-    assert told.after is not None
+def _watch(request: DeployRequest, rollout: Rollout, before: Channel, report: DeployReport, *, rollback: bool) -> int:
+    assert report.after is not None
     try:
-        with told.step("watch"):
-            look = told.looks["all"] = rollout.wait(before, told.after, "watching")
+        with report.step("watch"):
+            snapshot = report.snapshots["all"] = rollout.wait(before, report.after, "watching")
     except KeyboardInterrupt:
-        told.outcome = "unwatched"
-        complain(f"no longer watching: {rollout.channel}/{rollout.system} stays at release {told.after.sequence}")
+        report.outcome = "unwatched"
+        complain(f"no longer watching: {rollout.channel}/{rollout.system} stays at release {report.after.sequence}")
         raise
-    if look is None:
-        say(asked.format, "not watching: give `--server URL` or `--opa URL` to see every sidecar run it", style="dim")
-        told.outcome = "unwatched"
+    if snapshot is None:
+        say(request.format, "not watching: give `--server URL` or `--opa URL` to see every sidecar run it", style="dim")
+        report.outcome = "unwatched"
         return ExitCode.OK
-    if look.complete:
-        told.outcome = "deployed"
+    if snapshot.complete:
+        report.outcome = "deployed"
         return ExitCode.OK
-    complain_late(look)
-    told.outcome = "late"
+    complain_late(snapshot)
+    report.outcome = "late"
     if rollback and before.policy is not None:
         from privtab.registry.deploy.rollout import same_as
 
-        after = rollout.release(same_as(before), told.after, f"back: {look.summary}")
-        say(asked.format, f"back to policy {after.policy}: release {after.sequence}", style="bold red")
-        told.looks["back"] = rollout.wait(told.after, after, "back")
-        told.after = after
-        told.outcome = "rolled-back"
+        after = rollout.release(same_as(before), report.after, f"back: {snapshot.summary}")
+        say(request.format, f"back to policy {after.policy}: release {after.sequence}", style="bold red")
+        report.snapshots["back"] = rollout.wait(report.after, after, "back")
+        report.after = after
+        report.outcome = "rolled-back"
     return ExitCode.EXTERNAL
 
 
-def into_opa(asked: DeployRequest, url: str, token_file: Path | None) -> None:
+def push_to_opa(request: DeployRequest, url: str, token_file: Path | None) -> None:
     """`--push`: run the gates except the comparison, then push to a single OPA."""
     from privtab.pipeline import policy_artifacts
     from privtab.registry.deploy.push import push
     from privtab.state.index import index
 
-    if asked.sharded:
+    if request.sharded:
         raise UsageError("`--push` takes a whole state: leave `--sharded` off")
-    told = DeployReport()
-    program, _, loaded = checked(asked, told)
-    if program is None or not all(gate.passed for gate in told.gates):
-        if asked.format is Format.JSON:
-            told.outcome = "stopped"
-            print_json(told.json())
+    report = DeployReport()
+    program, _, loaded = run_file_gates(request, report)
+    if program is None or not all(gate.passed for gate in report.gates):
+        if request.format is Format.JSON:
+            report.outcome = "stopped"
+            print_json(report.json())
         elif program is not None:
-            say(asked.format, "stopped; nothing was pushed", style="bold red")
+            say(request.format, "stopped; nothing was pushed", style="bold red")
         raise typer.Exit(ExitCode.FINDINGS)
-    if asked.dry_run:
-        say(asked.format, f"would push policy {policy_artifacts(program).revision}; nothing was pushed")
+    if request.dry_run:
+        say(request.format, f"would push policy {policy_artifacts(program).revision}; nothing was pushed")
         return
     document = None if loaded is None else dict(index(program, loaded[0]))
     pushed = push(url, policy_artifacts(program), document, token=token_of(token_file))
     if printed(
-        asked.format, {"outcome": "pushed", "gates": [gate.json() for gate in told.gates], "pushed": pushed.json()}
+        request.format, {"outcome": "pushed", "gates": [gate.json() for gate in report.gates], "pushed": pushed.json()}
     ):
         return
     console = out()
-    old = f"{pushed.version_before} {pushed.policy_before}" if pushed.policy_before else "none"
-    console.print(f"{url}: policy {old} → {program.version} {pushed.policy}", soft_wrap=True)
+    previous = f"{pushed.version_before} {pushed.policy_before}" if pushed.policy_before else "none"
+    console.print(f"{url}: policy {previous} → {program.version} {pushed.policy}", soft_wrap=True)
     kinds = {"added": pushed.added, "replaced": pushed.replaced, "removed": pushed.removed}
-    words = [f"{len(modules)} {kind}" for kind, modules in kinds.items() if modules]
-    console.print(f"modules: {', '.join(words) or 'none changed'}", style="dim", soft_wrap=True)
+    changes = [f"{len(modules)} {kind}" for kind, modules in kinds.items() if modules]
+    console.print(f"modules: {', '.join(changes) or 'none changed'}", style="dim", soft_wrap=True)
     if pushed.state is not None:
         console.print(f"state: {pushed.state_before or 'none'} → {pushed.state}", soft_wrap=True)
     elif pushed.state_before is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privtab.cli._output import Format
-from privtab.cli._rollout import channel_json, look_json
+from privtab.cli._rollout import channel_json, snapshot_json
 
 if TYPE_CHECKING:
     from privtab.registry.deploy.canary_analysis import CanaryOutcome
@@ -61,18 +61,18 @@ class DeployReport:
     gates: list[Gate] = field(default_factory=list)
     before: Channel | None = None
     after: Channel | None = None
-    looks: dict[str, FleetSnapshot | None] = field(default_factory=dict)
-    trial: CanaryOutcome | None = None
+    snapshots: dict[str, FleetSnapshot | None] = field(default_factory=dict)
+    canary_outcome: CanaryOutcome | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Measure a step."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
     def json(self) -> dict[str, Any]:
         """As JSON."""
@@ -81,7 +81,7 @@ class DeployReport:
             "gates": [gate.json() for gate in self.gates],
             "before": channel_json(self.before) if self.before is not None and self.before.sequence else None,
             "after": None if self.after is None else channel_json(self.after),
-            "canary": None if self.trial is None else self.trial.json(),
-            "watched": {name: look_json(look) for name, look in self.looks.items()},
+            "canary": None if self.canary_outcome is None else self.canary_outcome.json(),
+            "watched": {name: snapshot_json(snapshot) for name, snapshot in self.snapshots.items()},
             "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
         }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from privtab.registry.deploy.canary_analysis import CanaryOutcome
     from privtab.registry.deploy.gates import Gate
 
-MOST = 10
+MAX_SHOWN = 10
 """Maximum changes or failures shown; `privtab diff` and `privtab test` show all."""
 
 
@@ -23,14 +23,14 @@ def show_gate(gate: Gate, format_: Format) -> None:
     if format_ is Format.JSON:
         return
     colour = {"passed": "green", "failed": "bold red", "skipped": "yellow"}[str(gate.outcome)]
-    line = Text.assemble((f"{gate.name:<6}", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
+    text = Text.assemble((f"{gate.name:<6}", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
     console = out()
-    console.print(line, soft_wrap=True)
+    console.print(text, soft_wrap=True)
     if gate.passed:
         return
     if gate.name == "lint":
         show_diagnostics(gate.diagnostics)
-    for failure in gate.failures[:MOST]:
+    for failure in gate.failures[:MAX_SHOWN]:
         console.print(
             f"  {failure.case.name}: {failure.fault} is {failure.got}, not {failure.expected}", soft_wrap=True
         )
@@ -46,43 +46,43 @@ def _blocking(gate: Gate) -> Table:
     """A table of the changes that stop a deployment, each with the operations that changed only through it."""
     from privtab.analysis.diff.summary import also_by, combine_pairs, folded
 
-    shown = table("  operation", "verdict", "before", "after")
-    for one in folded(gate.blocking)[:MOST]:
-        row = one.row
+    grid = table("  operation", "verdict", "before", "after")
+    for group in folded(gate.blocking)[:MAX_SHOWN]:
+        row = group.row
         cells = [c.text if c is not None else "" for c in (row.before, row.after)]
-        shown.add_row(f"  {row.name}", str(row.verdict), *cells)
-        if by := also_by(row):
-            shown.add_row("", Text("by", style="dim"), ", ".join(by), "")
-        if one.through:
-            names = combine_pairs([(other.entity, other.operation) for other in one.through])
-            more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-            label = f"    and {len(one.through)} through it"
-            shown.add_row(Text(label, style="dim"), "", ", ".join(names[:MOST]) + more, "")
-    return shown
+        grid.add_row(f"  {row.name}", str(row.verdict), *cells)
+        if causes := also_by(row):
+            grid.add_row("", Text("by", style="dim"), ", ".join(causes), "")
+        if group.through:
+            names = combine_pairs([(dependent.entity, dependent.operation) for dependent in group.through])
+            omitted = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+            label = f"    and {len(group.through)} through it"
+            grid.add_row(Text(label, style="dim"), "", ", ".join(names[:MAX_SHOWN]) + omitted, "")
+    return grid
 
 
-def show_trial(ended: CanaryOutcome, format_: Format) -> None:
+def show_canary_outcome(outcome: CanaryOutcome, format_: Format) -> None:
     """Print the outcome of a canary, by rule."""
     if format_ is Format.JSON:
         return
     console = out()
-    console.print(f"canary: {ended.says}", soft_wrap=True)
-    if not ended.compared:
+    console.print(f"canary: {outcome.says}", soft_wrap=True)
+    if not outcome.compared:
         return
-    shown = table("rule", "of", "canary", "", "others", "", "p", "", right=("canary", "others", "p"))
-    for one in ended.compared[:MOST]:
-        colour = {"moved": "bold red", "alike": "green", "few": "dim"}[one.verdict]
-        shown.add_row(
-            one.rule,
-            one.of,
-            f"{one.canary.share(one.of):.1%}",
-            f"of {one.canary.asked:,}",
-            f"{one.others.share(one.of):.1%}",
-            f"of {one.others.asked:,}",
-            f"{one.p:.2g}",
-            Text(one.verdict, style=colour),
+    grid = table("rule", "of", "canary", "", "others", "", "p", "", right=("canary", "others", "p"))
+    for comparison in outcome.compared[:MAX_SHOWN]:
+        colour = {"moved": "bold red", "alike": "green", "few": "dim"}[comparison.verdict]
+        grid.add_row(
+            comparison.rule,
+            comparison.of,
+            f"{comparison.canary.share(comparison.of):.1%}",
+            f"of {comparison.canary.asked:,}",
+            f"{comparison.others.share(comparison.of):.1%}",
+            f"of {comparison.others.asked:,}",
+            f"{comparison.p:.2g}",
+            Text(comparison.verdict, style=colour),
         )
-    console.print(shown)
+    console.print(grid)
 
 
 def say(format_: Format, text: str, *, style: str = "") -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
-MISSING = f"this needs the extra `registry`: {how_to_install('compiler', 'registry')}"
-TOKEN = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
+MISSING_EXTRA = f"this needs the extra `registry`: {how_to_install('compiler', 'registry')}"
+TOKEN_VARIABLE = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
 
 RegistryOption = Annotated[
     str | None,
@@ -53,7 +53,7 @@ OpaOption = Annotated[
 ]
 TokenOption = Annotated[
     Path | None,
-    typer.Option("--token-file", metavar="FILE", help=f"Token for the server or OPA. (default: ${TOKEN})"),
+    typer.Option("--token-file", metavar="FILE", help=f"Token for the server or OPA. (default: ${TOKEN_VARIABLE})"),
 ]
 CaOption = Annotated[
     Path | None, typer.Option("--ca", metavar="FILE", help="CA certificates for the server or OPA, PEM.")
@@ -72,7 +72,7 @@ def registry_of(url: str | None) -> Registry:
 
         return Registry.open(url)
     except ModuleNotFoundError as error:
-        raise UsageError(f"{MISSING} (there is no `{error.name}`)") from None
+        raise UsageError(f"{MISSING_EXTRA} (there is no `{error.name}`)") from None
 
 
 def scope_of(registry: Registry) -> str:
@@ -108,7 +108,7 @@ def reader_of(
 def token_of(path: Path | None) -> str | None:
     """The token from a file, else from the environment."""
     if path is None:
-        return os.environ.get(TOKEN) or None
+        return os.environ.get(TOKEN_VARIABLE) or None
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -121,31 +121,33 @@ def token_of(path: Path | None) -> str | None:
 def watcher(console: Console | None) -> Callable[[Iterator[FleetSnapshot], str], FleetSnapshot]:
     """Display a watch: a live table on a terminal, else a line for each sidecar that changes; nothing without a console."""
 
-    def follow(looks: Iterator[FleetSnapshot], title: str) -> FleetSnapshot:
+    def follow(snapshots: Iterator[FleetSnapshot], title: str) -> FleetSnapshot:
         if console is None:
-            return _last(looks)
-        return _live(looks, title, console) if console.is_terminal else _lines(looks, title, console)
+            return _last(snapshots)
+        return _live(snapshots, title, console) if console.is_terminal else _lines(snapshots, title, console)
 
     return follow
 
 
-def _last(looks: Iterable[FleetSnapshot]) -> FleetSnapshot:
+def _last(snapshots: Iterable[FleetSnapshot]) -> FleetSnapshot:
     last = None
-    for look in looks:
-        last = look
+    for snapshot in snapshots:
+        last = snapshot
     assert last is not None
     return last
 
 
-def _live(looks: Iterator[FleetSnapshot], title: str, console: Console) -> FleetSnapshot:
+def _live(snapshots: Iterator[FleetSnapshot], title: str, console: Console) -> FleetSnapshot:
     from rich.console import Group
     from rich.live import Live
 
     last = None
     with Live(console=console, transient=True, refresh_per_second=8) as live:
-        for look in looks:
-            last = look
-            live.update(Group(Text(f"{title}: {look.summary} ({look.seconds:.0f} s)"), sidecars(look.statuses)))
+        for snapshot in snapshots:
+            last = snapshot
+            live.update(
+                Group(Text(f"{title}: {snapshot.summary} ({snapshot.seconds:.0f} s)"), sidecars(snapshot.statuses))
+            )
     assert last is not None
     console.print(f"{title}: {last.summary} after {last.seconds:.1f} s", soft_wrap=True)
     if last.statuses:
@@ -153,66 +155,75 @@ def _live(looks: Iterator[FleetSnapshot], title: str, console: Console) -> Fleet
     return last
 
 
-def _lines(looks: Iterator[FleetSnapshot], title: str, console: Console) -> FleetSnapshot:
-    said: dict[str, tuple[str, str]] = {}
+def _lines(snapshots: Iterator[FleetSnapshot], title: str, console: Console) -> FleetSnapshot:
+    printed: dict[str, tuple[str, str]] = {}
     last, problem = None, None
-    for look in looks:
-        last = look
-        if look.problem != problem and not look.over:
-            problem = look.problem
+    for snapshot in snapshots:
+        last = snapshot
+        if snapshot.problem != problem and not snapshot.over:
+            problem = snapshot.problem
             console.print(f"  {problem or 'it answers again'}", soft_wrap=True, style="dim")
-        for one in look.statuses:
-            now = (str(one.standing), one.why)
-            if said.get(one.sidecar.id) != now:
-                said[one.sidecar.id] = now
-                why = f": {one.why}" if one.why else ""
+        for status in snapshot.statuses:
+            now = (str(status.standing), status.why)
+            if printed.get(status.sidecar.id) != now:
+                printed[status.sidecar.id] = now
+                why = f": {status.why}" if status.why else ""
                 console.print(
-                    f"  {name_of(one)} {one.standing} after {look.seconds:.1f} s{why}", soft_wrap=True, style="dim"
+                    f"  {name_of(status)} {status.standing} after {snapshot.seconds:.1f} s{why}",
+                    soft_wrap=True,
+                    style="dim",
                 )
     assert last is not None
     console.print(f"{title}: {last.summary} after {last.seconds:.1f} s", soft_wrap=True)
     return last
 
 
-def name_of(stood: SidecarStatus) -> str:
+def name_of(status: SidecarStatus) -> str:
     """The display name of a sidecar."""
-    return stood.sidecar.url or stood.sidecar.id
+    return status.sidecar.url or status.sidecar.id
 
 
-def sidecars(stood: Sequence[SidecarStatus]) -> RenderableType:
+def sidecars(statuses: Sequence[SidecarStatus]) -> RenderableType:
     """A table with a line for each bundle of each sidecar, and the problems below."""
     from rich.console import Group
 
     # The table already shows who is waiting.
-    wrong = [one for one in stood if one.why and (str(one.standing) != "waiting" or not one.sidecar.certain)]
-    lines = [Text(f"{name_of(one)}: {one.why}", "yellow" if one.standing == "active" else "red") for one in wrong]
-    return Group(_table(stood), *lines)
+    problems = [
+        status
+        for status in statuses
+        if status.why and (str(status.standing) != "waiting" or not status.sidecar.certain)
+    ]
+    lines = [
+        Text(f"{name_of(status)}: {status.why}", "yellow" if status.standing == "active" else "red")
+        for status in problems
+    ]
+    return Group(_table(statuses), *lines)
 
 
-def _table(stood: Sequence[SidecarStatus]) -> Table:
-    shown = table("sidecar", "labels", "bundle", "revision", "active since", "seen", "standing")
+def _table(statuses: Sequence[SidecarStatus]) -> Table:
+    grid = table("sidecar", "labels", "bundle", "revision", "active since", "seen", "standing")
     now = datetime.now(tz=UTC)
-    for one in stood:
-        sidecar = one.sidecar
+    for status in statuses:
+        sidecar = status.sidecar
         labels = ", ".join(
             f"{k}={v}"
             for k, v in sorted(sidecar.labels.items())
             if k not in {"id", "version"} and not k.startswith("privtab_")
         )
-        labels = ", ".join(filter(None, [labels, "canary" if any(s.canary for s in sidecar.feeds) else ""]))
+        labels = ", ".join(filter(None, [labels, "canary" if any(feed.canary for feed in sidecar.feeds) else ""]))
         first = True
         for bundle in sidecar.bundles or (None,):
-            shown.add_row(
-                name_of(one) if first else "",
+            grid.add_row(
+                name_of(status) if first else "",
                 labels if first else "",
                 bundle.name if bundle else "",
                 (bundle.revision or "none") if bundle else "",
                 ago(bundle.since, now) if bundle else "",
                 ago(sidecar.seen, now) if first else "",
-                Text(str(one.standing), style=style(one.standing)) if first else "",
+                Text(str(status.standing), style=style(status.standing)) if first else "",
             )
             first = False
-    return shown
+    return grid
 
 
 def style(standing: SidecarProgress) -> str:
@@ -227,19 +238,23 @@ def ago(moment: datetime | None, now: datetime) -> str:
     return "" if moment is None else f"{age(now - moment)} ago"
 
 
-def complain_late(look: FleetSnapshot) -> None:
+def complain_late(snapshot: FleetSnapshot) -> None:
     """Print to standard error which sidecars do not run what they should, and why."""
-    for one in look.late:
-        seen = one.sidecar.seen
-        last = f" (last seen {ago(seen, datetime.now(tz=UTC))})" if seen is not None else ""
-        complain(f"{name_of(one)}: {one.standing}: {one.why}{last}")
-    unsure = [one for one in look.active if not one.sidecar.certain] if len(look.sure) < look.expected else []
-    for one in unsure:
-        complain(f"{name_of(one)}: not counted: {one.sidecar.doubt}")
-    if len(look.awaited) < look.expected:
-        complain(f"{look.expected} sidecars are expected, {len(look.awaited)} reported")
-    if look.problem:
-        complain(look.problem)
+    for status in snapshot.late:
+        seen = status.sidecar.seen
+        suffix = f" (last seen {ago(seen, datetime.now(tz=UTC))})" if seen is not None else ""
+        complain(f"{name_of(status)}: {status.standing}: {status.why}{suffix}")
+    uncertain = (
+        [status for status in snapshot.active if not status.sidecar.certain]
+        if len(snapshot.sure) < snapshot.expected
+        else []
+    )
+    for status in uncertain:
+        complain(f"{name_of(status)}: not counted: {status.sidecar.doubt}")
+    if len(snapshot.awaited) < snapshot.expected:
+        complain(f"{snapshot.expected} sidecars are expected, {len(snapshot.awaited)} reported")
+    if snapshot.problem:
+        complain(snapshot.problem)
 
 
 def channel_json(channel: Channel) -> dict[str, Any]:
@@ -259,17 +274,17 @@ def channel_json(channel: Channel) -> dict[str, Any]:
     }
 
 
-def look_json(look: FleetSnapshot | None) -> dict[str, Any] | None:
+def snapshot_json(snapshot: FleetSnapshot | None) -> dict[str, Any] | None:
     """The end of a watch as JSON; null without a watch."""
-    if look is None:
+    if snapshot is None:
         return None
     return {
-        "complete": look.complete,
-        "seconds": round(look.seconds, 3),
-        "active": len(look.active),
-        "expected": max(look.expected, len(look.awaited)),
-        "problem": look.problem,
-        "sidecars": [one.json() for one in look.statuses],
+        "complete": snapshot.complete,
+        "seconds": round(snapshot.seconds, 3),
+        "active": len(snapshot.active),
+        "expected": max(snapshot.expected, len(snapshot.awaited)),
+        "problem": snapshot.problem,
+        "sidecars": [status.json() for status in snapshot.statuses],
     }
 
 

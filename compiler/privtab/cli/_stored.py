@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privtab.cli._rollout import TOKEN
+from privtab.cli._rollout import TOKEN_VARIABLE
 from privtab.errors import FileError, RegistryError, UsageError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, C
     from privtab.registry import Registry
 
     web = place.url.startswith(("http://", "https://"))
-    token = os.environ.get(TOKEN) if web else None
+    token = os.environ.get(TOKEN_VARIABLE) if web else None
     registry = Registry.open(place.url, token=token) if token else registry_of(place.url)
     name = place.system or system or _only(registry, place.channel)
     if system is not None and name != system:

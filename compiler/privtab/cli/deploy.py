@@ -134,7 +134,7 @@ def run(
     from privtab.cli import _deploy
     from privtab.cli._deploy_request import DeployRequest, WatchOptions
 
-    asked = DeployRequest(
+    request = DeployRequest(
         policy=policy,
         variant=variant,
         readings=readings(reading),
@@ -153,23 +153,23 @@ def run(
         format=format_,
     )
     if push is not None:
-        if registry_given := [name for name, on in (("--canary", canary), ("--scope", scope)) if on]:
-            raise UsageError(f"`--push` goes to one OPA, without {registry_given[0]}: leave that off")
-        _deploy.into_opa(asked, push, token_file)
+        if unsupported := [name for name, value in (("--canary", canary), ("--scope", scope)) if value]:
+            raise UsageError(f"`--push` goes to one OPA, without {unsupported[0]}: leave that off")
+        _deploy.push_to_opa(request, push, token_file)
         return
-    watched = WatchOptions(
+    watch = WatchOptions(
         server=server, opas=tuple(opa or ()), token_file=token_file, ca=ca, timeout=timeout, expect=expect
     )
-    trial = None
+    plan = None
     if canary is not None:
-        trial = _deploy.trial(
+        plan = _deploy.canary_plan(
             canary,
             seconds=canary_seconds,
             decisions=canary_decisions,
             tolerance=canary_tolerance,
             quiet_ok=canary_quiet,
         )
-    _deploy.to_channel(asked, registry, channel, watched, trial, rollback=rollback)
+    _deploy.to_channel(request, registry, channel, watch, plan, rollback=rollback)
 
 
 def _failing(word: str) -> FailingOn:

@@ -22,11 +22,11 @@ from privtab.cli._rollout import (
     WhyOption,
     channel_json,
     complain_late,
-    look_json,
     progress_console,
     reader_of,
     registry_of,
     scope_of,
+    snapshot_json,
     watcher,
 )
 from privtab.errors import UsageError
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 PANEL = "Ship"
 
-SWITCH_DIGITS = 9
+MAX_RELEASE_DIGITS = 9
 """Maximum digits of the number of a release; revisions have 16 characters."""
 
 
@@ -92,11 +92,11 @@ def run(
     """
     from privtab.registry.deploy.rollout import Rollout
 
-    kept = registry_of(registry)
+    opened = registry_of(registry)
     quiet = format_ is Format.JSON
     with reader_of(server, opa, token_file, ca) as read:
         rollout = Rollout(
-            registry=kept,
+            registry=opened,
             channel=channel,
             system=system,
             read=read,
@@ -108,32 +108,34 @@ def run(
         if before.trouble:
             complain(before.trouble)
         if before.sequence == 0:
-            raise UsageError(_nothing(kept, channel, system))
-        goal = _goal(rollout, before, to, policy=policy, state=state)
+            raise UsageError(_nothing_runs(opened, channel, system))
+        goal = _target(rollout, before, to, policy=policy, state=state)
         if signing_key is not None:
-            _sign_anew(rollout, goal, before, signing_key, scope)
-        begun = time.perf_counter()
+            _sign_again(rollout, goal, before, signing_key, scope)
+        started = time.perf_counter()
         after = before
         if goal.changes(before) or before.canary is not None or before.broken or signing_key is not None:
             after = rollout.release(goal, before, why or "rollback")
         if not quiet:
-            done = f"release {after.sequence}, {_changed(before, after)}"
-            same = f"runs that already (release {before.sequence})"
-            out().print(f"{channel}/{system}: {same if after is before else done}", soft_wrap=True, style="bold")
+            changed = f"release {after.sequence}, {_describe_changes(before, after)}"
+            unchanged = f"runs that already (release {before.sequence})"
+            out().print(
+                f"{channel}/{system}: {unchanged if after is before else changed}", soft_wrap=True, style="bold"
+            )
         if after is before:
             rollout.settle(before)
-        look = rollout.wait(before, after, "watching")
+        snapshot = rollout.wait(before, after, "watching")
     if quiet:
-        outcome = "unwatched" if look is None else "back" if look.complete else "late"
-        seconds = round(time.perf_counter() - begun, 3)
-        told = {"outcome": outcome, "before": channel_json(before), "after": channel_json(after)}
-        print_json({**told, "watched": look_json(look), "seconds": seconds})
-    if look is not None and not look.complete:
-        complain_late(look)
+        outcome = "unwatched" if snapshot is None else "back" if snapshot.complete else "late"
+        seconds = round(time.perf_counter() - started, 3)
+        report = {"outcome": outcome, "before": channel_json(before), "after": channel_json(after)}
+        print_json({**report, "watched": snapshot_json(snapshot), "seconds": seconds})
+    if snapshot is not None and not snapshot.complete:
+        complain_late(snapshot)
         raise typer.Exit(ExitCode.EXTERNAL)
 
 
-def _goal(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state: bool) -> Next:
+def _target(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state: bool) -> Next:
     """The revisions to release; raises UsageError if they never ran or are not stored."""
     from privtab.registry.deploy.rollout import Next, back, earlier
 
@@ -143,14 +145,14 @@ def _goal(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state
             # The channel's revisions still run beside a canary, and if the last release is unreadable, they precede it.
             return Next()
         return back(earlier(history, now, policy=policy, state=state), policy=policy, state=state)
-    if to.isdigit() and len(to) <= SWITCH_DIGITS:
+    if to.isdigit() and len(to) <= MAX_RELEASE_DIGITS:
         history = rollout.registry.history(rollout.channel, rollout.system)
-        entry = next((one for one in history if one.sequence == int(to)), None)
+        entry = next((release for release in history if release.sequence == int(to)), None)
         if entry is None:
             raise UsageError(f"{now.channel}/{now.system} has no release {to}: the last one is {now.sequence}")
         return back(entry, policy=policy, state=state)
     kinds = ("policy",) if policy and not state else ("state",) if state and not policy else ("policy", "state")
-    found = _kept(rollout.registry, now.system, kinds, to)
+    found = _find_stored(rollout.registry, now.system, kinds, to)
     if found is not None:
         kind, identity = found
         return Next(policy=identity) if kind == "policy" else Next(state=identity)
@@ -160,44 +162,46 @@ def _goal(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state
     )
 
 
-def _kept(registry: Registry, system: str, kinds: Sequence[str], given: str) -> tuple[str, str] | None:
+def _find_stored(registry: Registry, system: str, kinds: Sequence[str], prefix: str) -> tuple[str, str] | None:
     """The kind and id of the revision with a prefix, or None. Raises UsageError if there are several."""
-    there = sorted({(kind, one.id) for kind in kinds for one in registry.revisions(system, kind)})
-    found = [one for one in there if one[1] == given] or [one for one in there if one[1].startswith(given)]
+    stored = sorted({(kind, revision.id) for kind in kinds for revision in registry.revisions(system, kind)})
+    found = [revision for revision in stored if revision[1] == prefix] or [
+        revision for revision in stored if revision[1].startswith(prefix)
+    ]
     if len(found) > 1:
         names = ", ".join(f"{kind} {identity}" for kind, identity in found[:5])
-        raise UsageError(f"several revisions of {system} begin with `{given}`: {names}")
+        raise UsageError(f"several revisions of {system} begin with `{prefix}`: {names}")
     return found[0] if found else None
 
 
-def _sign_anew(rollout: Rollout, goal: Next, before: Channel, key: Path, scope: str) -> None:
+def _sign_again(rollout: Rollout, goal: Next, before: Channel, key: Path, scope: str) -> None:
     from privtab.bundle.sign import SigningKey, signed
 
     registry, system = rollout.registry, rollout.system
     signing = SigningKey.of(key, scope=scope or scope_of(registry), sequence=before.last + 1)
-    found = [("policy", goal.policy, ""), ("state", goal.state, "")]
-    found += [("shard", identity, shard) for shard, identity in (goal.shards or {}).items()]
-    for kind, identity, shard in found:
+    revisions = [("policy", goal.policy, ""), ("state", goal.state, "")]
+    revisions += [("shard", identity, shard) for shard, identity in (goal.shards or {}).items()]
+    for kind, identity, shard in revisions:
         if identity is not None:
             bundle = registry.read(registry.revision(system, kind, identity, shard))
             registry.put(signed(bundle, signing), resign=True)
 
 
-def _changed(before: Channel, after: Channel) -> str:
-    said = []
+def _describe_changes(before: Channel, after: Channel) -> str:
+    changes = []
     if after.policy != before.policy:
-        said.append(f"policy {before.policy} → {after.policy}")
+        changes.append(f"policy {before.policy} → {after.policy}")
     if after.state != before.state:
-        said.append(f"state {before.state} → {after.state}")
+        changes.append(f"state {before.state} → {after.state}")
     if dict(after.shards) != dict(before.shards):
-        said.append("the state's shards")
+        changes.append("the state's shards")
     if before.canary is not None:
-        said.append("the canary ended")
-    if before.held and not said:
-        said.append(f"all that ran at release {before.sequence}")
-    return ", ".join(said) or "signed again"
+        changes.append("the canary ended")
+    if before.held and not changes:
+        changes.append(f"all that ran at release {before.sequence}")
+    return ", ".join(changes) or "signed again"
 
 
-def _nothing(registry: Registry, channel: str, system: str) -> str:
-    there = [f"{one.channel}/{one.system}" for one in registry.channels()]
-    return f"{registry.url} runs nothing at {channel}/{system}: there {'is' if len(there) == 1 else 'are'} {', '.join(there) or 'no channels'}"
+def _nothing_runs(registry: Registry, channel: str, system: str) -> str:
+    running = [f"{channel_.channel}/{channel_.system}" for channel_ in registry.channels()]
+    return f"{registry.url} runs nothing at {channel}/{system}: there {'is' if len(running) == 1 else 'are'} {', '.join(running) or 'no channels'}"
