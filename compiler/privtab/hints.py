@@ -15,15 +15,17 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | No
     >>> nearest("MODIFIY", ["MODIFY", "CREATE"])
     'MODIFY'
     """
-    by_fold: dict[str, str] = {}
-    for candidate in known:
-        by_fold.setdefault(_folded(candidate), candidate)
+    names = list(known)
+    folded = _folded("\0".join(names)).split("\0")  # all at once: there may be 100,000
+    if len(folded) != len(names):
+        folded = list(map(_folded, names))
+    by_fold = dict(zip(reversed(folded), reversed(names), strict=True))
     wanted = _folded(name)
     if wanted in by_fold:
         return by_fold[wanted]
     candidates: list[str] = list(by_fold)
     if len(candidates) > _MANY:
-        candidates = [c for c in candidates if abs(len(c) - len(wanted)) <= 2 and c[:1] == wanted[:1]][:_MANY]
+        candidates = sorted(c for c in candidates if abs(len(c) - len(wanted)) <= 2 and c[:1] == wanted[:1])[:_MANY]
     near = difflib.get_close_matches(wanted, candidates, n=1, cutoff=cutoff)
     return by_fold[near[0]] if near else None
 

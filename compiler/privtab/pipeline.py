@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab import _resources, checks, model, passes, source, syntax
+from privtab import _resources, model, source, syntax
 from privtab._once import once
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
 from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
 from privtab.lint.config import OWN, settings_for
-from privtab.lint.judge import FilteredFindings, judge
 from privtab.lint.settings import Settings
 from privtab.marked_files import SUFFIXES, files_below, is_marked
 from privtab.model.lower import lower
@@ -24,6 +23,7 @@ from privtab.source import SourceFile
 if TYPE_CHECKING:
     from privtab.bundle.pack import PolicyArtifacts
     from privtab.bundle.provenance import Provenance
+    from privtab.lint.judge import FilteredFindings
 
 POLICIES = "policy_src"
 """The default folder of policies."""
@@ -79,6 +79,9 @@ def lint_policy(
     settings: Settings | None = None,
 ) -> PolicyCheck:
     """Check one policy by `settings`, or by those in the folders above it. Raises SettingsInvalid if they are invalid."""
+    from privtab import checks
+    from privtab.lint.judge import judge
+
     path = find_policy(policy)
     file = source.load(path)
     resolved, found = _resolve(file, variant, readings or {})
@@ -108,6 +111,8 @@ def _resolve(
 @once
 def optimised(program: Program) -> Program:
     """The program after the passes, which every engine runs."""
+    from privtab import passes
+
     return passes.run(program)
 
 

@@ -86,3 +86,15 @@ def test_one_entity_alone_named_by_the_state_or_not() -> None:
     assert asked.entities == (Entity("low", "x/new/new"),)
     with pytest.raises(InvalidRequest, match="wrong depth"):
         what_can(reference, State(), "ann", Entity("low", "x"))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_entity_gets_the_answers_that_it_has_among_all(seed: int) -> None:
+    program = generated_programs.program(seed)
+    state = worlds.state(program, seed)
+    reference = Reference(program, state)
+    every = what_can(reference, state, "ann", flags=frozenset({"force"}))
+    for entity in every.entities:
+        alone = what_can(reference, state, "ann", entity, flags=frozenset({"force"}))
+        among = [may for may in every.allowed if may.resource == entity]
+        assert [may for may in alone.allowed if may.resource == entity] == among

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from privtab import cli
 from privtab.cli import _app
@@ -25,7 +24,7 @@ def every_command(group: Any, *above: str) -> Iterator[list[str]]:
             yield from every_command(command, *above, name) if hasattr(command, "commands") else [[*above, name]]
 
 
-COMMANDS = sorted(every_command(typer.main.get_command(_app.app)))
+COMMANDS = sorted(every_command(_app.command()))
 MAIN = "import sys; from privtab.cli import main; main()"
 
 
@@ -231,6 +230,7 @@ def test_a_module_in_the_folder_of_commands_is_a_command(
 ) -> None:
     (tmp_path / "shout_out.py").write_text(TOY, encoding="utf-8")
     monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(tmp_path)])
-    monkeypatch.setattr(_app, "app", _app.application(cli.__path__))
+    monkeypatch.setattr(_app, "MODULES", _app.modules_of(cli.__path__))
+    monkeypatch.setattr(_app, "command", _app.command.__wrapped__)
     assert privtab("shout-out", "ann").out == "ANN\n"
     assert "Greet somebody loudly." in privtab("--help").out

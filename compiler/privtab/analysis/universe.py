@@ -10,6 +10,11 @@ from privtab.names import decode_name
 from privtab.request import Entity
 from privtab.state.nodes import State
 
+PRINCIPALS = (("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
+"""The columns that hold principals, as `user:alice`."""
+USERS = (("members", "user"), ("memberships", "user"), ("service_admins", "user"))
+"""The columns that hold the names of users."""
+
 
 def rows_entities(state: State, types: Collection[str] | None = None) -> Iterator[Entity]:
     """Every entity that a row of the state names, once; only those of some types where these are given."""
@@ -21,7 +26,7 @@ def rows_entities(state: State, types: Collection[str] | None = None) -> Iterato
 
 def named_principals(state: State) -> set[str]:
     """Every principal, as `user:alice`, that holds a role, has a grant or a denial, or owns something."""
-    return state.distinct(("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
+    return state.distinct(*PRINCIPALS)
 
 
 class Universe:
@@ -60,12 +65,19 @@ class Universe:
 
     def add(self, entity: Entity) -> list[Entity]:
         """Add an entity, its ancestors and the `single` entities of these; returns those that are new."""
-        if entity in self:
-            return []
-        names = entity.names
+        path = entity.id
+        count = path.count("/") + 1 if path else 0
+        missing: list[tuple[str, str]] = []
+        for type_, depth in reversed(self._chains[entity.type]):
+            while count > depth:
+                path, _, _ = path.rpartition("/")
+                count -= 1
+            if path in self.by_type[type_]:
+                break  # so everything that contains it is there as well
+            missing.append((type_, path))
         new: list[Entity] = []
-        for type_, depth in self._chains[entity.type]:
-            self._take(Entity(type_, "/".join(names[:depth])), new)
+        for type_, path in reversed(missing):
+            self._take(Entity(type_, path), new)
         return new
 
     def _take(self, entity: Entity, new: list[Entity]) -> None:
@@ -77,9 +89,19 @@ class Universe:
             self._take(Entity(single, entity.id), new)
 
 
-def universe(program: Program, state: State) -> Universe:
-    """The entities that exist according to a state."""
-    return Universe(program, rows_entities(state))
+def universe(program: Program, state: State, types: Collection[str] | None = None) -> Universe:
+    """The entities that exist according to a state; complete for the given types only, where these are given."""
+    if types is not None:
+        asked = {base_type(program, type_) for type_ in types}
+        types = {type_ for type_ in program.entities if not asked.isdisjoint(program.chain(type_))}
+    return Universe(program, rows_entities(state, types))
+
+
+def base_type(program: Program, type_: str) -> str:
+    """The type itself, or for a `single` one the nearest type above it that is not: its entities exist wherever those do."""
+    while program.entities[type_].single and (parent := program.entities[type_].parent) is not None:
+        type_ = parent
+    return type_
 
 
 def names(program: Program, state: State) -> frozenset[str]:
@@ -91,7 +113,7 @@ def names(program: Program, state: State) -> frozenset[str]:
 
 def users(program: Program, state: State) -> frozenset[str]:
     """Every user that some row of the state names."""
-    found = state.distinct(("members", "user"), ("memberships", "user"), ("service_admins", "user"))
+    found = state.distinct(*USERS)
     found |= {p.removeprefix("user:") for p in named_principals(state) if p.startswith("user:")}
     kinds = {t.name for t in program.entities.values() if t.principal == "user"}
     if kinds:

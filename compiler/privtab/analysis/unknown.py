@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from privtab.analysis.universe import named_principals, rows_entities, users
+from privtab.analysis.universe import PRINCIPALS, USERS, base_type, named_principals, rows_entities, users
 from privtab.hints import nearest
 from privtab.ir.nodes import Program
 from privtab.names import decode_name
@@ -20,6 +20,8 @@ def notes(
     known: dict[str, frozenset[str]] = {}
     for principal in dict.fromkeys(principals):
         kind, _, name = principal.partition(":")
+        if _is_named(state, kind, name):
+            continue
         if kind not in known:
             known[kind] = users(program, state) if kind == "user" else named(program, state, kind)
         if name not in known[kind]:
@@ -44,6 +46,16 @@ def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
     yield from (request.with_[slot] for slot in slots if slot in request.with_)
 
 
+def _is_named(state: State, kind: str, name: str) -> bool:
+    """Whether a row clearly names a principal: look this up before all names are collected."""
+    bare = {"user": USERS, "group": (("memberships", "group"),), "role": (("assignments", "role"),)}[kind]
+    return any(
+        state.column(*column).where([text])
+        for columns, text in ((bare, name), (PRINCIPALS, f"{kind}:{name}"))
+        for column in columns
+    )
+
+
 def named(program: Program, state: State, kind: str) -> frozenset[str]:
     """Every group, or every role, that a row names, including roles that the policy declares."""
     found = {p.partition(":")[2] for p in named_principals(state) if p.startswith(f"{kind}:")}
@@ -59,15 +71,18 @@ def named(program: Program, state: State, kind: str) -> frozenset[str]:
 
 def _of_entity(program: Program, state: State, entity: Entity) -> list[str]:
     """A note if the state names neither the entity nor anything inside it."""
-    base = entity.type
-    while program.entities[base].single and program.entities[base].parent is not None:
-        base = str(program.entities[base].parent)
+    base = base_type(program, entity.type)
     holding = {type_ for type_ in program.entities if base in program.chain(type_)}
     depth = program.depths[base]
-    paths = {"/".join(e.names[:depth]) for e in rows_entities(state, holding)}
+    texts = (text.partition(":") for text in state.entities())
+    paths = {path if type_ == base else _begin(path, depth) for type_, _, path in texts if type_ in holding}
     if entity.id in paths:
         return []
     near = nearest(entity.id, paths, cutoff=0.8)
     if near is not None:
         return [f"`{entity}` is not in the state; did you mean `{entity.type}:{near}`?"]
     return [f"`{entity}` is not in the state"]
+
+
+def _begin(path: str, depth: int) -> str:
+    return "/".join(path.split("/")[:depth])

@@ -13,7 +13,7 @@ from math import prod
 from typing import TypeAlias
 
 from privtab.analysis.caller import Caller, EquivalenceClasses
-from privtab.analysis.universe import Universe, rows_entities
+from privtab.analysis.universe import Universe, universe
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition
@@ -76,7 +76,7 @@ def what_can(
     """
     if entity is not None:
         reference.vocabulary.check_path(entity)
-    found = Universe(reference.program, rows_entities(state))
+    found = universe(reference.program, state, None if entity is None else _types(reference.program, entity.type))
     if entity is not None:
         found.add(entity)
     name = bare_name(user, "user")
@@ -102,6 +102,28 @@ def what_can(
     )
 
 
+def _questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:
+    """The operations on an entity type (empty for the root): named ones, and unnamed calls."""
+    rules = program.rules.values()
+    named = [(rule, False) for rule in rules if rule.entity == type_ and not rule.creates]
+    above = type_ or None
+    calls = [
+        (rule, True)
+        for rule in rules
+        if rule.unnamed and program.entities[rule.entity].parent == above and not program.entities[rule.entity].single
+    ]
+    single = [
+        (rule, False) for rule in rules if rule.entity == type_ and rule.creates and program.entities[type_].single
+    ]
+    return [*named, *single, *calls]
+
+
+def _types(program: Program, type_: str) -> set[str]:
+    """The types whose entities may matter for an entity of a type: those of `with` objects, and principals."""
+    with_ = {t for rule, _ in _questions(program, type_) for slot in rule.withs for t in slot.types}
+    return with_ | {t.name for t in program.entities.values() if t.principal is not None}
+
+
 class _Decisions:
     """Answers for one caller, one decision for each class of entities."""
 
@@ -125,24 +147,9 @@ class _Decisions:
             yield may if may.resource.id == entity.id else replace(may, resource=Entity(may.resource.type, entity.id))
 
     def questions(self, type_: str) -> list[tuple[Rule, bool]]:
-        """The operations on an entity type (empty for the root): named ones, and unnamed calls."""
+        """As `_questions`, once for each type."""
         if type_ not in self._questions:
-            rules = self.program.rules.values()
-            named = [(rule, False) for rule in rules if rule.entity == type_ and not rule.creates]
-            above = type_ or None
-            calls = [
-                (rule, True)
-                for rule in rules
-                if rule.unnamed
-                and self.program.entities[rule.entity].parent == above
-                and not self.program.entities[rule.entity].single
-            ]
-            single = [
-                (rule, False)
-                for rule in rules
-                if rule.entity == type_ and rule.creates and self.program.entities[type_].single
-            ]
-            self._questions[type_] = [*named, *single, *calls]
+            self._questions[type_] = _questions(self.program, type_)
         return self._questions[type_]
 
     def _decide(self, rule: Rule, resource: Entity, *, unnamed: bool) -> AllowedOperation | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 import typer.main
-import typer.rich_utils
 
 from privtab import __version__
 from privtab.cli._help import flow
@@ -30,15 +30,30 @@ from privtab.errors import (
 from privtab.exit_codes import ExitCode
 from privtab.printable import printable_output
 
-# Typer's own messages repeat arguments.
-typer.rich_utils.Console = Terminal  # type: ignore[attr-defined]
+
+class _RichUtils(ModuleType):
+    """Stands for `typer.rich_utils` until it prints help or an error: loading it takes as long as checking a thousand rows."""
+
+    def __getattr__(self, name: str) -> Any:
+        loaded = import_module(self.__name__)  # replaces this in `typer`
+        loaded.Console = Terminal  # type: ignore[attr-defined]  # Typer's own messages repeat arguments
+        return getattr(loaded, name)
+
+
+typer.rich_utils = _RichUtils("typer.rich_utils")  # type: ignore[attr-defined]
 
 PANELS = ("Write", "Check", "Ask", "Ship", "Serve")
 """The groups of commands in `--help`; each module declares its own as `PANEL`."""
 
 
-def application(folders: Sequence[str] = (str(Path(__file__).parent),)) -> typer.Typer:
-    """Build the application, with a command for each module of these folders whose name does not begin with `_`.
+def modules_of(folders: Sequence[str] = (str(Path(__file__).parent),)) -> dict[str, str]:
+    """The module of each command: every one in these folders whose name does not begin with `_`."""
+    names = sorted(module.name for module in iter_modules(folders))
+    return {name.replace("_", "-"): f"privtab.cli.{name}" for name in names if not name.startswith("_")}
+
+
+def application(commands: Mapping[str, str]) -> typer.Typer:
+    """Build the application with commands by the names of their modules.
 
     A module has `PANEL` and either `run`, the function of the command, or `app`, a group of commands.
     """
@@ -49,8 +64,7 @@ def application(folders: Sequence[str] = (str(Path(__file__).parent),)) -> typer
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    names = [module.name for module in iter_modules(folders) if not module.name.startswith("_")]
-    modules = {name.replace("_", "-"): import_module(f"privtab.cli.{name}") for name in sorted(names)}
+    modules = {name: import_module(module) for name, module in commands.items()}
     for name, module in sorted(modules.items(), key=lambda item: PANELS.index(item[1].PANEL)):
         if hasattr(module, "app"):
             flow(module.app)
@@ -76,13 +90,13 @@ def _top(
     """Privilege tables as code: YAML tables become OPA bundles, and answers to who may do what."""
 
 
-app = application()
+MODULES = modules_of()
 
 
 @cache
-def _command(made: typer.Typer) -> Any:
-    """What Typer makes of an application; made once, since it reads the signature of every command."""
-    return typer.main.get_command(made)
+def command(name: str | None = None) -> Any:
+    """The application, or only its command with this name: Typer reads the signature of every command that it has."""
+    return typer.main.get_command(application(MODULES if name is None else {name: MODULES[name]}))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -93,7 +107,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        _command(app)(args=list(arguments), prog_name="privtab")
+        named = arguments[0] if arguments and arguments[0] in MODULES else None
+        command(named)(args=list(arguments), prog_name="privtab")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except PolicyInvalid as error:

@@ -89,7 +89,6 @@ def run(
     from privtab.analysis.unknown import asked_entities
     from privtab.analysis.unknown import notes as unknown
     from privtab.cli._stored import load_policy
-    from privtab.pipeline import policy_artifacts
     from privtab.reference.evaluate import Reference
 
     program = load_policy(policy, variant=variant, readings=readings(reading))
@@ -102,7 +101,7 @@ def run(
         flags=flag_names(flag, program),
     )
     loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial, at=at)
-    reference = Reference(program, loaded, revision=policy_artifacts(program).revision)
+    reference = Reference(program, loaded, revision=_revision(program) if format_ is Format.JSON else None)
     with working("looking for ways"):
         why = explained(reference, request, loaded, places)
     principals = [f"user:{request.user}", *(f"group:{name}" for name in request.groups)]
@@ -111,6 +110,13 @@ def run(
         _Screen(out(), program, why, places, everything=everything).show()
         show_notes(notes)
     fail_if(partial)
+
+
+def _revision(program: Program) -> str:
+    """The revision of the policy's bundle, which takes as long as reading 100,000 rows."""
+    from privtab.pipeline import policy_artifacts
+
+    return policy_artifacts(program).revision
 
 
 def _json(why: RequestExplanation) -> dict[str, Any]:
