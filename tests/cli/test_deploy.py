@@ -430,7 +430,7 @@ def test_a_token_goes_along(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
 def test_the_help_shows_how() -> None:
     from typer.testing import CliRunner
 
-    from privtab.cli._app import app
+    from privtab.cli._app import MODULES, application
 
-    shown = CliRunner().invoke(app, ["deploy", "--help"]).output
+    shown = CliRunner().invoke(application(MODULES), ["deploy", "--help"]).output
     assert "privtab deploy my.yaml -r registry/ --dry-run" in shown

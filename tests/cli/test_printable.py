@@ -18,9 +18,9 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-import typer
 
-from privtab.cli._app import app, run
+from privtab.cli import _app
+from privtab.cli._app import run
 from privtab.printable import printable, printable_json
 
 Privtab = Callable[..., Any]
@@ -60,7 +60,7 @@ cases:
 
 def commands(at: Any = None, name: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Every command that there is, by its words."""
-    below = getattr(at or typer.main.get_command(app), "commands", None)
+    below = getattr(at or _app.command(), "commands", None)
     if below is None:
         yield name
         return

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from privtab.cli._app import PANELS, app
+from privtab.cli._app import PANELS, command
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "commands.md"
 HEAD = """\
@@ -20,7 +18,7 @@ commands; `privtab COMMAND --help` prints the same with examples.
 
 
 def test_the_page_lists_every_command_with_its_options(golden: Callable[[Path, str], None]) -> None:
-    top = typer.main.get_command(app)
+    top = command()
     groups = {panel: [c for c in commands(top) if c.rich_help_panel == panel] for panel in PANELS}
     assert sum(map(len, groups.values())) == len(top.commands)  # type: ignore[attr-defined]
     parts = [HEAD]

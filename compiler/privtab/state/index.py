@@ -22,6 +22,7 @@ SEPARATOR = "\n"
 contains a line break (`names.py` refuses it).
 """
 
+_GRANTS = ("grants", "grantee", "effect", "privilege", "entity")
 T = TypeVar("T")
 Truths: TypeAlias = dict[str, dict[str, Any]]
 """Key → names, each with `true`: a set in JSON."""
@@ -41,7 +42,26 @@ def index(program: Program, state: State) -> dict[str, Any]:
 
 def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; serialised once for both."""
-    return stamped_bytes(unstamped(program, state))
+    if not state.has_columns:
+        return stamped_bytes(unstamped(program, state))
+    from privtab.state.large_index import index_parts
+
+    pieces = index_parts(program, state)
+    plain = all(piece.isascii() and b"\x7f" not in piece for of_part in pieces.values() for piece in of_part)
+    hashed = pieces if plain else index_parts(program, state, ascii_only=True)
+    found = hashlib.sha256()
+    for piece in _document(hashed):
+        found.update(piece)
+    digest = found.hexdigest()[:16]
+    return digest, b"".join(_document(pieces | {"revision": [f'"{digest}"'.encode()]}))
+
+
+def _document(parts: Mapping[str, Sequence[bytes]]) -> Iterator[bytes]:
+    """The pieces of a document, given those of its parts."""
+    for number, part in enumerate(sorted(parts)):
+        yield f'{"," if number else "{"}"{part}":'.encode()
+        yield from parts[part]
+    yield b"}"
 
 
 def revision(document: Mapping[str, Any]) -> str:
@@ -76,7 +96,12 @@ def unstamped(program: Program, state: State) -> dict[str, Any]:
     """The index without its revision, which is the hash of this."""
     state.plain("the index of a state")
     with _no_collection():
-        grants = _grants(program, StateNames(program), state, _scopes(state))
+        if state.has_columns:
+            from privtab.state.large_index import index_parts
+
+            document: dict[str, Any] = json.loads(b"".join(_document(index_parts(program, state))))
+            return document
+        grants = _grants(program, StateNames(program), state, scopes_of_roles(state))
         return {
             "allow": grants["allow"],
             "deny": grants["deny"],
@@ -104,7 +129,7 @@ def scoped_principal(role: str, scope: str) -> str:
     return "scoped:" + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
 
 
-def _scopes(state: State) -> dict[str, dict[str, Entity]]:
+def scopes_of_roles(state: State) -> dict[str, dict[str, Entity]]:
     """For each role (`role:…`), the scopes for which it is assigned, by key."""
     found: dict[str, dict[str, Entity]] = {}
     if state.column("assignments", "scope").names:
@@ -118,12 +143,9 @@ def _grants(
     program: Program, names: StateNames, state: State, scopes: Mapping[str, Mapping[str, Entity]]
 ) -> dict[Effect, dict[str, Truths]]:
     """By effect: privilege → entity → grantees, each with `true`, or for a role within a scope with the entities of its rows."""
-    inherits = program.semantics.inheritance == "down"
-    keys = vocabulary(program).keys
     found: dict[Effect, dict[str, dict[str, dict[str, Any]]]] = {"allow": {}, "deny": {}}
     given: dict[tuple[str, str], tuple[str, ...]] = {}
-    within: dict[tuple[Effect, str, str, str], set[str]] = {}
-    for grantee, effect, name, key in state.texts("grants", "grantee", "effect", "privilege", "entity"):
+    for grantee, effect, name, key in state.texts(*_GRANTS):
         type_ = key.partition(":")[0]
         privileges = given.get((name, type_))
         if privileges is None:
@@ -137,19 +159,35 @@ def _grants(
                 entities[key] = {grantee: True}
             else:
                 holders[grantee] = True
-            if grantee in scopes:
-                for scope_key, scope in scopes[grantee].items():
-                    principal = scoped_principal(grantee, scope_key)
-                    if scope_key in keys(Entity.parse(key)):
-                        within.setdefault((effect, privilege, key, principal), set()).add(key)
-                    elif inherits and key in keys(scope):
-                        within.setdefault((effect, privilege, scope_key, principal), set()).add(key)
-    for (effect, privilege, key, principal), held in within.items():
+    scoped = (row for row in state.texts(*_GRANTS) if row[0] in scopes) if scopes else ()
+    for (effect, privilege, key, principal), held in scoped_entries(program, scoped, scopes).items():
         found[effect][privilege].setdefault(key, {})[principal] = sorted(held)
     return {
         effect: {privilege: _sorted(of_effect[privilege]) for privilege in sorted(of_effect)}
         for effect, of_effect in found.items()
     }
+
+
+def scoped_entries(
+    program: Program, rows: Iterable[tuple[Any, ...]], scopes: Mapping[str, Mapping[str, Entity]]
+) -> dict[tuple[Effect, str, str, str], set[str]]:
+    """What roles hold within scopes: effect, privilege, entity and principal → the entities that the grants name.
+
+    `rows`: grantee, effect, privilege and entity of the grants to roles in `scopes`.
+    """
+    names = StateNames(program)
+    inherits = program.semantics.inheritance == "down"
+    keys = vocabulary(program).keys
+    found: dict[tuple[Effect, str, str, str], set[str]] = {}
+    for grantee, effect, name, key in rows:
+        for privilege in names.given(name, key.partition(":")[0]):
+            for scope_key, scope in scopes[grantee].items():
+                principal = scoped_principal(grantee, scope_key)
+                if scope_key in keys(Entity.parse(key)):
+                    found.setdefault((effect, privilege, key, principal), set()).add(key)
+                elif inherits and key in keys(scope):
+                    found.setdefault((effect, privilege, scope_key, principal), set()).add(key)
+    return found
 
 
 def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:

@@ -81,6 +81,11 @@ class State:
     """The window of each row, for the tables that have any: look-ups need the rows of one moment (`at`)."""
     _columns: Any = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    @property
+    def has_columns(self) -> bool:
+        """Whether a table is `rows.ColumnRows`, so that numpy and pyarrow are loaded."""
+        return any(getattr(getattr(self, table), "columns", None) for table in TABLES)
+
     def column(self, table: str, name: str) -> Column:
         """One column of a table, by its name in files."""
         found: Column | None = self._columns.get((table, name))

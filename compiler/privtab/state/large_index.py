@@ -1,0 +1,358 @@
+"""The index of a large state as JSON, from its columns: the same bytes that `index` gives for the same rows.
+
+Each distinct text is sorted and quoted once. A part of the index becomes columns of numbers, sorted like its keys; each row gives
+the text by which it differs from the row before it. Needs numpy and pyarrow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privtab import arrow
+from privtab.arrow import Codes
+from privtab.ir.nodes import Program
+from privtab.state.coded import CodedColumn
+from privtab.state.index import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
+from privtab.state.names import StateNames
+from privtab.state.nodes import State
+from privtab.state.uses import Uses, uses
+
+MOST = 1 << 18
+"""Rows that are written at once, or to which the principals of some users are expanded."""
+
+
+def index_parts(program: Program, state: State, *, ascii_only: bool = False) -> dict[str, list[bytes]]:
+    """The JSON of each part of the index, in pieces; in ASCII, or else in UTF-8."""
+    used = uses(program)
+    allow, deny = _grants(program, state)
+    people = _People(program, state, used)
+    lone = people.groups if used.request_groups else people.groups[:0]
+    admins, named = _sorted(_coded(state, "service_admins", "user"))
+    parts = {
+        "allow": allow,
+        "deny": deny,
+        "owners": _pairs(state, "owners", "entity", "owner"),
+        "members": _pairs(state, "members", "of", "user"),
+        "service_admins": Part([(_once(admins),)], (Level(named, '"', '":true', ","),), ""),
+        "principals": people.principals(people.users, "user:"),
+        "scoped": people.scoped(people.users, "user:"),
+        "group_principals": people.principals(lone, "group:"),
+        "group_scoped": people.scoped(lone, "group:"),
+    }
+    found = {name: list(part.json(ascii_only=ascii_only)) for name, part in parts.items()}
+    within = json.dumps(people.within, sort_keys=True, ensure_ascii=ascii_only, separators=(",", ":"))
+    return found | {"within": [within.encode()]}
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Keys or values of a part by number, the text around each, and the text between two that differ first at this level."""
+
+    texts: pa.Array
+    before: str
+    after: str
+    between: str
+
+    def pieces(self, *, ascii_only: bool) -> pa.Array:
+        """The text of each number; at the end an empty one."""
+        around = (arrow.texts([text])[0].cast(pa.large_string()) for text in (self.before, self.after, ""))
+        before, after, nothing = around
+        joined = pc.binary_join_element_wise(before, _quoted(self.texts, ascii_only=ascii_only), after, nothing)
+        return pa.concat_arrays([joined, arrow.texts([""]).cast(pa.large_string())])
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the index. `blocks`: the rows as numbers by level, sorted and distinct; each block begins with another first key.
+
+    `leaves`: for each row of the only block the number of its value, and the values from 1 on; 0 is `true`.
+    """
+
+    blocks: Iterable[Sequence[Codes]]
+    levels: tuple[Level, ...]
+    end: str
+    leaves: tuple[Codes, Sequence[Sequence[str]]] | None = None
+
+    def json(self, *, ascii_only: bool) -> Iterator[bytes]:
+        """The part as JSON, in pieces."""
+        pieces = [level.pieces(ascii_only=ascii_only) for level in self.levels]
+        between = arrow.texts([level.between for level in self.levels]).cast(pa.large_string())
+        first = True
+        for codes in self.blocks:
+            differs = _first_difference(codes)
+            for begin in range(0, len(differs), MOST):
+                here = slice(begin, begin + MOST)
+                at = differs[here]
+                columns = [between.take(arrow.integers(at))]
+                for level, (texts, own) in enumerate(zip(pieces, codes, strict=True)):
+                    columns.append(texts.take(arrow.integers(np.where(at <= level, own[here], len(texts) - 1))))
+                if self.leaves is not None:
+                    numbers, values = self.leaves
+                    listed = [json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")) for value in values]
+                    leaves = arrow.texts(["true", *listed]).cast(pa.large_string())
+                    columns.append(leaves.take(arrow.integers(numbers[here])))
+                text = _content(pc.binary_join_element_wise(*columns, arrow.texts([""])[0].cast(pa.large_string())))
+                yield b"{" + text[len(self.levels[0].between.encode()) :] if first else text
+                first = False
+        yield b"{}" if first else self.end.encode() + b"}"
+
+
+def _first_difference(columns: Sequence[Codes]) -> Codes:
+    """For each row, the first column in which it differs from the row before; 0 for the first row."""
+    found = np.full(len(columns[0]), len(columns) - 1, np.int64)
+    for level in reversed(range(len(columns) - 1)):
+        found[1:][columns[level][1:] != columns[level][:-1]] = level
+    found[:1] = 0
+    return found
+
+
+def _content(texts: pa.Array) -> bytes:
+    """All texts of a large array, one after another."""
+    _, ends, data = texts.buffers()
+    last = int(np.frombuffer(ends, np.int64)[len(texts)])
+    return bytes(memoryview(data)[:last]) if data is not None else b""
+
+
+def _quoted(texts: pa.Array, *, ascii_only: bool) -> pa.Array:
+    """Texts as in JSON, without the quotation marks."""
+    special = r'[^ -~]|["\\]' if ascii_only else r'[\x00-\x1f"\\]'
+    at = np.flatnonzero(arrow.truth(pc.match_substring_regex(texts, special)))
+    if len(at):
+        listed = texts.to_pylist()
+        for number in at.tolist():
+            listed[number] = json.dumps(listed[number], ensure_ascii=ascii_only)[1:-1]
+        texts = arrow.texts(listed)
+    return texts.cast(pa.large_string())
+
+
+def _coded(state: State, table: str, name: str) -> CodedColumn:
+    found = state.column(table, name)
+    return found if isinstance(found, CodedColumn) else CodedColumn.of_texts(found)
+
+
+def _sorted(column: CodedColumn) -> tuple[Codes, pa.Array]:
+    """A column with its texts sorted by their code points, as the bytes of UTF-8 are."""
+    order = pc.sort_indices(column.array)
+    rank = np.full(len(order) + 1, -1, np.int64)
+    rank[arrow.numbers(order)] = np.arange(len(order))
+    return rank[column.codes], column.array.take(order)
+
+
+def _united(arrays: Iterable[pa.Array]) -> tuple[pa.Array, list[Codes]]:
+    """Distinct texts of several arrays, sorted, and the numbers of each array's texts in them."""
+    given = list(arrays)
+    codes, texts = _sorted(CodedColumn.of(pa.chunked_array(given, pa.string())))
+    return texts, np.split(codes, np.cumsum([len(one) for one in given])[:-1])
+
+
+def _distinct(columns: Sequence[Codes], sizes: Sequence[int]) -> list[Codes]:
+    """The distinct rows of columns of numbers below their sizes, sorted."""
+    if np.prod([float(max(size, 1)) for size in sizes]) < 1 << 62:
+        key = columns[0]
+        for column, size in zip(columns[1:], sizes[1:], strict=True):
+            key = key * size + column
+        key = _once(key)
+        found = []
+        for size in reversed(sizes[1:]):
+            key, last = np.divmod(key, size)
+            found.append(last)
+        return [key, *reversed(found)]
+    order = np.lexsort(tuple(reversed(columns)))
+    ordered = [column[order] for column in columns]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = np.any([column[1:] != column[:-1] for column in ordered], axis=0)
+    return [column[new] for column in ordered]
+
+
+def _once(values: Codes) -> Codes:
+    """Distinct numbers, sorted; `np.unique` sorts only after it has built a hash table."""
+    found = np.sort(values)
+    new = np.ones(len(found), np.bool_)
+    new[1:] = found[1:] != found[:-1]
+    return found[new]
+
+
+def _pairs(state: State, table: str, key: str, name: str) -> Part:
+    keys, names = _sorted(_coded(state, table, key)), _sorted(_coded(state, table, name))
+    rows = _distinct((keys[0], names[0]), (len(keys[1]), len(names[1])))
+    return Part([rows], (Level(keys[1], '"', '":{', "},"), Level(names[1], '"', '":true', ",")), "}")
+
+
+def _grants(program: Program, state: State) -> list[Part]:
+    """What is allowed and what is denied: privilege, entity, grantee."""
+    columns = {name: _coded(state, "grants", name) for name in ("grantee", "effect", "privilege", "entity")}
+    rows, privileges = _given(program, columns["privilege"], columns["entity"])
+    scopes = scopes_of_roles(state)
+    extra = scoped_entries(program, _granted_to(state, columns["grantee"], scopes), scopes) if scopes else {}
+    united = []
+    for at, own in enumerate((privileges, columns["entity"], columns["grantee"]), start=1):
+        other = CodedColumn.of_texts(key[at] for key in extra)
+        texts, (first, second) = _united((own.array, other.array))
+        united.append((first[own.codes if own is privileges else own.codes[rows]], second[other.codes], texts))
+    effects = columns["effect"]
+    found = []
+    for effect in ("allow", "deny"):
+        mine = (effects.codes == arrow.position(effects.array, effect))[rows]
+        added = np.array([key[0] == effect for key in extra], np.bool_)
+        levels = _distinct(
+            [np.concatenate([own[mine], other[added]]) for own, other, _ in united], [len(t) for _, _, t in united]
+        )
+        leaves = None
+        if added.any():
+            places = {row: at for at, row in enumerate(zip(*(level.tolist() for level in levels), strict=True))}
+            numbers = np.zeros(len(levels[0]), np.int64)
+            for number in np.flatnonzero(added).tolist():
+                numbers[places[tuple(int(other[number]) for _, other, _ in united)]] = number + 1
+            leaves = numbers, [sorted(held) for held in extra.values()]
+        around = (('":{', "}},"), ('":{', "},"), ('":true' if leaves is None else '":', ","))
+        styles = tuple(Level(t, '"', after, sep) for (_, _, t), (after, sep) in zip(united, around, strict=True))
+        found.append(Part([levels], styles, "}}", leaves))
+    return found
+
+
+def _given(program: Program, privileges: CodedColumn, entities: CodedColumn) -> tuple[Codes, CodedColumn]:
+    """The privileges that the rows give, with aliases and sets resolved: each one's row, and the privileges."""
+    types = list(program.entities)
+    kinds = np.zeros(len(entities.array), np.int64)
+    for number, type_ in enumerate(types):
+        kinds[arrow.truth(pc.starts_with(entities.array, f"{type_}:"))] = number
+    once, which = np.unique(privileges.codes * len(types) + kinds[entities.codes], return_inverse=True)
+    names = StateNames(program)
+    listed = [names.given(privileges.names[at // len(types)], types[at % len(types)]) for at in once.tolist()]
+    given = CodedColumn.of_texts(chain.from_iterable(listed))
+    owners = np.repeat(np.arange(len(listed)), [len(one) for one in listed])
+    rows, codes = _Runs(owners, given.codes, len(listed)).spread(which)
+    return rows, CodedColumn(codes, given.array)
+
+
+def _granted_to(state: State, grantees: CodedColumn, roles: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
+    """The grants to some roles, as texts."""
+    rows = grantees.where(roles)
+    columns = (state.column("grants", name).take(rows) for name in ("grantee", "effect", "privilege", "entity"))
+    return zip(*columns, strict=True)  # type: ignore[arg-type]
+
+
+class _People:
+    """What is looked up by the name of a user or a group."""
+
+    def __init__(self, program: Program, state: State, used: Uses) -> None:
+        declared = {f"role:{role.name}" for role in program.roles.values()}
+        granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
+        direct = arrow.texts([principal for principal in granted if not principal.startswith("role:")])
+        holders, roles, scopes = (_coded(state, "assignments", name) for name in ("principal", "role", "scope"))
+        members, groups = (
+            _coded(state, "memberships", name) if used.state_groups else CodedColumn.of_texts(())
+            for name in ("user", "group")
+        )
+        given = (holders.array, direct, _prefixed("user:", members.array), _prefixed("group:", groups.array))
+        self.names, (holder, own, member, group) = _united(given)
+        """Users and groups."""
+        of_users = arrow.truth(pc.starts_with(self.names, "user:"))
+        self.users: Codes = np.flatnonzero(of_users)
+        holding = np.zeros(len(self.names), np.bool_)
+        holding[np.append(holder, own)] = True
+        self.groups: Codes = np.flatnonzero(holding & ~of_users)
+        """Those that hold something themselves."""
+        self._members = _Runs(member[members.codes], group[groups.codes], len(self.names))
+
+        self.within: dict[str, list[str]] = {}
+        """The role and the scope of each principal that stands for both."""
+        which, named = self._named(roles, scopes, granted | declared, every=used.holds)
+        self._principals, (assigned, selves) = _united((named.array, self.names))
+        counts = named.codes[which] >= 0
+        itself = np.append(own, np.flatnonzero(~of_users)) if used.group_membership else own
+        self._holds = _Runs(
+            np.append(holder[holders.codes][counts], itself),
+            np.append(assigned[named.codes[which][counts]], selves[itself]),
+            len(self.names),
+        )
+        is_declared = np.array([f"role:{name}" in declared for name in roles.names], np.bool_)
+        scoped = (scopes.codes >= 0) & is_declared[roles.codes]
+        (scope, self._scopes), (role, self._roles) = _sorted(scopes), _sorted(roles)
+        pairs, at = np.unique(scope[scoped] * len(roles.array) + role[scoped], return_inverse=True)
+        self._pairs = np.divmod(pairs, max(len(roles.array), 1))
+        self._scoped = _Runs(holder[holders.codes][scoped], at, len(self.names))
+
+    def _named(
+        self, roles: CodedColumn, scopes: CodedColumn, counted: set[str], *, every: bool
+    ) -> tuple[Codes, CodedColumn]:
+        """For each assignment a number, and by that number the principal for the role; none if nothing depends on it."""
+        once, which = np.unique(roles.codes * (len(scopes.array) + 1) + scopes.codes + 1, return_inverse=True)
+        principals: list[str | None] = []
+        for at in once.tolist():
+            role = f"role:{roles.names[at // (len(scopes.array) + 1)]}"
+            number = at % (len(scopes.array) + 1) - 1
+            principal = role if number < 0 else scoped_principal(role, scopes.names[number])
+            if number >= 0:
+                self.within[principal] = [role, scopes.names[number]]
+            principals.append(principal if every or role in counted else None)
+        return which, CodedColumn.of_texts(principals)
+
+    def principals(self, people: Codes, prefix: str) -> Part:
+        """The principals of some users or groups."""
+        levels = (
+            Level(self._bare(people, prefix), '"', '":"', '",'),
+            Level(self._principals, "", "", json.dumps(SEPARATOR)[1:-1]),
+        )
+        return Part(self._have(people, self._holds, len(self._principals)), levels, '"')
+
+    def scoped(self, people: Codes, prefix: str) -> Part:
+        """The scopes within which some users or groups hold declared roles, and these roles."""
+        scope, role = self._pairs
+        levels = (
+            Level(self._bare(people, prefix), '"', '":{', "]},"),
+            Level(self._scopes, '"', '":[', "],"),
+            Level(self._roles, '"role:', '"', ","),
+        )
+        blocks = ((who, scope[at], role[at]) for who, at in self._have(people, self._scoped, len(scope)))
+        return Part(blocks, levels, "]}")
+
+    def _bare(self, people: Codes, prefix: str) -> pa.Array:
+        return pc.utf8_slice_codeunits(self.names.take(arrow.integers(people)), len(prefix))
+
+    def _have(self, people: Codes, values: _Runs, size: int) -> Iterator[tuple[Codes, Codes]]:
+        """The values of some people and of their groups, below `size`: pairs of a position in `people` and a value, in blocks."""
+        each = values.counts(self._members.values)
+        through = np.append(0, np.cumsum(each))[self._members.first]
+        total = np.cumsum(values.counts(people) + through[people + 1] - through[people])
+        cuts = np.flatnonzero(np.diff(total // MOST)) + 1
+        for block in np.split(np.arange(len(people)), cuts):
+            rows, own = values.spread(people[block])
+            via, groups = self._members.spread(people[block])
+            through_groups, theirs = values.spread(groups)
+            found = np.append(rows, via[through_groups]), np.append(own, theirs)
+            if len(found[0]):
+                who, what = _distinct(found, (len(block), size))
+                yield who + block[0], what
+
+
+class _Runs:
+    """The values of each of `count` owners."""
+
+    def __init__(self, owners: Codes, values: Codes, count: int) -> None:
+        order = np.argsort(owners, kind="stable")
+        self.values = values[order]
+        self.first: Codes = np.append(0, np.cumsum(np.bincount(owners, minlength=count)))
+
+    def counts(self, owners: Codes) -> Codes:
+        """How many values each owner has."""
+        found: Codes = self.first[owners + 1] - self.first[owners]
+        return found
+
+    def spread(self, owners: Codes) -> tuple[Codes, Codes]:
+        """All values of some owners: the position of the owner, and the value."""
+        counts = self.counts(owners)
+        rows = np.repeat(np.arange(len(owners)), counts)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return rows, self.values[self.first[owners][rows] + within]
+
+
+def _prefixed(prefix: str, texts: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(arrow.texts([prefix])[0], texts, arrow.texts([""])[0])
