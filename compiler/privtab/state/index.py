@@ -11,16 +11,11 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
 from privtab.request import Entity
 from privtab.state.names import StateNames
 from privtab.state.nodes import Effect, State
+from privtab.state.principal_texts import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
 from privtab.state.uses import Uses, uses
-
-SEPARATOR = "\n"
-"""Between the principals of a user. One string for all of them takes a third less of OPA's memory than a list, and no name
-contains a line break (`names.py` refuses it).
-"""
 
 _GRANTS = ("grants", "grantee", "effect", "privilege", "entity")
 T = TypeVar("T")
@@ -124,21 +119,6 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def scoped_principal(role: str, scope: str) -> str:
-    """The principal for a role (`role:…`) within a scope (a key). JSON, so that no name can imitate another."""
-    return "scoped:" + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
-
-
-def scopes_of_roles(state: State) -> dict[str, dict[str, Entity]]:
-    """For each role (`role:…`), the scopes for which it is assigned, by key."""
-    found: dict[str, dict[str, Entity]] = {}
-    if state.column("assignments", "scope").names:
-        for role, scope in state.texts("assignments", "role", "scope"):
-            if scope is not None:
-                found.setdefault(f"role:{role}", {})[scope] = Entity.parse(scope)
-    return found
-
-
 def _grants(
     program: Program, names: StateNames, state: State, scopes: Mapping[str, Mapping[str, Entity]]
 ) -> dict[Effect, dict[str, Truths]]:
@@ -166,28 +146,6 @@ def _grants(
         effect: {privilege: _sorted(of_effect[privilege]) for privilege in sorted(of_effect)}
         for effect, of_effect in found.items()
     }
-
-
-def scoped_entries(
-    program: Program, rows: Iterable[tuple[Any, ...]], scopes: Mapping[str, Mapping[str, Entity]]
-) -> dict[tuple[Effect, str, str, str], set[str]]:
-    """What roles hold within scopes: effect, privilege, entity and principal → the entities that the grants name.
-
-    `rows`: grantee, effect, privilege and entity of the grants to roles in `scopes`.
-    """
-    names = StateNames(program)
-    inherits = program.semantics.inheritance == "down"
-    keys = vocabulary(program).keys
-    found: dict[tuple[Effect, str, str, str], set[str]] = {}
-    for grantee, effect, name, key in rows:
-        for privilege in names.given(name, key.partition(":")[0]):
-            for scope_key, scope in scopes[grantee].items():
-                principal = scoped_principal(grantee, scope_key)
-                if scope_key in keys(Entity.parse(key)):
-                    found.setdefault((effect, privilege, key, principal), set()).add(key)
-                elif inherits and key in keys(scope):
-                    found.setdefault((effect, privilege, scope_key, principal), set()).add(key)
-    return found
 
 
 def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from privtab import arrow
 from privtab.arrow import Codes
 from privtab.ir.nodes import Program
 from privtab.state.coded import CodedColumn
-from privtab.state.index import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
 from privtab.state.names import StateNames
 from privtab.state.nodes import State
+from privtab.state.principal_texts import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
 from privtab.state.uses import Uses, uses
 
 MOST = 1 << 18
@@ -236,7 +236,7 @@ def _granted_to(state: State, grantees: CodedColumn, roles: Iterable[str]) -> It
     """The grants to some roles, as texts."""
     rows = grantees.where(roles)
     columns = (state.column("grants", name).take(rows) for name in ("grantee", "effect", "privilege", "entity"))
-    return zip(*columns, strict=True)  # type: ignore[arg-type]
+    return zip(*columns, strict=True)
 
 
 class _People:

@@ -17,8 +17,9 @@ from privtab.spark.matrix.world import World
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.bundles import bundled, is_bundle, require_complete
 from privtab.spark.states import opened
-from privtab.state.index import index, scoped_principal
+from privtab.state.index import index
 from privtab.state.nodes import State
+from privtab.state.principal_texts import scoped_principal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

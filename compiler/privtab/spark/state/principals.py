@@ -18,7 +18,7 @@ from privtab.ir.nodes import Program
 from privtab.spark.state.documents import Part, bundle_of, stamped
 from privtab.spark.state.files import Root
 from privtab.spark.state.texts import Codes, Texts, is_ascii, joined, json_texts, large, nested
-from privtab.state.index import scoped_principal
+from privtab.state.principal_texts import scoped_principal
 from privtab.state.shards import PEOPLE
 from privtab.state.uses import uses
 

@@ -10,7 +10,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.request import Entity
 from privtab.spark.state.texts import Codes, Texts
-from privtab.state.index import scoped_principal
+from privtab.state.principal_texts import scoped_principal
 
 
 def scoped_entries(
