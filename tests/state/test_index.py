@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.state.holdings import Holdings
-from privtab.state.index import SEPARATOR, index, revision
+from privtab.state.index import index, revision
 from privtab.state.nodes import Assignment, Grant, State
+from privtab.state.principal_texts import SEPARATOR
 
 LAKE, TABLE = Entity("lake", "l"), Entity("table", "l/s/t")
 USERS, GROUPS, ROLES = ("a", "b", "c"), ("g", "h"), ("r", "s", "keeper", "visitor")

@@ -32,6 +32,9 @@ def index(program: Program, state: State) -> dict[str, Any]:
     they take effect: at their entity if that lies in the scope, at the scope if their entity contains it. So an engine looks up
     a user's principals without checking scopes. Such an entry lists the entities that the rows name.
     """
+    if state.has_columns:
+        document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
+        return document
     return stamped(unstamped(program, state))
 
 
@@ -39,6 +42,7 @@ def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; serialised once for both."""
     if not state.has_columns:
         return stamped_bytes(unstamped(program, state))
+    state.plain("the index of a state")
     from privtab.state.large_index import index_parts
 
     pieces = index_parts(program, state)

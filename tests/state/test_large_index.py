@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import Any
+
+import generated_programs
+import pytest
+import worlds
+
+from privtab.ir.nodes import Program
+from privtab.state import large_index, raw
+from privtab.state.index import index, index_bytes, unstamped
+from privtab.state.load import from_tables, to_tables
+from privtab.state.nodes import State
+from privtab.state.validate import validate
+
+SEEDS = range(16)
+ODD = {"ann": 'a"n\\n', "ben": "bén", "hr": "h\U0001f600r", "root": "ro/ot"}
+"""Names that JSON escapes, in one spelling or in both."""
+
+
+def columns(program: Program, tables: dict[str, list[dict[str, str]]]) -> tuple[State, State]:
+    """A state as rows and as columns."""
+    found = []
+    for least in (10**9, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(raw, "LARGE", least)
+            found.append(validate(program, from_tables(tables, "state.json"))[0])
+    assert not found[0].has_columns
+    assert found[1].has_columns
+    return found[0], found[1]
+
+
+def renamed(tables: dict[str, list[dict[str, str]]]) -> dict[str, list[dict[str, str]]]:
+    """The rows with odd names in place of plain ones."""
+
+    def mend(text: str) -> str:
+        kind, colon, name = text.rpartition(":")
+        return kind + colon + ODD.get(name, name) if "/" not in name else text
+
+    return {t: [{c: mend(v) for c, v in row.items()} for row in rows] for t, rows in tables.items()}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_columns_give_the_index_that_rows_give(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if seed % 2:
+        monkeypatch.setattr(large_index, "MOST", 3)
+    program = generated_programs.program(seed)
+    tables = to_tables(worlds.state(program, seed))
+    for given in (tables, renamed(tables)):
+        if not any(given.values()):
+            continue
+        rows, large = columns(program, given)
+        assert index_bytes(program, large) == index_bytes(program, rows)
+        assert index(program, large) == index(program, rows)
+        assert unstamped(program, large) == unstamped(program, rows)
+
+
+def test_the_worlds_have_what_an_index_can_hold() -> None:
+    found: dict[str, Any] = {}
+    for seed in SEEDS:
+        program = generated_programs.program(seed)
+        document = unstamped(program, worlds.state(program, seed))
+        found |= {part: value for part, value in document.items() if value}
+    assert set(found) == set(document)
+    assert any("scoped:" in principal for principal in found["within"])
+
+
+def test_numbers_too_large_for_one_integer_are_sorted_as_well() -> None:
+    import numpy as np
+
+    rows = [np.array(column, np.int64) for column in ((1, 0, 1, 0), (5, 7, 5, 6), (2, 3, 2, 3))]
+    for sizes in ((2, 8, 4), (1 << 30, 1 << 30, 1 << 30)):
+        found = large_index._distinct(rows, sizes)
+        assert [tuple(int(n) for n in row) for row in zip(*found, strict=True)] == [(0, 6, 3), (0, 7, 3), (1, 5, 2)]
