@@ -15,9 +15,9 @@ def files(folder: Path) -> set[str]:
 
 
 def test_stale_outputs_go_and_foreign_files_stay(tmp_path: Path) -> None:
-    write_outputs(tmp_path, {"a/1": {"a/1/x": b"1", "a/1/rego/y": b"2"}, "b/1": {"b/1/x": b"3"}}, whole=True)
+    write_outputs(tmp_path, {"a/1": {"a/1/x": b"1", "a/1/rego/y": b"2"}, "b/1": {"b/1/x": b"3"}}, complete=True)
     (tmp_path / "a" / "1" / "mine.txt").write_text("mine", encoding="utf-8")
-    write_outputs(tmp_path, {"a/1": {"a/1/x": b"new"}}, whole=True)
+    write_outputs(tmp_path, {"a/1": {"a/1/x": b"new"}}, complete=True)
     assert files(tmp_path) == {"a/1/x", "a/1/mine.txt"}
     assert (tmp_path / "a" / "1" / "x").read_bytes() == b"new"
     assert not (tmp_path / "b").exists(), "folders that were emptied are gone"
@@ -25,16 +25,16 @@ def test_stale_outputs_go_and_foreign_files_stay(tmp_path: Path) -> None:
 
 
 def test_writing_a_part_keeps_the_rest(tmp_path: Path) -> None:
-    write_outputs(tmp_path, {"a/1": {"a/1/x": b"1", "a/1/y": b"2"}, "b/1": {"b/1/x": b"3"}}, whole=True)
-    write_outputs(tmp_path, {"a/1": {"a/1/x": b"1"}}, whole=False)
+    write_outputs(tmp_path, {"a/1": {"a/1/x": b"1", "a/1/y": b"2"}, "b/1": {"b/1/x": b"3"}}, complete=True)
+    write_outputs(tmp_path, {"a/1": {"a/1/x": b"1"}}, complete=False)
     assert files(tmp_path) == {"a/1/x", "b/1/x"}
-    write_outputs(tmp_path, {"b/1": {"b/1/x": b"3"}}, whole=True)
+    write_outputs(tmp_path, {"b/1": {"b/1/x": b"3"}}, complete=True)
     assert files(tmp_path) == {"b/1/x"}
 
 
 def test_a_file_that_moves_to_another_group_is_not_stale(tmp_path: Path) -> None:
-    write_outputs(tmp_path, {"a": {"x": b"1"}}, whole=True)
-    write_outputs(tmp_path, {"b": {"x": b"2"}}, whole=True)
+    write_outputs(tmp_path, {"a": {"x": b"1"}}, complete=True)
+    write_outputs(tmp_path, {"b": {"x": b"2"}}, complete=True)
     assert files(tmp_path) == {"x"}
 
 
@@ -42,7 +42,7 @@ def test_a_file_that_moves_to_another_group_is_not_stale(tmp_path: Path) -> None
 def test_with_an_unreadable_list_nothing_is_removed(tmp_path: Path, content: str) -> None:
     (tmp_path / "x").write_text("1", encoding="utf-8")
     (tmp_path / MANIFEST).write_text(content, encoding="utf-8")
-    write_outputs(tmp_path, {"a": {"y": b"2"}}, whole=True)
+    write_outputs(tmp_path, {"a": {"y": b"2"}}, complete=True)
     assert files(tmp_path) == {"x", "y"}
 
 
@@ -52,7 +52,7 @@ def test_a_list_that_was_tampered_with_removes_nothing_outside(tmp_path: Path, p
     (build / "folder").mkdir(parents=True)
     (tmp_path / "outside").write_text("1", encoding="utf-8")
     (build / MANIFEST).write_text(json.dumps({"version": 1, "outputs": {"a": [path]}}), encoding="utf-8")
-    write_outputs(build, {"b": {"y": b"2"}}, whole=True)
+    write_outputs(build, {"b": {"y": b"2"}}, complete=True)
     assert (tmp_path / "outside").exists()
     assert (build / "folder").is_dir()
 

@@ -14,7 +14,7 @@ import typer
 import typer.main
 
 from privtab import __version__
-from privtab.cli._help import flow
+from privtab.cli._help import rewrap_help
 from privtab.cli._output import Terminal, complain, print_text, show_diagnostics, show_state_findings
 from privtab.errors import (
     BundleRefused,
@@ -57,7 +57,7 @@ def application(commands: Mapping[str, str]) -> typer.Typer:
 
     A module has `PANEL` and either `run`, the function of the command, or `app`, a group of commands.
     """
-    made = typer.Typer(
+    root = typer.Typer(
         name="privtab",
         no_args_is_help=True,
         rich_markup_mode="rich",
@@ -67,13 +67,13 @@ def application(commands: Mapping[str, str]) -> typer.Typer:
     modules = {name: import_module(module) for name, module in commands.items()}
     for name, module in sorted(modules.items(), key=lambda item: PANELS.index(item[1].PANEL)):
         if hasattr(module, "app"):
-            flow(module.app)
-            made.add_typer(module.app, name=name, rich_help_panel=module.PANEL)
+            rewrap_help(module.app)
+            root.add_typer(module.app, name=name, rich_help_panel=module.PANEL)
         else:
-            made.command(name, rich_help_panel=module.PANEL)(module.run)
-    flow(made)
-    made.callback()(_top)
-    return made
+            root.command(name, rich_help_panel=module.PANEL)(module.run)
+    rewrap_help(root)
+    root.callback()(_top)
+    return root
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  Typer passes the flag by position

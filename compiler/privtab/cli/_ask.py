@@ -56,14 +56,14 @@ def entity(text: str) -> Entity:
         raise UsageError(str(error)) from None
 
 
-def objects(given: Iterable[str] | None) -> dict[str, Entity]:
+def objects(options: Iterable[str] | None) -> dict[str, Entity]:
     """Parse `--with NAME=TYPE:PATH` options; raises UsageError."""
     found: dict[str, Entity] = {}
-    for text in given or ():
-        name, equals, of = text.partition("=")
+    for text in options or ():
+        name, equals, entity_text = text.partition("=")
         if not equals:
             raise UsageError(f"`--with {text}`: write NAME=TYPE:PATH, as in template=job_template:m/nightly")
-        found[name] = entity(of)
+        found[name] = entity(entity_text)
     return found
 
 
@@ -75,8 +75,8 @@ def user_name(text: str) -> str:
     try:
         check_user(name)
     except InvalidRequest as error:
-        told = f"; `what-can {text}` tells what it gives" if text.startswith(("group:", "role:")) else ""
-        raise UsageError(f"{error}{told}") from None
+        suggestion = f"; `what-can {text}` tells what it gives" if text.startswith(("group:", "role:")) else ""
+        raise UsageError(f"{error}{suggestion}") from None
     return name
 
 
@@ -97,26 +97,26 @@ def show_notes(notes: Iterable[str]) -> None:
         err().print(note, soft_wrap=True)
 
 
-def group_names(given: Iterable[str] | None) -> tuple[str, ...]:
+def group_names(options: Iterable[str] | None) -> tuple[str, ...]:
     """Parse `--group` options, bare or as `group:name`; raises UsageError for one without a name."""
-    names = tuple(name.removeprefix("group:") for name in given or ())
+    names = tuple(name.removeprefix("group:") for name in options or ())
     if "" in names:
         raise UsageError("`--group` is empty: it names no group")
     return names
 
 
-def flag_names(given: Iterable[str] | None, program: Program) -> frozenset[str]:
+def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str]:
     """Check `--flag` options; raises UsageError for one that no row reads, since it would be ignored."""
     from privtab.ir.formula import rule_flags
 
-    if not given:
+    if not options:
         return frozenset()
     rules = program.rules.values()
     known = sorted({flag for rule in rules for flag in (*rule_flags(program, rule), *rule.required_flags)})
-    for flag in (said(flag).removesuffix("=true") for flag in given):
+    for flag in (said(flag).removesuffix("=true") for flag in options):
         if flag not in known:
             raise UsageError(f"no row uses a flag `{flag}`" + (hint(flag, known) if known else "; there are none"))
-    return frozenset(flag.removesuffix("=true") for flag in given)
+    return frozenset(flag.removesuffix("=true") for flag in options)
 
 
 def check_said(flags: frozenset[str], program: Program) -> None:
@@ -135,40 +135,42 @@ def show_rule(console: Console, program: Program, rule: Rule) -> None:
         console.print(f"      {line}", soft_wrap=True)
     if rule.source is not None:
         line = "" if rule.source.line is None else f" line {rule.source.line}"
-        short = next((name for name, document in program.sources.items() if document == rule.source.document), None)
-        named = "" if short is None else f" ({short})"
+        source_name = next(
+            (name for name, document in program.sources.items() if document == rule.source.document), None
+        )
+        suffix = "" if source_name is None else f" ({source_name})"
         console.print("from  ", style="dim", end="")
-        console.print(f"{rule.source.document}{line}{named}", soft_wrap=True)
+        console.print(f"{rule.source.document}{line}{suffix}", soft_wrap=True)
 
 
 def show_list(console: Console, title: str, words: Sequence[str], *, indent: int) -> None:
     """Print words after a title, wrapped and aligned with the first word."""
-    under = " " * (indent + len(title))
+    margin = " " * (indent + len(title))
     console.print(" " * indent + title, style="dim", end="")
-    at = len(under)
+    column = len(margin)
     for number, word in enumerate(words):
         text = word + ("," if number + 1 < len(words) else "")
-        if number and at + 1 + len(text) > min(console.width, WIDEST):
+        if number and column + 1 + len(text) > min(console.width, WIDEST):
             console.print()
-            console.print(under, end="")
-            at = len(under)
+            console.print(margin, end="")
+            column = len(margin)
         elif number:
             console.print(" ", end="")
-            at += 1
+            column += 1
         console.print(text, end="", soft_wrap=True)
-        at += len(text)
+        column += len(text)
     console.print()
 
 
 def show_rows(console: Console, rows: Iterable[tuple[str, str]], *, indent: int = 6) -> None:
     """Print lines of text, each with a position: in one column if the width allows, else at the right edge."""
-    listed = list(rows)
-    room = max([NARROWEST, *(indent + len(text) for text, place in listed if place)]) + 2
-    together = all(room + len(place) <= console.width for _, place in listed)
-    for text, place in listed:
+    row_list = list(rows)
+    position_column = max([NARROWEST, *(indent + len(text) for text, place in row_list if place)]) + 2
+    fits_one_column = all(position_column + len(place) <= console.width for _, place in row_list)
+    for text, place in row_list:
         console.print(" " * indent + text, end="", soft_wrap=True)
-        if together and place:
-            console.print(" " * (room - indent - len(text)) + place, style="dim", soft_wrap=True)
+        if fits_one_column and place:
+            console.print(" " * (position_column - indent - len(text)) + place, style="dim", soft_wrap=True)
         else:
             show_place(console, place, at=indent + len(text), column=console.width)
 
@@ -218,5 +220,5 @@ def _source(span: Span) -> list[str]:
     except OSError:
         return []
     indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
-    below = takewhile(lambda line: line.startswith(" " * (indent + 1)), lines[1:MOST_LINES])
-    return [line[indent:].rstrip() for line in [*lines[:1], *below]]
+    continuation = takewhile(lambda line: line.startswith(" " * (indent + 1)), lines[1:MOST_LINES])
+    return [line[indent:].rstrip() for line in [*lines[:1], *continuation]]

@@ -22,9 +22,9 @@ from privtab.analysis.diff.summary import (
 )
 from privtab.cli._output import table
 
-WIDEST = 110
+MAX_WIDTH = 110
 """Maximum width of tables, so that rows stay readable."""
-MOST = 60
+MAX_GROUPS = 60
 """Maximum groups of changes shown."""
 STYLES = {
     Verdict.WIDER: "bold red",
@@ -43,23 +43,23 @@ def show(diff: Diff, console: Console, *, everything: bool = False) -> None:
     """Print the comparison; of very many changes only the first ones, unless `everything` is set."""
     console.print(f"{diff.before.shown} → {diff.after.shown}", style="bold", soft_wrap=True)
     console.print(summary(diff), soft_wrap=True)
-    width = min(console.width, WIDEST)
+    width = min(console.width, MAX_WIDTH)
     if diff.declared:
         console.print()
         console.print(_declarations(diff.declared), width=width)
-    every = groups(diff)
-    found = every if everything else every[:MOST]
-    if found:
+    all_groups = groups(diff)
+    shown_groups = all_groups if everything else all_groups[:MAX_GROUPS]
+    if shown_groups:
         console.print()
-        console.print(_overview(found), width=width)
-    for group in found:
+        console.print(_overview(shown_groups), width=width)
+    for group in shown_groups:
         if group.verdict is not Verdict.RENAMED:
             console.print()
             _detail(group, console, width)
-    if len(found) < len(every):
-        left = sum(len(group.rows) for group in every[MOST:])
+    if len(shown_groups) < len(all_groups):
+        omitted = sum(len(group.rows) for group in all_groups[MAX_GROUPS:])
         console.print()
-        console.print(f"and {left:,} more: `--all` shows them, `--format json` has every one", style="bold")
+        console.print(f"and {omitted:,} more: `--all` shows them, `--format json` has every one", style="bold")
     if diff.rewritten:
         names = ", ".join(row.name for row in diff.rewritten)
         console.print()
@@ -67,49 +67,49 @@ def show(diff: Diff, console: Console, *, everything: bool = False) -> None:
 
 
 def _declarations(declared: tuple[Declared, ...]) -> Table:
-    shown = table("declared", "", "before", "after")
+    grid = table("declared", "", "before", "after")
     for change in declared:
         first = True
         for detail in change.details:
             name = f"{change.kind} {change.name}" if first else ""
             verdict = Text(str(change.verdict) if first else "", style=STYLES[change.verdict])
-            what = f"{detail.what}: " if detail.what else ""
-            shown.add_row(name, verdict, _side(what, detail.before), _side(what, detail.after))
+            prefix = f"{detail.what}: " if detail.what else ""
+            grid.add_row(name, verdict, _side(prefix, detail.before), _side(prefix, detail.after))
             first = False
         if change.recognised:
-            shown.add_row("", "", Text(f"recognised: {change.recognised}", style="dim"), "")
-    return shown
+            grid.add_row("", "", Text(f"recognised: {change.recognised}", style="dim"), "")
+    return grid
 
 
-def _side(what: str, text: str | None) -> str:
-    return "" if text is None else f"{what}{text}"
+def _side(prefix: str, text: str | None) -> str:
+    return "" if text is None else f"{prefix}{text}"
 
 
-def _overview(found: list[Group]) -> Table:
-    shown = table("verdict", "operation", "what changed")
-    for group in found:
+def _overview(shown_groups: list[Group]) -> Table:
+    grid = table("verdict", "operation", "what changed")
+    for group in shown_groups:
         row = group.first
-        what = what_changed(row) or _only_cell(group)
+        change = what_changed(row) or _only_cell(group)
         if row.recognised and group.verdict is Verdict.RENAMED:
-            what += f": {row.recognised}"
+            change += f": {row.recognised}"
         if row.waived is not None:
-            what += f"{'; ' if what else ''}waived by {row.waived.who} until {row.waived.until}"
-        shown.add_row(Text(str(group.verdict), style=STYLES[group.verdict]), group.short, what)
-    return shown
+            change += f"{'; ' if change else ''}waived by {row.waived.who} until {row.waived.until}"
+        grid.add_row(Text(str(group.verdict), style=STYLES[group.verdict]), group.short, change)
+    return grid
 
 
 def _only_cell(group: Group) -> str:
     """The cell of operations that only one side has."""
-    at = 2 if group.verdict is Verdict.ADDED else 1
-    texts = [(pair[0], pair[at]) for pair in pairs_of(group)]
+    side = 2 if group.verdict is Verdict.ADDED else 1
+    texts = [(pair[0], pair[side]) for pair in pairs_of(group)]
     return "; ".join(text if key == "requires" else f"{key}: {text}" for key, text in texts if text is not None)
 
 
 def _detail(group: Group, console: Console, width: int) -> None:
     row = group.first
     console.print(Text(str(group.verdict), style=STYLES[group.verdict]), end="  ")
-    more = f"  and {len(group.rows) - 1} alike" if len(group.rows) > 1 else ""
-    console.print(Text(row.name, style="bold").append(more, style="not bold dim"), soft_wrap=True)
+    suffix = f"  and {len(group.rows) - 1} alike" if len(group.rows) > 1 else ""
+    console.print(Text(row.name, style="bold").append(suffix, style="not bold dim"), soft_wrap=True)
     if group.short != group.names:
         console.print(Padding(Text(group.names, style="dim"), (0, 0, 0, 2), expand=False), width=width)
     if row.waived is not None:
@@ -123,32 +123,32 @@ def _detail(group: Group, console: Console, width: int) -> None:
 def _cells(group: Group) -> Table:
     """A table of both cells as written, line by line, with their positions."""
     row = group.first
-    shown = Table.grid(padding=(0, 2, 0, 0))
+    grid = Table.grid(padding=(0, 2, 0, 0))
     sides = (("before", row.before, 1), ("after", row.after, 2))
-    for name, cell, at in sides:
+    for name, cell, side in sides:
         if cell is None:
             continue
         place = f"{cell.span.path}:{cell.span.line}"
-        lines = [(pair[0], text) for pair in cell_pairs(row) if (text := pair[at]) is not None]
+        lines = [(pair[0], text) for pair in cell_pairs(row) if (text := pair[side]) is not None]
         for number, (key, text) in enumerate(lines):
             label = name if number == 0 else ""
-            shown.add_row(Text(label, style="dim"), Text(key, style="dim"), text)
-        shown.add_row("", "", Text(place, style="dim"))
-    if by := also_by(row):
-        shown.add_row(Text("by", style="dim"), "", ", ".join(by))
-    return shown
+            grid.add_row(Text(label, style="dim"), Text(key, style="dim"), text)
+        grid.add_row("", "", Text(place, style="dim"))
+    if causes := also_by(row):
+        grid.add_row(Text("by", style="dim"), "", ", ".join(causes))
+    return grid
 
 
 def _witness(witness: Witness, console: Console, width: int) -> None:
-    line = Text("  ")
+    headline = Text("  ")
     if witness.shows == "effects":
-        line.append("with other effects", style="dim")
+        headline.append("with other effects", style="dim")
     else:
-        line.append(f"{witness.before} → {witness.after}", style=STYLES[Verdict(witness.shows)])
-    line.append(f"  {request_text(witness.request)}")
-    console.print(line, soft_wrap=True)
-    told = holding_texts(witness.state, witness.request) or ["nothing is held"]
+        headline.append(f"{witness.before} → {witness.after}", style=STYLES[Verdict(witness.shows)])
+    headline.append(f"  {request_text(witness.request)}")
+    console.print(headline, soft_wrap=True)
+    lines = holding_texts(witness.state, witness.request) or ["nothing is held"]
     if witness.shows == "effects":
-        told.append(answers_text(witness))
-    for text in told:
+        lines.append(answers_text(witness))
+    for text in lines:
         console.print(Padding(Text(text), (0, 0, 0, 6), expand=False), width=width)

@@ -35,11 +35,11 @@ class Choice:
         return self.variant is not None or bool(self.readings)
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The options as text after the name of the policy."""
         words = [
             *([f"--variant {self.variant}"] if self.variant else []),
-            *(f"{r}={n}" for r, n in self.readings.items()),
+            *(f"{row}={name}" for row, name in self.readings.items()),
         ]
         return f" ({', '.join(words)})" if words else ""
 
@@ -51,13 +51,13 @@ class Side:
     file: SourceFile | None
     name: str
     choice: Choice = field(default_factory=Choice)
-    kept: bool = False
+    stored: bool = False
     """Whether `name` is a bundle, or a release of a channel."""
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The display name of the side."""
-        return f"{self.name}{self.choice.shown}"
+        return f"{self.name}{self.choice.display_name}"
 
 
 def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice]) -> Iterator[tuple[Side, Side]]:
@@ -69,7 +69,7 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
         yield _side(before, choices[0]), _side(after, choices[1])
     elif before is not None and any(choices):
         side = _side(before, Choice())
-        if side.kept:
+        if side.stored:
             raise UsageError(f"{before} is compiled already: `--variant` and `--reading` are for tables")
         yield replace(side, choice=choices[0]), replace(side, choice=choices[1])
     elif before is not None and is_stored(before):
@@ -77,16 +77,16 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
     elif before is None or _is_only_revision(before):
         if any(choices):
             raise UsageError("variants and readings belong to one policy: name it")
-        yield from _everything(before or "HEAD")
+        yield from _changed_policies(before or "HEAD")
     elif _revision_of(before) is not None:
         revision, path = before.split(":", 1)
-        yield _side(before, choices[0]), _side(str(_from_top(revision, path)), choices[1])
+        yield _side(before, choices[0]), _side(str(_working_tree_file(revision, path)), choices[1])
     else:
-        path_ = find_policy(before)
-        old = _git.show_if_there("HEAD", path_)
-        name = path_.as_posix()
-        was = None if old is None else source.decode(old, f"HEAD:{name}")
-        yield Side(file=was, name=f"HEAD:{name}"), Side(file=source.load(path_), name=name)
+        policy_path = find_policy(before)
+        content = _git.show_if_exists("HEAD", policy_path)
+        name = policy_path.as_posix()
+        committed = None if content is None else source.decode(content, f"HEAD:{name}")
+        yield Side(file=committed, name=f"HEAD:{name}"), Side(file=source.load(policy_path), name=name)
 
 
 @contextmanager
@@ -105,45 +105,45 @@ def no_collection() -> Iterator[None]:
 
 def programs(before: Side, after: Side) -> tuple[Program, Program]:
     """The programs of two sides. A policy that does not exist gets the declarations of the other side, and no rows."""
-    if before.kept or after.kept:
+    if before.stored or after.stored:
         from privtab.registry.deploy.program import comparable
 
         # Use the order of a bundle for types and operations on both sides.
         return comparable(_program(before)), comparable(_program(after))
     if before.file is None or after.file is None:
-        there = _program(after if before.file is None else before)
-        gone = replace(there, rules={})
-        return (gone, there) if before.file is None else (there, gone)
+        existing = _program(after if before.file is None else before)
+        empty = replace(existing, rules={})
+        return (empty, existing) if before.file is None else (existing, empty)
     if before.file.text == after.file.text and before.choice == after.choice:
         program = _program(after)
         return program, program
     if min(len(before.file.text), len(after.file.text)) >= LARGE and helpers():
-        return _side_by_side(before, after)
+        return _load_in_parallel(before, after)
     return _program(before), _program(after)
 
 
 def _program(side: Side) -> Program:
-    if side.kept:
+    if side.stored:
         return load_policy(side.name, variant=side.choice.variant, readings=side.choice.readings)
     assert side.file is not None
     return program_of(side.file, variant=side.choice.variant, readings=side.choice.readings)
 
 
-def _side_by_side(before: Side, after: Side) -> tuple[Program, Program]:
+def _load_in_parallel(before: Side, after: Side) -> tuple[Program, Program]:
     """Read one side in a child process; if that fails, read it here, so that errors are the same."""
     child = Worker.start(lambda: _program(before))
     try:
-        other = _program(after)
+        after_program = _program(after)
     except BaseException:
         child.stop()
         raise
-    return child.result(), other
+    return child.result(), after_program
 
 
 def _side(text: str, choice: Choice) -> Side:
     """A policy by name or path, a bundle, or `REVISION:path` as in git; an existing file of that name takes precedence."""
     if is_stored(text):
-        return Side(file=None, name=text, choice=choice, kept=True)
+        return Side(file=None, name=text, choice=choice, stored=True)
     revision = _revision_of(text)
     if revision is None:
         path = find_policy(text)
@@ -169,50 +169,50 @@ def _is_only_revision(text: str) -> bool:
     return False
 
 
-def _from_top(revision: str, path: str) -> Path:
+def _working_tree_file(revision: str, path: str) -> Path:
     """The file in the working tree for `REVISION:path`."""
     if path.startswith(("./", "../")):
         return Path(path)
-    found = _git.top() / path
-    if not found.is_file():
-        raise FileError(f"no such file: {found}: `{revision}:{path}` alone is compared with the working tree")
-    return found.relative_to(Path.cwd()) if found.is_relative_to(Path.cwd()) else found
+    file = _git.top() / path
+    if not file.is_file():
+        raise FileError(f"no such file: {file}: `{revision}:{path}` alone is compared with the working tree")
+    return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
 
 
-def _everything(revision: str) -> Iterator[tuple[Side, Side]]:
+def _changed_policies(revision: str) -> Iterator[tuple[Side, Side]]:
     """All policies that differ between the revision and now; raises UsageError if there are no policies at all."""
     # Include the folders of the earlier settings: changed settings must not hide a policy.
     paths = sorted({*policy_paths(), *policy_paths(_settings_at(revision))})
-    now = {path.as_posix(): path for path in find_policies(path for path in paths if path.exists())}
-    then = _policies_at(revision, paths)
-    if not now and not then:
-        looked = ", ".join(map(str, paths))
+    current_paths = {path.as_posix(): path for path in find_policies(path for path in paths if path.exists())}
+    earlier_files = _policies_at(revision, paths)
+    if not current_paths and not earlier_files:
+        searched = ", ".join(map(str, paths))
         raise UsageError(
-            f"no policy in {looked}, now or in `{revision}`: name one, or list their folders as `policies` in {OWN}"
+            f"no policy in {searched}, now or in `{revision}`: name one, or list their folders as `policies` in {OWN}"
         )
-    for name in sorted({*now, *then}):
-        was, here = then.get(name), source.load(now[name]) if name in now else None
-        if was is None or here is None or was.text != here.text:
-            yield Side(file=was, name=f"{revision}:{name}"), Side(file=here, name=name)
+    for name in sorted({*current_paths, *earlier_files}):
+        earlier, current = earlier_files.get(name), source.load(current_paths[name]) if name in current_paths else None
+        if earlier is None or current is None or earlier.text != current.text:
+            yield Side(file=earlier, name=f"{revision}:{name}"), Side(file=current, name=name)
 
 
 def _policies_at(revision: str, paths: Iterable[Path]) -> dict[str, SourceFile]:
     """The policies of a revision at or below the paths, by path relative to the working directory."""
     names = {name for path in paths for name in _git.files(revision, path) if name.endswith(SUFFIXES)}
-    texts = {name: source.decode(_git.show(revision, f"./{name}"), f"{revision}:{name}") for name in names}
-    return {name: text for name, text in texts.items() if has_mark(text.text, MARK)}
+    files = {name: source.decode(_git.show(revision, f"./{name}"), f"{revision}:{name}") for name in names}
+    return {name: file for name, file in files.items() if has_mark(file.text, MARK)}
 
 
 def _settings_at(revision: str) -> Settings:
     """The settings of the working directory at a revision."""
-    top, here = _git.top().resolve(), Path.cwd().resolve()
-    for folder in (here, *here.parents):
+    top, working_folder = _git.top().resolve(), Path.cwd().resolve()
+    for folder in (working_folder, *working_folder.parents):
         for name in (OWN, SHARED):
             file = folder / name
-            text = _git.show_if_there(revision, file)
-            found = settings_in(source.decode(text, f"{revision}:{name}"), file) if text is not None else None
-            if found is not None:
-                return found
+            text = _git.show_if_exists(revision, file)
+            settings = settings_in(source.decode(text, f"{revision}:{name}"), file) if text is not None else None
+            if settings is not None:
+                return settings
         if folder == top:
             break
     return Settings()

@@ -63,8 +63,8 @@ def in_process(engine: str, program: Program, state: State) -> Answers:
 
         with waiting("compiling to Wasm"):
             module = build(wasm_modules(program), artifacts.entrypoints)
-    kept = opener.keep(index(program, state))
-    return Answers(opener.open(artifacts.program, [kept], module).engine.decide_many)
+    state_content = opener.keep(index(program, state))
+    return Answers(opener.open(artifacts.program, [state_content], module).engine.decide_many)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ def json_text(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, whole: bool) -> None:
+def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, complete: bool) -> None:
     """Write groups of files below `folder`, and remove stale ones of earlier runs.
 
     `outputs`: group → relative path → content. Files that a written group no longer has are removed; with `whole`, so are
@@ -29,11 +29,11 @@ def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, w
         for relative, content in files.items():
             write(folder / relative, content)
     after = {group: sorted(files) for group, files in outputs.items()}
-    kept = {} if whole else {group: files for group, files in before.items() if group not in after}
-    wanted = {relative for files in (*after.values(), *kept.values()) for relative in files}
-    for relative in sorted({relative for files in before.values() for relative in files} - wanted):
+    other_groups = {} if complete else {group: files for group, files in before.items() if group not in after}
+    current_files = {relative for files in (*after.values(), *other_groups.values()) for relative in files}
+    for relative in sorted({relative for files in before.values() for relative in files} - current_files):
         _remove(folder, relative)
-    write(folder / MANIFEST, json_text({"version": 1, "outputs": kept | after}).encode())
+    write(folder / MANIFEST, json_text({"version": 1, "outputs": other_groups | after}).encode())
 
 
 def _manifest(folder: Path) -> dict[str, list[str]]:
@@ -41,7 +41,7 @@ def _manifest(folder: Path) -> dict[str, list[str]]:
     try:
         manifest: Any = strict_json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         outputs = manifest["outputs"]
-        return {str(group): [str(file) for file in files] for group, files in outputs.items()}
+        return {str(group): [str(name) for name in files] for group, files in outputs.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 

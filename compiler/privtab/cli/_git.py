@@ -23,41 +23,41 @@ def show(revision: str, path: str, folder: Path | None = None) -> bytes:
 
     Raises UsageError if there is no such revision, FileError without the file, a repository or git.
     """
-    _need_revision(revision, folder)
-    done = _git("show", f"{revision}:{path}", folder=folder)
-    if done.returncode:
-        raise FileError(f"no `{path}` in `{revision}`: {_reason(done)}")
-    return done.stdout
+    _require_revision(revision, folder)
+    process = _git("show", f"{revision}:{path}", folder=folder)
+    if process.returncode:
+        raise FileError(f"no `{path}` in `{revision}`: {_reason(process)}")
+    return process.stdout
 
 
-def show_if_there(revision: str, path: Path) -> bytes | None:
+def show_if_exists(revision: str, path: Path) -> bytes | None:
     """A file of the working tree at a revision; None if it did not exist. Raises like `show`."""
-    _need_revision(revision, path.parent)
-    done = _git("show", f"{revision}:./{path.name}", folder=path.parent)
-    return None if done.returncode else done.stdout
+    _require_revision(revision, path.parent)
+    process = _git("show", f"{revision}:./{path.name}", folder=path.parent)
+    return None if process.returncode else process.stdout
 
 
 def files(revision: str, path: Path) -> list[str]:
     """The files at or below a path at a revision, relative to the working directory."""
-    _need_revision(revision, None)
-    done = _git("ls-tree", "-r", "-z", "--name-only", revision, "--", path.as_posix())
-    if done.returncode:
-        raise FileError(f"cannot list `{path}` in `{revision}`: {_reason(done)}")
-    return [name for name in done.stdout.decode("utf-8", "surrogateescape").split("\0") if name]
+    _require_revision(revision, None)
+    process = _git("ls-tree", "-r", "-z", "--name-only", revision, "--", path.as_posix())
+    if process.returncode:
+        raise FileError(f"cannot list `{path}` in `{revision}`: {_reason(process)}")
+    return [name for name in process.stdout.decode("utf-8", "surrogateescape").split("\0") if name]
 
 
 def top() -> Path:
     """The top of the repository that contains the working directory."""
-    done = _git("rev-parse", "--show-toplevel")
-    if done.returncode:
-        raise FileError(f"no git repository here: {_reason(done)}")
-    return Path(done.stdout.decode("utf-8", "surrogateescape").rstrip("\n"))
+    process = _git("rev-parse", "--show-toplevel")
+    if process.returncode:
+        raise FileError(f"no git repository here: {_reason(process)}")
+    return Path(process.stdout.decode("utf-8", "surrogateescape").rstrip("\n"))
 
 
-def _need_revision(revision: str, folder: Path | None) -> None:
-    inside = _git("rev-parse", "--git-dir", folder=folder)
-    if inside.returncode:
-        raise FileError(f"no git repository here to look up `{revision}` in: {_reason(inside)}")
+def _require_revision(revision: str, folder: Path | None) -> None:
+    process = _git("rev-parse", "--git-dir", folder=folder)
+    if process.returncode:
+        raise FileError(f"no git repository here to look up `{revision}` in: {_reason(process)}")
     if (
         revision.startswith("-")
         or _git("rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}", folder=folder).returncode
@@ -66,14 +66,14 @@ def _need_revision(revision: str, folder: Path | None) -> None:
 
 
 def _git(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[bytes]:
-    place = [] if folder is None else ["-C", str(folder)]
+    folder_options = [] if folder is None else ["-C", str(folder)]
     try:
         # The caller's git, from their PATH.
-        return subprocess.run(["git", *place, *arguments], capture_output=True, check=False)  # noqa: S607
+        return subprocess.run(["git", *folder_options, *arguments], capture_output=True, check=False)  # noqa: S607
     except FileNotFoundError as error:
         raise FileError("git is not installed: give two files to compare") from error
 
 
-def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return lines[0].removeprefix("fatal: ") if lines else f"git ended with {done.returncode}"
+def _reason(process: subprocess.CompletedProcess[bytes]) -> str:
+    lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
+    return lines[0].removeprefix("fatal: ") if lines else f"git ended with {process.returncode}"

@@ -11,17 +11,17 @@ EXAMPLE = "\b"
 """Marks a paragraph whose lines are not rewrapped."""
 
 
-def flow(app: typer.Typer) -> None:
+def rewrap_help(app: typer.Typer) -> None:
     """Rewrap the paragraphs of all commands of an application; brackets are kept as text."""
     for command in app.registered_commands:
         if command.callback is not None:
-            command.help = flowing(inspect.getdoc(command.callback) or "")
+            command.help = rewrap(inspect.getdoc(command.callback) or "")
 
 
-def flowing(text: str) -> str:
+def rewrap(text: str) -> str:
     r"""A docstring with each paragraph on one line, except examples.
 
-    >>> flowing("Say\nwhat is in [x].\n\nExample:\n\n\b\n  privtab a\n  privtab b")
+    >>> rewrap("Say\nwhat is in [x].\n\nExample:\n\n\b\n  privtab a\n  privtab b")
     'Say what is in \\[x].\n\nExample:\n\n[dim][/dim]  privtab a\n  privtab b'
     """
     return "\n\n".join(map(_paragraph, text.split("\n\n")))

@@ -18,51 +18,53 @@ from privtab.report.nodes import Case, Failure, Rule, Suite, Suppressed
 if TYPE_CHECKING:
     from rich.console import Console
 
-Wanted = Callable[[Diagnostic], bool]
+FindingFilter = Callable[[Diagnostic], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linted:
+class LintResult:
     """The result for one file: its text, its findings, the ignored ones, and the severity from which it fails."""
 
     path: str
     text: str
-    kept: tuple[Diagnostic, ...]
+    findings: tuple[Diagnostic, ...]
     ignored: tuple[Suppressed, ...]
     settings: Settings
     fail_on: FailOn
 
     def failed(self) -> bool:
         """Whether a finding fails the run."""
-        return any(self.fail_on.fails(finding.severity) for finding in self.kept)
+        return any(self.fail_on.fails(finding.severity) for finding in self.findings)
 
 
-def selection(select: Sequence[str] | None, ignore: Sequence[str] | None) -> Wanted:
+def selection(select: Sequence[str] | None, ignore: Sequence[str] | None) -> FindingFilter:
     """A predicate for the selected findings, always with errors that stop a policy. Raises UsageError for unknown codes."""
-    chosen = _chosen(select, "--select")
-    dropped = _chosen(ignore, "--ignore") or frozenset()
-    if fixed := sorted(code for code in dropped if not codes()[code].may_go):
-        raise UsageError(f"`--ignore {fixed[0]}`: an error that stops a policy cannot be ignored")
+    selected = _matching_codes(select, "--select")
+    ignored = _matching_codes(ignore, "--ignore") or frozenset()
+    if unignorable := sorted(code for code in ignored if not codes()[code].may_go):
+        raise UsageError(f"`--ignore {unignorable[0]}`: an error that stops a policy cannot be ignored")
 
-    def wanted(finding: Diagnostic) -> bool:
-        known = codes().get(finding.code)
-        if known is not None and not known.may_go:
+    def is_selected(finding: Diagnostic) -> bool:
+        code_entry = codes().get(finding.code)
+        if code_entry is not None and not code_entry.may_go:
             return True
-        return (chosen is None or finding.code in chosen) and finding.code not in dropped
+        return (selected is None or finding.code in selected) and finding.code not in ignored
 
-    return wanted
+    return is_selected
 
 
-def _chosen(given: Sequence[str] | None, option: str) -> frozenset[str] | None:
-    if not given:
+def _matching_codes(options: Sequence[str] | None, option: str) -> frozenset[str] | None:
+    if not options:
         return None
-    words = [word.strip() for text in given for word in text.split(",") if word.strip()]
+    words = [word.strip() for text in options for word in text.split(",") if word.strip()]
     found: set[str] = set()
     for word in words:
-        of = {c.code for c in codes().values() if c.code.startswith(word.upper()) or c.name == word}
-        if not of:
+        matching = {
+            entry.code for entry in codes().values() if entry.code.startswith(word.upper()) or entry.name == word
+        }
+        if not matching:
             raise UsageError(f"`{option} {word}`: {_unknown(word)}")
-        found |= of
+        found |= matching
     return frozenset(found)
 
 
@@ -71,57 +73,59 @@ def _unknown(word: str) -> str:
     return f"{message}: {help_}"
 
 
-def check(policies: Sequence[Path], config: Path | None, wanted: Wanted, fail_on: FailOn | None) -> list[Linted]:
+def check(
+    policies: Sequence[Path], config: Path | None, is_selected: FindingFilter, fail_on: FailOn | None
+) -> list[LintResult]:
     """Check every policy with the settings of `config` or those above the file, and keep the selected findings."""
     from privtab.lint.config import read_settings
     from privtab.pipeline import lint_policy
 
     settings = None if config is None else read_settings(config)
-    linted: list[Linted] = []
+    results: list[LintResult] = []
     for policy in policies:
-        checked = lint_policy(policy, settings=settings)
-        linted.append(
-            Linted(
-                path=checked.source.path,
-                text=checked.source.text,
-                kept=tuple(finding for finding in checked.judged.kept if wanted(finding)),
-                ignored=tuple(one for one in checked.judged.ignored if wanted(one.finding)),
-                settings=checked.settings,
-                fail_on=fail_on or checked.settings.fail_on or FailOn.ERROR,
+        result = lint_policy(policy, settings=settings)
+        results.append(
+            LintResult(
+                path=result.source.path,
+                text=result.source.text,
+                findings=tuple(finding for finding in result.judged.kept if is_selected(finding)),
+                ignored=tuple(suppressed for suppressed in result.judged.ignored if is_selected(suppressed.finding)),
+                settings=result.settings,
+                fail_on=fail_on or result.settings.fail_on or FailOn.ERROR,
             )
         )
-    return sorted(linted, key=lambda one: one.path)
+    return sorted(results, key=lambda result: result.path)
 
 
-def show(linted: Sequence[Linted], console: Console) -> None:
+def show(results: Sequence[LintResult], console: Console) -> None:
     """Print the findings as text."""
     from privtab.cli._lint_pretty import show as pretty
 
-    pretty(linted, console)
+    pretty(results, console)
 
 
-def report(linted: Sequence[Linted], format_: LintFormat) -> str:
+def report(results: Sequence[LintResult], format_: LintFormat) -> str:
     """The complete report as text."""
-    found = [finding for one in linted for finding in one.kept]
-    ignored = [one for file in linted for one in file.ignored]
+    found = [finding for result in results for finding in result.findings]
+    ignored = [suppressed for result in results for suppressed in result.ignored]
     match format_:
         case LintFormat.PRETTY | LintFormat.TEXT:
             from io import StringIO
 
             file = StringIO()
-            show(linted, recorder(file))
+            show(results, recorder(file))
             return file.getvalue()
         case LintFormat.JSON:
             rows = [diagnostic_json(finding) | {"ignored": None} for finding in found]
-            for one in ignored:
-                why = {"reason": one.reason, "by": "comment" if one.in_source else "settings"}
-                rows.append(diagnostic_json(one.finding) | {"ignored": why})
+            for suppressed in ignored:
+                why = {"reason": suppressed.reason, "by": "comment" if suppressed.in_source else "settings"}
+                rows.append(diagnostic_json(suppressed.finding) | {"ignored": why})
             rows.sort(key=lambda row: (row["path"], row["line"], row["column"], row["code"]))
             return as_json(rows)
         case LintFormat.SARIF:
             from privtab.report.sarif import sarif
 
-            return sarif(found, rules(), suppressed=ignored, texts={one.path: one.text for one in linted})
+            return sarif(found, rules(), suppressed=ignored, texts={result.path: result.text for result in results})
         case LintFormat.GITHUB:
             from privtab.report.github import annotations
 
@@ -129,39 +133,42 @@ def report(linted: Sequence[Linted], format_: LintFormat) -> str:
         case LintFormat.JUNIT:
             from privtab.report.junit import junit
 
-            return junit([_suite(one) for one in linted], name="privtab lint")
+            return junit([_suite(result) for result in results], name="privtab lint")
         case _:
             assert_never(format_)
 
 
-def save(linted: Sequence[Linted], format_: LintFormat, output: Path) -> None:
+def save(results: Sequence[LintResult], format_: LintFormat, output: Path) -> None:
     """Write the report to a file atomically, and print the number of findings."""
     from privtab.cli._lint_pretty import summary
 
-    write(output, report(linted, format_).encode("utf-8", "backslashreplace"))
-    err().print(f"{summary(linted)}; written to {output}", style="dim", soft_wrap=True)
+    write(output, report(results, format_).encode("utf-8", "backslashreplace"))
+    err().print(f"{summary(results)}; written to {output}", style="dim", soft_wrap=True)
 
 
 def rules() -> list[Rule]:
     """The catalogue of rules for reports."""
     return [
-        Rule(code=one.code, name=one.name, severity=one.severity, summary=one.summary(), page=one.page())
-        for one in codes().values()
+        Rule(code=code.code, name=code.name, severity=code.severity, summary=code.summary(), page=code.page())
+        for code in codes().values()
     ]
 
 
-def _suite(one: Linted) -> Suite:
-    cases = [_case(finding, one) for finding in one.kept]
-    cases += [replace(_case(hidden.finding, one), skipped=f"ignored: {hidden.reason}") for hidden in one.ignored]
-    if not one.failed():
-        cases.append(Case(name="no finding that fails", classname=one.path, file=one.path))
-    return Suite(name=one.path, cases=tuple(cases))
+def _suite(result: LintResult) -> Suite:
+    cases = [_case(finding, result) for finding in result.findings]
+    cases += [
+        replace(_case(suppressed.finding, result), skipped=f"ignored: {suppressed.reason}")
+        for suppressed in result.ignored
+    ]
+    if not result.failed():
+        cases.append(Case(name="no finding that fails", classname=result.path, file=result.path))
+    return Suite(name=result.path, cases=tuple(cases))
 
 
-def _case(finding: Diagnostic, of: Linted) -> Case:
+def _case(finding: Diagnostic, result: LintResult) -> Case:
     span = finding.span
     failure = None
-    if of.fail_on.fails(finding.severity):
+    if result.fail_on.fails(finding.severity):
         lines = [f"{span.path}:{span.line}:{span.column}", finding.message]
         lines += [f"help: {finding.help}"] if finding.help else []
         failure = Failure(message=finding.message, text="\n".join(lines), kind=str(finding.severity))
@@ -180,15 +187,17 @@ def explain(word: str) -> None:
     from privtab.cli._lint_pretty import show_page
 
     if word == "all":
-        listed = table("code", "name", "severity")
+        grid = table("code", "name", "severity")
         for code in codes().values():
-            listed.add_row(code.code, code.name, str(code.severity), style=_style(code.severity))
-        out().print(listed)
+            grid.add_row(code.code, code.name, str(code.severity), style=_style(code.severity))
+        out().print(grid)
         return
-    found = codes().get(word.upper()) or next((c for c in codes().values() if c.name == word), None)
-    if found is None:
+    entry = codes().get(word.upper()) or next(
+        (candidate for candidate in codes().values() if candidate.name == word), None
+    )
+    if entry is None:
         raise UsageError(f"`--explain {word}`: {_unknown(word)}")
-    show_page(_page(found), out())
+    show_page(_page(entry), out())
 
 
 def _page(code: Code) -> str:

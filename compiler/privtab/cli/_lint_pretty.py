@@ -18,9 +18,9 @@ from privtab.diagnostics_render import shown_columns
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from privtab.cli._lint import Linted
+    from privtab.cli._lint import LintResult
 
-WIDEST = 120
+MAX_WIDTH = 120
 """Maximum width of prose."""
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -28,38 +28,38 @@ _CODE = re.compile(r"`[^`]+`")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 
-def show(linted: Sequence[Linted], console: Console) -> None:
+def show(results: Sequence[LintResult], console: Console) -> None:
     """Print every finding, then the summary."""
-    width = min(console.width, WIDEST)
-    texts = {one.path: _LINE_END.split(one.text) for one in linted}
-    for one in linted:
-        if one.kept:
-            console.print(Text(one.path, style="bold underline"), soft_wrap=True)
-            for finding in one.kept:
+    width = min(console.width, MAX_WIDTH)
+    texts = {result.path: _LINE_END.split(result.text) for result in results}
+    for result in results:
+        if result.findings:
+            console.print(Text(result.path, style="bold underline"), soft_wrap=True)
+            for finding in result.findings:
                 _finding(finding, texts, console, width)
                 console.print()
-    console.print(summary(linted), style="bold" if any(one.kept for one in linted) else "", soft_wrap=True)
-    _codes(linted, console)
+    console.print(summary(results), style="bold" if any(result.findings for result in results) else "", soft_wrap=True)
+    _codes(results, console)
 
 
-def summary(linted: Sequence[Linted]) -> str:
+def summary(results: Sequence[LintResult]) -> str:
     """`10 warnings and 2 notes in 5 of 6 policies, 1 ignored`."""
-    found = Counter(finding.severity for one in linted for finding in one.kept)
-    ignored = sum(len(one.ignored) for one in linted)
-    tail = f", {ignored} ignored" if ignored else ""
-    every = count(len(linted), "policy", "policies")
-    if not found:
-        return f"{every}, no findings{tail}"
-    said = [count(found[kind], str(kind)) for kind in Severity if found[kind]]
-    kinds = " and ".join(filter(None, (", ".join(said[:-1]), said[-1])))
-    files = sum(bool(one.kept) for one in linted)
-    where = every if files == len(linted) else f"{files} of {every}"
-    return f"{kinds} in {where}{tail}"
+    counts = Counter(finding.severity for result in results for finding in result.findings)
+    ignored = sum(len(result.ignored) for result in results)
+    suffix = f", {ignored} ignored" if ignored else ""
+    all_policies = count(len(results), "policy", "policies")
+    if not counts:
+        return f"{all_policies}, no findings{suffix}"
+    parts = [count(counts[severity], str(severity)) for severity in Severity if counts[severity]]
+    kinds = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    files = sum(bool(result.findings) for result in results)
+    where = all_policies if files == len(results) else f"{files} of {all_policies}"
+    return f"{kinds} in {where}{suffix}"
 
 
 def show_page(page: str, console: Console) -> None:
     """Print the page of a finding, with prose wrapped and examples unchanged."""
-    width = min(console.width, WIDEST)
+    width = min(console.width, MAX_WIDTH)
     for block in re.split(r"\n{2,}", page.strip()):
         if block.startswith("```"):
             lines = [line for line in block.splitlines() if not line.startswith("```")]
@@ -75,30 +75,32 @@ def show_page(page: str, console: Console) -> None:
 
 
 def _finding(finding: Diagnostic, texts: dict[str, list[str]], console: Console, width: int) -> None:
-    place = f"{finding.span.line}:{finding.span.column}"
-    head = Text("  ").append(f"{place:<8}", style="dim").append(str(finding.severity), style=_STYLES[finding.severity])
-    console.print(head.append(f" {finding.code} ").append(finding.name, style="dim"), soft_wrap=True)
-    _said(_prose(finding.message), console, width)
+    position = f"{finding.span.line}:{finding.span.column}"
+    headline = (
+        Text("  ").append(f"{position:<8}", style="dim").append(str(finding.severity), style=_STYLES[finding.severity])
+    )
+    console.print(headline.append(f" {finding.code} ").append(finding.name, style="dim"), soft_wrap=True)
+    _print_indented(_prose(finding.message), console, width)
     _excerpt(finding.span, texts, console, width)
     for related in finding.related:
         file = "" if related.span.path == finding.span.path else f"{related.span.path}:"
-        place = f"{file}{related.span.line}:{related.span.column}" if file else f"line {related.span.line}"
-        _said(Text(f"{place}: ", style="dim").append_text(_prose(related.message)), console, width)
+        position = f"{file}{related.span.line}:{related.span.column}" if file else f"line {related.span.line}"
+        _print_indented(Text(f"{position}: ", style="dim").append_text(_prose(related.message)), console, width)
         _excerpt(related.span, texts, console, width)
     if finding.help:
-        _said(Text("help: ", style="bold").append_text(_prose(finding.help)), console, width)
+        _print_indented(Text("help: ", style="bold").append_text(_prose(finding.help)), console, width)
 
 
-def _said(text: Text, console: Console, width: int) -> None:
+def _print_indented(text: Text, console: Console, width: int) -> None:
     console.print(Padding(text, (0, 0, 0, 10), expand=False), width=width)
 
 
 def _prose(text: str) -> Text:
     """Prose with the user's own text, which is in backticks, in bold."""
-    shown = Text(text, style="none")
-    for found in _CODE.finditer(text):
-        shown.stylize("bold not dim", *found.span())
-    return shown
+    rich_text = Text(text, style="none")
+    for match in _CODE.finditer(text):
+        rich_text.stylize("bold not dim", *match.span())
+    return rich_text
 
 
 def _excerpt(span: Span, texts: dict[str, list[str]], console: Console, width: int) -> None:
@@ -111,27 +113,31 @@ def _excerpt(span: Span, texts: dict[str, list[str]], console: Console, width: i
     line, start, end = shown_columns(line, span.column - 1, end)
     margin = min(len(line) - len(line.lstrip()), start)
     line, start, end = line[margin:].rstrip(), start - margin, end - margin
-    room = max(width - 12, 20)
-    if len(line) > room or cell_len(line) > room:
-        cut = max(0, min(start - room // 3, len(line) - room + 1))
+    available = max(width - 12, 20)
+    if len(line) > available or cell_len(line) > available:
+        offset = max(0, min(start - available // 3, len(line) - available + 1))
         line = (
-            ("…" if cut else "") + line[cut + bool(cut) : cut + room - 1] + ("…" if cut + room - 1 < len(line) else "")
+            ("…" if offset else "")
+            + line[offset + bool(offset) : offset + available - 1]
+            + ("…" if offset + available - 1 < len(line) else "")
         )
-        start, end = start - cut, min(end - cut, len(line))
+        start, end = start - offset, min(end - offset, len(line))
     bar = Text(" " * 10).append("│ ", style="blue")
     carets = " " * cell_len(line[:start]) + "^" * max(1, cell_len(line[start:end]))
     console.print(bar.copy().append(line), soft_wrap=True)
     console.print(bar.copy().append(carets, style="bold blue"), soft_wrap=True)
 
 
-def _codes(linted: Sequence[Linted], console: Console) -> None:
+def _codes(results: Sequence[LintResult], console: Console) -> None:
     """Print the number of findings by code, most frequent first, and where to read more."""
-    found = Counter((f.code, f.name, f.severity) for one in linted for f in one.kept)
-    if not found:
+    counts = Counter(
+        (finding.code, finding.name, finding.severity) for result in results for finding in result.findings
+    )
+    if not counts:
         return
-    wide = max(len(str(number)) for number in found.values())
-    for (code, name, severity), number in sorted(found.items(), key=lambda item: (-item[1], item[0])):
-        row = Text(f"  {number:>{wide}}  ").append(code, style=_STYLES[severity]).append(f"  {name}", style="dim")
+    digits = max(len(str(number)) for number in counts.values())
+    for (code, name, severity), number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        row = Text(f"  {number:>{digits}}  ").append(code, style=_STYLES[severity]).append(f"  {name}", style="dim")
         console.print(row, soft_wrap=True)
-    first = next(f.code for one in linted for f in one.kept)
-    console.print(f"`privtab lint --explain {first}` says what it means and what to write instead", style="dim")
+    first_code = next(finding.code for result in results for finding in result.findings)
+    console.print(f"`privtab lint --explain {first_code}` says what it means and what to write instead", style="dim")

@@ -18,8 +18,8 @@ from privtab.errors import PolicyInvalid, PrivtabError
 if TYPE_CHECKING:
     from privtab.opa.server import OpaServer
 
-LOOK_SECONDS = 0.2
-LEAST_SECONDS_BETWEEN_STARTS = 1.0
+POLL_SECONDS = 0.2
+MIN_SECONDS_BETWEEN_STARTS = 1.0
 ACTIVE_SECONDS = 15.0
 """Seconds within which OPA must activate new bundles."""
 LOG_LINES = 5
@@ -33,64 +33,64 @@ class FileWatch:
 
     def __init__(self, paths: list[Path]) -> None:
         self._paths = paths
-        self._stamps = self._look()
+        self._stamps = self._scan()
 
     def changed(self) -> bool:
         """Whether anything changed since the last call."""
-        stamps = self._look()
+        stamps = self._scan()
         if stamps == self._stamps:
             return False
         # Wait until a file that is being written is stable.
-        time.sleep(LOOK_SECONDS / 2)
-        self._stamps = self._look()
+        time.sleep(POLL_SECONDS / 2)
+        self._stamps = self._scan()
         return True
 
-    def _look(self) -> list[tuple[str, int, int, int]]:
-        found = []
+    def _scan(self) -> list[tuple[str, int, int, int]]:
+        stamps = []
         for path in self._paths:
-            for one in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
                 try:
-                    status = one.stat()
+                    status = file.stat()
                 except OSError:
                     continue
-                found.append((str(one), status.st_mtime_ns, status.st_size, status.st_ino))
-        return found
+                stamps.append((str(file), status.st_mtime_ns, status.st_size, status.st_ino))
+        return stamps
 
 
-def keep(
-    server: OpaServer, *, restart: bool, watched: FileWatch | None, bundles: Bundles, stop: threading.Event
+def keep_running(
+    server: OpaServer, *, restart: bool, file_watch: FileWatch | None, bundles: Bundles, stop: threading.Event
 ) -> int:
     """Run until `stop` is set or OPA exits, and return the exit code. Restart OPA with `restart`; reload changed files."""
     started = time.monotonic()
-    while not stop.wait(LOOK_SECONDS):
+    while not stop.wait(POLL_SECONDS):
         code = server.process.poll()
         if code is not None:
             # Ctrl-C is sent to both OPA and this process.
-            if stop.wait(LOOK_SECONDS):
+            if stop.wait(POLL_SECONDS):
                 return 0
-            complain(_ended(code, server))
+            complain(_exit_message(code, server))
             if not restart:
                 return code if code >= 0 else 128 - code
-            stop.wait(max(0.0, LEAST_SECONDS_BETWEEN_STARTS - (time.monotonic() - started)))
+            stop.wait(max(0.0, MIN_SECONDS_BETWEEN_STARTS - (time.monotonic() - started)))
             if stop.is_set():
                 return 0
             started = time.monotonic()
             server.restart()
             out().print(f"OPA was started again at {server.url}", soft_wrap=True)
-        if watched is not None and watched.changed():
+        if file_watch is not None and file_watch.changed():
             _reload(server, bundles, stop)
     return 0
 
 
-def _ended(code: int, server: OpaServer) -> str:
-    how = f"with exit code {code}"
+def _exit_message(code: int, server: OpaServer) -> str:
+    cause = f"with exit code {code}"
     if code < 0:
         try:
-            how = f"by signal {-code} ({signal.Signals(-code).name})"
+            cause = f"by signal {-code} ({signal.Signals(-code).name})"
         except ValueError:
-            how = f"by signal {-code}"
-    said = "\n".join(f"  {line}" for line in server.problems(LOG_LINES))
-    return f"OPA ended {how}" + (f"; its last errors:\n{said}" if said else "; its log has no errors")
+            cause = f"by signal {-code}"
+    log = "\n".join(f"  {line}" for line in server.problems(LOG_LINES))
+    return f"OPA ended {cause}" + (f"; its last errors:\n{log}" if log else "; its log has no errors")
 
 
 def _reload(server: OpaServer, bundles: Bundles, stop: threading.Event) -> None:
@@ -107,18 +107,20 @@ def _reload(server: OpaServer, bundles: Bundles, stop: threading.Event) -> None:
     except typer.Exit:
         pass  # The error has been reported.
     else:
-        _await(server, {"policy": inspect(policy).revision or "", "state": inspect(state).revision or ""}, stop)
+        _await_activation(
+            server, {"policy": inspect(policy).revision or "", "state": inspect(state).revision or ""}, stop
+        )
         return
     complain("not reloaded: the last good policy and state stay in force")
 
 
-def _await(server: OpaServer, wanted: dict[str, str], stop: threading.Event) -> None:
+def _await_activation(server: OpaServer, revisions: dict[str, str], stop: threading.Event) -> None:
     deadline = time.monotonic() + ACTIVE_SECONDS
     while time.monotonic() < deadline and not stop.is_set() and server.process.poll() is None:
-        if server.revisions() == wanted:
-            out().print(f"reloaded: policy {wanted['policy']}, state {wanted['state']}", soft_wrap=True)
+        if server.revisions() == revisions:
+            out().print(f"reloaded: policy {revisions['policy']}, state {revisions['state']}", soft_wrap=True)
             return
-        stop.wait(LOOK_SECONDS)
+        stop.wait(POLL_SECONDS)
     if not stop.is_set():
-        said = "\n".join(f"  {line}" for line in server.problems(LOG_LINES))
-        complain(f"OPA does not run what was written after {ACTIVE_SECONDS:g} seconds" + (f":\n{said}" if said else ""))
+        log = "\n".join(f"  {line}" for line in server.problems(LOG_LINES))
+        complain(f"OPA does not run what was written after {ACTIVE_SECONDS:g} seconds" + (f":\n{log}" if log else ""))

@@ -78,14 +78,14 @@ def waivers_of(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic,
 
     if path is None and not WAIVERS.is_file():
         return (), ()
-    read = read_waivers(source.load(path or WAIVERS))
-    return read.waivers, read.found
+    waiver_file = read_waivers(source.load(path or WAIVERS))
+    return waiver_file.waivers, waiver_file.found
 
 
-def readings(given: list[str] | None) -> dict[str, str]:
+def readings(options: list[str] | None) -> dict[str, str]:
     """`--reading ROW=NAME` options as a mapping; raises UsageError for one without `=`."""
     found: dict[str, str] = {}
-    for text in given or ():
+    for text in options or ():
         row, equals, name = text.partition("=")
         if not (row and equals and name):
             raise UsageError(f"`--reading {text}`: write ROW=NAME, as in namespace/list=parent")
@@ -95,7 +95,7 @@ def readings(given: list[str] | None) -> dict[str, str]:
 
 def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> State:
     """Read and check a state; its errors go to standard error, and result in exit code 1 unless `allow_partial`."""
-    state, _, errors = _checked(program, path)
+    state, _, errors = _load_and_check(program, path)
     if errors and not allow_partial:
         complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
         raise typer.Exit(ExitCode.FINDINGS)
@@ -130,7 +130,7 @@ def load_places_to_ask(
 ) -> tuple[State, Places, bool]:
     """As `load_state_to_ask`, with the position of each row."""
     moment = moment_of(at)
-    state, places, errors = _checked(program, path)
+    state, places, errors = _load_and_check(program, path)
     state, places = state.at(moment), places.some(state.held(moment))
     if allow_partial or not errors:
         return state, places, False
@@ -142,7 +142,7 @@ def load_places_to_ask(
     return state, places, True
 
 
-def _checked(program: Program, path: Path) -> tuple[State, Places, list[StateFinding]]:
+def _load_and_check(program: Program, path: Path) -> tuple[State, Places, list[StateFinding]]:
     from privtab.cli._stored import load_rows
     from privtab.state.validate import validate_with_places
 

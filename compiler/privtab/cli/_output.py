@@ -142,20 +142,20 @@ def printed(
     return True
 
 
-def fail_if(found: object) -> None:
+def fail_if(problems: object) -> None:
     """Exit with the code for findings if there are any."""
-    if found:
+    if problems:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
 def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Sequence[str] = ()) -> Table:
     """A table in the style of all commands; the columns in `right` are numeric."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        grid.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*row)
-    return made
+        grid.add_row(*row)
+    return grid
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -173,7 +173,9 @@ def show_diagnostics(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str]
     if not found:
         return
     console = err()
-    paths = {d.span.path for d in found} | {r.span.path for d in found for r in d.related}
+    paths = {diagnostic.span.path for diagnostic in found} | {
+        related.span.path for diagnostic in found for related in diagnostic.related
+    }
     texts = {path: (texts or {}).get(path) or _text(path) for path in paths}
     text = render(found, texts, color=console.is_terminal and not console.no_color)
     # Its colours are escape sequences; all other text has been made printable by `render`.

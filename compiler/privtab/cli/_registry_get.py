@@ -55,20 +55,20 @@ def get(
     from privtab.registry.nodes import pin
 
     registry = open_registry(url, storage, token_file)
-    ran = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
-    if ran.sequence == 0:
-        raise RegistryError(ran.trouble or f"{registry.url} has no channel {channel}/{system}")
-    wanted = {
+    release = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
+    if release.sequence == 0:
+        raise RegistryError(release.trouble or f"{registry.url} has no channel {channel}/{system}")
+    keys = {
         output / names.served(kind, shard): pin(kind, identity, shard)
-        for (kind, shard), identity in ran.runs().items()
+        for (kind, shard), identity in release.runs().items()
         if only is None or (kind == "policy") is (only == "policy")
     }
-    if not wanted:
-        raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at release {ran.sequence}")
-    found = {path: bundle_of(registry, ran, key) for path, key in wanted.items()}
-    for path, bundle in found.items():
+    if not keys:
+        raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at release {release.sequence}")
+    bundles = {path: bundle_of(registry, release, key) for path, key in keys.items()}
+    for path, bundle in bundles.items():
         if not replace and path.exists() and read_file(path) != bundle:
             raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
-    for path, bundle in found.items():
+    for path, bundle in bundles.items():
         write(path, bundle)
-        out().print(f"{path}  {wanted[path]}", soft_wrap=True)
+        out().print(f"{path}  {keys[path]}", soft_wrap=True)

@@ -60,12 +60,12 @@ def registry_first(args: list[str]) -> list[str]:
     ['/srv/registry', 'prod', 'lake']
     """
     options = args[: args.index("--")] if "--" in args else args
-    for at, word in enumerate(options):
+    for position, word in enumerate(options):
         name, equals, value = word.partition("=")
         if name in ("--registry", "-r") and equals:
-            return [value, *args[:at], *args[at + 1 :]]
-        if word in ("--registry", "-r") and at + 1 < len(options):
-            return [args[at + 1], *args[:at], *args[at + 2 :]]
+            return [value, *args[:position], *args[position + 1 :]]
+        if word in ("--registry", "-r") and position + 1 < len(options):
+            return [args[position + 1], *args[:position], *args[position + 2 :]]
     return args
 
 
@@ -84,10 +84,10 @@ def open_registry(url: str, storage: list[str] | None = None, token_file: Path |
         raise UsageError(f"{url} has no such option: {error}") from None
 
 
-def storage_options(given: list[str] | None) -> dict[str, Any]:
+def storage_options(options: list[str] | None) -> dict[str, Any]:
     """Parse `--storage KEY=VALUE` options; values may be JSON. Raises UsageError."""
     found: dict[str, Any] = {}
-    for text in given or ():
+    for text in options or ():
         key, equals, value = text.partition("=")
         if not (key.isidentifier() and equals):
             raise UsageError(f"`--storage {text}`: write KEY=VALUE, as in endpoint_url=https://s3.acme.example")
@@ -98,16 +98,16 @@ def storage_options(given: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def resolved(registry: Registry, system: str, kind: str, given: str | None) -> str | None:
+def resolve_revision(registry: Registry, system: str, kind: str, prefix: str | None) -> str | None:
     """The revision whose id has a prefix; raises RegistryError if none or several do."""
-    if given is None:
+    if prefix is None:
         return None
     ids = sorted({revision.id for revision in registry.revisions(system, kind)})
-    if given in ids:
-        return given
-    found = [identity for identity in ids if identity.startswith(given)]
+    if prefix in ids:
+        return prefix
+    found = [identity for identity in ids if identity.startswith(prefix)]
     if len(found) > 1:
-        raise RegistryError(f"several {kind} revisions of {system} begin with `{given}`: {', '.join(found[:5])}")
+        raise RegistryError(f"several {kind} revisions of {system} begin with `{prefix}`: {', '.join(found[:5])}")
     if not found:
-        raise RegistryError(f"{registry.url} keeps no {kind} revision `{given}` of {system}")
+        raise RegistryError(f"{registry.url} keeps no {kind} revision `{prefix}` of {system}")
     return found[0]

@@ -15,7 +15,7 @@ from privtab.errors import UsageError
 if TYPE_CHECKING:
     from privtab.serving.server import Tls
 
-AT_ONCE = 50_000
+MAX_CONNECTIONS = 50_000
 """Maximum connections: each sidecar keeps one open for each of its bundles."""
 
 
@@ -51,7 +51,7 @@ def serve_registry(
     for channel in channels:
         names.checked("the channel", channel)
     tokens = Tokens(token_file, Role, bindings=True) if token_file is not None else None
-    _open_files()
+    _raise_file_limit()
     registry = open_registry(url, storage)
     if not registry.settings():
         complain(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
@@ -64,34 +64,34 @@ def serve_registry(
             application(served),
             listening,
             tls=tls,
-            ready=lambda: _greet(base, feeds, format_),
+            ready=lambda: _print_address(base, feeds, format_),
             ending=feeds.end,
-            at_once=AT_ONCE,
+            at_once=MAX_CONNECTIONS,
             each=each,
             head_seconds=head_seconds,
         )
 
 
-def _open_files() -> None:
+def _raise_file_limit() -> None:
     """Raise the limit of open files, and so of connections, to what the system allows."""
     try:
         import resource
     except ModuleNotFoundError:
         return  # not on Unix
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = AT_ONCE + 1000 if hard == resource.RLIM_INFINITY else min(AT_ONCE + 1000, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = MAX_CONNECTIONS + 1000 if hard == resource.RLIM_INFINITY else min(MAX_CONNECTIONS + 1000, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-def _greet(base: str, feeds: object, format_: Format) -> None:
+def _print_address(base: str, feeds: object, format_: Format) -> None:
     from privtab.registry.server.feeds import Feeds
 
     assert isinstance(feeds, Feeds)
-    found = [f"{channel}/{system}" for channel, system in sorted(feeds.channels)]
+    channels = [f"{channel}/{system}" for channel, system in sorted(feeds.channels)]
     if format_ is Format.JSON:
-        print_line({"url": base, "registry": feeds.registry.url, "channels": found})
+        print_line({"url": base, "registry": feeds.registry.url, "channels": channels})
     else:
-        shown = ", ".join(found) or "no channels yet"
+        shown = ", ".join(channels) or "no channels yet"
         out().print(f"{feeds.registry.url} ({shown}) at {base}; Ctrl-C ends it", soft_wrap=True)
     flush()

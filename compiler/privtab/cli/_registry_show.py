@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from privtab.registry import Channel, Revision
 
 
-def show_channels(found: list[Channel]) -> None:
+def show_channels(channels: list[Channel]) -> None:
     """Print a line for each channel, or for each release of a channel; problems go to standard error."""
-    for one in found:
-        if one.trouble:
-            complain(one.trouble)
-    canaries = ["canary"] if any(one.canary for one in found) else []
-    shown = table("channel", "system", "release", "policy", "state", *canaries, "when", "by", "why", right=("release",))
-    keep_whole(shown)
-    for one in found:
-        state = _short(one.state) or (count(len(one.shards), "shard") if one.shards else "")
-        tried = [_canary(one)] if canaries else []
-        shown.add_row(
-            one.channel,
-            one.system,
-            str(one.sequence),
-            _short(one.policy),
+    for channel in channels:
+        if channel.trouble:
+            complain(channel.trouble)
+    canaries = ["canary"] if any(channel.canary for channel in channels) else []
+    grid = table("channel", "system", "release", "policy", "state", *canaries, "when", "by", "why", right=("release",))
+    no_wrapping(grid)
+    for channel in channels:
+        state = _short(channel.state) or (count(len(channel.shards), "shard") if channel.shards else "")
+        canary_cell = [_canary(channel)] if canaries else []
+        grid.add_row(
+            channel.channel,
+            channel.system,
+            str(channel.sequence),
+            _short(channel.policy),
             state,
-            *tried,
-            when(one.when),
-            one.by,
-            one.why,
+            *canary_cell,
+            when(channel.when),
+            channel.by,
+            channel.why,
         )
-    out().print(shown)
+    out().print(grid)
 
 
 def _short(revision: str | None) -> str:
@@ -44,9 +44,9 @@ def _short(revision: str | None) -> str:
     return (revision or "")[:10]
 
 
-def keep_whole(shown: Table) -> None:
+def no_wrapping(grid: Table) -> None:
     """Do not wrap names and revisions, so that they can be copied; a time takes at most two lines."""
-    for column in shown.columns:
+    for column in grid.columns:
         column.no_wrap = column.header in ("channel", "system", "policy", "state", "revision")
         column.min_width = 10 if column.header in ("when", "created") else None
 
@@ -56,18 +56,18 @@ def _canary(channel: Channel) -> str:
     if canary is None:
         return ""
     labels = ",".join(f"{name}={value}" for name, value in canary.labels.items())
-    tried = _short(canary.policy or canary.state) or count(len(canary.shards), "shard")
-    return f"{tried} for {canary.share:.0%}{f' of {labels}' if labels else ''}"
+    revision = _short(canary.policy or canary.state) or count(len(canary.shards), "shard")
+    return f"{revision} for {canary.share:.0%}{f' of {labels}' if labels else ''}"
 
 
-def bundle_paths(given: list[Path]) -> list[Path]:
+def bundle_paths(paths: list[Path]) -> list[Path]:
     """The bundles given directly or in folders; raises FileError for a folder without any."""
     found: list[Path] = []
-    for path in given:
-        inside = sorted(path.rglob("*.tar.gz")) if path.is_dir() else [path]
-        if not inside:
+    for path in paths:
+        bundles = sorted(path.rglob("*.tar.gz")) if path.is_dir() else [path]
+        if not bundles:
             raise FileError(f"{path} has no bundles: no .tar.gz in it")
-        found += inside
+        found += bundles
     return found
 
 

@@ -18,7 +18,7 @@ def write_shards(folder: Path, bundles: Mapping[str, bytes]) -> dict[str, Any]:
     """
     from privtab.bundle.shards import LISTING, shard_files
 
-    before = _listed(folder)
+    before = _listed_files(folder)
     files = shard_files(bundles)
     for name, content in files.items():
         write(folder / name, content)
@@ -32,7 +32,7 @@ def remove_shards(folder: Path) -> None:
     """Remove the shards that an earlier run wrote, since a whole state replaces them."""
     from privtab.bundle.shards import LISTING
 
-    for name in _listed(folder):
+    for name in _listed_files(folder):
         (folder / name).unlink(missing_ok=True)
     (folder / LISTING).unlink(missing_ok=True)
 
@@ -51,7 +51,7 @@ def show_shards(folder: Path, listing: Mapping[str, Any]) -> None:
         console.print(f"  and {len(largest) - 10} smaller ones")
 
 
-def _listed(folder: Path) -> set[str]:
+def _listed_files(folder: Path) -> set[str]:
     """The files in the list of a folder; empty without a readable list."""
     from privtab.bundle.shards import LISTING
 

@@ -71,11 +71,11 @@ def signing_key(
 def trust(keys: list[str] | None, scope: str = "") -> Trust | None:
     """The trusted keys and scope; None if no key is given."""
     # The variable may hold several keys, as for the client; Typer would split it at spaces, which PEM text contains.
-    given = [part for key in keys or [] for part in key.split(",") if part]
-    if not given:
+    key_texts = [part for key in keys or [] for part in key.split(",") if part]
+    if not key_texts:
         if scope:
             raise UsageError("`--scope` is verified with a key: give `--verification-key`")
         return None
     from privtab.signatures import Trust
 
-    return Trust.of(given, scope)
+    return Trust.of(key_texts, scope)

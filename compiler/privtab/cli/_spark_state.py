@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from privtab.spark.state import Build
 
-LARGEST = 10
+MAX_SHARDS_SHOWN = 10
 
 SourcesArgument = Annotated[
     str,
@@ -81,19 +81,26 @@ def read(
     with _session(master, conf, package) as spark:
         from privtab.spark.state import read_state
 
-        opened = read_state(spark, sources, program)
-        with _stages() as told:
-            told("checking rows")
+        checked_state = read_state(spark, sources, program)
+        with _stage_display() as show_stage:
+            show_stage("checking rows")
             if output is not None:
-                manifest = opened.write(output, files)
-                good, findings = manifest["rows"], manifest["findings"]
+                manifest = checked_state.write(output, files)
+                valid_counts, findings = manifest["rows"], manifest["findings"]
             else:
-                rows = [row.asDict() for row in opened.summary().collect()]
-                good = {row["table"]: row["rows"] for row in rows if row["code"] == "good"}
-                findings = [[r["table"], r["code"], r["severity"], r["rows"]] for r in rows if r["code"] != "good"]
-    if not printed(format_, {"good": good, "findings": _finding_rows(findings), "output": output}):
+                rows = [row.asDict() for row in checked_state.summary().collect()]
+                valid_counts = {row["table"]: row["rows"] for row in rows if row["code"] == "good"}
+                findings = [
+                    [summary_row["table"], summary_row["code"], summary_row["severity"], summary_row["rows"]]
+                    for summary_row in rows
+                    if summary_row["code"] != "good"
+                ]
+    if not printed(format_, {"good": valid_counts, "findings": _finding_rows(findings), "output": output}):
         _show_findings(findings)
-        out().print("good rows: " + ", ".join(count(n, t.replace("_", " ")[:-1]) for t, n in good.items()))
+        out().print(
+            "good rows: "
+            + ", ".join(count(number, name.replace("_", " ")[:-1]) for name, number in valid_counts.items())
+        )
         if output is not None:
             out().print(f"written to {output}", soft_wrap=True)
     fail_if(any(severity == "error" for _, _, severity, _ in findings))
@@ -134,22 +141,22 @@ def build(
     from privtab.pipeline import load_program
 
     program = load_program(policy, variant=variant)
-    made_of = provenance(Path(sources), policy=f"{program.system}/{program.version}")
+    origin = provenance(Path(sources), policy=f"{program.system}/{program.version}")
     with _session(master, conf, package) as spark:
         from privtab.spark.state import build as built
 
         started = time.perf_counter()
-        with _stages() as told:
-            made = built(
+        with _stage_display() as show_stage:
+            result = built(
                 spark, sources, program, output, allow_partial=allow_partial, full=full,
-                provenance=made_of, signing=signing, progress=told,
+                provenance=origin, signing=signing, progress=show_stage,
             )  # fmt: skip
         seconds = time.perf_counter() - started
-    findings = made.manifest["findings"]
-    if printed(format_, _build_json(made, seconds)):
+    findings = result.manifest["findings"]
+    if printed(format_, _build_json(result, seconds)):
         return
     _show_findings(findings)
-    _show_build(made, seconds)
+    _show_build(result, seconds)
 
 
 def delta(
@@ -177,20 +184,20 @@ def delta(
     with _session(master, conf, package) as spark:
         from privtab.spark.state import deltas
 
-        with _stages() as told:
-            told("comparing bundles")
-            made = deltas(spark, folder, base=base, output=output)
-    if printed(format_, [dict(row) for row in made.rows]):
+        with _stage_display() as show_stage:
+            show_stage("comparing bundles")
+            result = deltas(spark, folder, base=base, output=output)
+    if printed(format_, [dict(row) for row in result.rows]):
         return
-    if not made.rows:
+    if not result.rows:
         out().print("nothing differs")
         return
     lines = (
         (row["key"], row["kind"], *(f"{row[c]:,}" if row[c] else "" for c in ("bytes", "full", "operations")))
-        for row in made.rows
+        for row in result.rows
     )
     out().print(table("part", "what", "bytes", "full", "changes", rows=lines, right=("bytes", "full", "changes")))
-    out().print(f"{count(made.verified_count, 'delta')}, proved; in {made.folder}", soft_wrap=True)
+    out().print(f"{count(result.verified_count, 'delta')}, proved; in {result.folder}", soft_wrap=True)
 
 
 @contextmanager
@@ -238,8 +245,8 @@ def _opened(session: type[SparkSession], master: str | None, settings: Mapping[s
         builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
     for name, value in {"spark.ui.showConsoleProgress": "false", **settings}.items():
         builder = builder.config(name, value)
-    with _stages() as told:
-        told("starting Spark")
+    with _stage_display() as show_stage:
+        show_stage("starting Spark")
         spark = builder.getOrCreate()
     try:
         yield spark
@@ -248,7 +255,7 @@ def _opened(session: type[SparkSession], master: str | None, settings: Mapping[s
 
 
 @contextmanager
-def _stages() -> Iterator[Any]:
+def _stage_display() -> Iterator[Any]:
     """A status line on standard error for the current step; none without a terminal."""
     console = err()
     if not console.is_terminal:
@@ -265,49 +272,50 @@ def _show_findings(findings: list[list[Any]]) -> None:
         return
     lines = ((name, code, CODES[code], severity, f"{rows:,}") for name, code, severity, rows in findings)
     err().print(table("table", "code", "what", "severity", "rows", rows=lines, right=("rows",)))
-    wrong = sum(rows for *_, severity, rows in findings if severity == "error")
-    if wrong:
-        complain(f"{count(wrong, 'finding')} in rows that were left out")
+    error_rows = sum(rows for *_, severity, rows in findings if severity == "error")
+    if error_rows:
+        complain(f"{count(error_rows, 'finding')} in rows that were left out")
 
 
 def _finding_rows(findings: list[list[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(("table", "code", "severity", "rows"), row, strict=True)) for row in findings]
 
 
-def _build_json(made: Build, seconds: float) -> Mapping[str, Any]:
-    manifest = made.manifest
+def _build_json(result: Build, seconds: float) -> Mapping[str, Any]:
+    manifest = result.manifest
     return {
-        "folder": made.folder, "revision": manifest["revision"], "unchanged": made.unchanged,
-        "rebuilt": list(made.rebuilt), "removed": list(made.removed), "people_changed": made.people,
-        "signed": list(made.signed),
+        "folder": result.folder, "revision": manifest["revision"], "unchanged": result.unchanged,
+        "rebuilt": list(result.rebuilt), "removed": list(result.removed), "people_changed": result.people,
+        "signed": list(result.signed),
         "people": manifest["people"], "shards": manifest["shards"], "findings": _finding_rows(manifest["findings"]),
-        "seconds": {"all": seconds, **made.seconds},
+        "seconds": {"all": seconds, **result.seconds},
     }  # fmt: skip
 
 
-def _show_build(made: Build, seconds: float) -> None:
-    console, manifest = out(), made.manifest
+def _show_build(result: Build, seconds: float) -> None:
+    console, manifest = out(), result.manifest
     shards = manifest["shards"]
-    if made.unchanged:
+    if result.unchanged:
         console.print(
-            f"{made.folder}/  unchanged: {count(len(shards), 'shard')}, revision {manifest['revision']}", soft_wrap=True
+            f"{result.folder}/  unchanged: {count(len(shards), 'shard')}, revision {manifest['revision']}",
+            soft_wrap=True,
         )
         return
     total = manifest["people"]["bytes"] + sum(shard["bytes"] for shard in shards.values())
-    shown = table("part", "bytes", "grants", "owners", "members", right=("bytes", "grants", "owners", "members"))
-    shown.add_row("people", f"{manifest['people']['bytes']:,}", "", "", "")
+    grid = table("part", "bytes", "grants", "owners", "members", right=("bytes", "grants", "owners", "members"))
+    grid.add_row("people", f"{manifest['people']['bytes']:,}", "", "", "")
     largest = sorted(shards.items(), key=lambda item: (-item[1]["bytes"], item[0]))
-    for key, shard in largest[:LARGEST]:
+    for key, shard in largest[:MAX_SHARDS_SHOWN]:
         grants = shard["allow"] + shard["deny"]
-        shown.add_row(key, *(f"{n:,}" for n in (shard["bytes"], grants, shard["owners"], shard["members"])))
-    console.print(shown)
-    if len(largest) > LARGEST:
-        console.print(f"and {len(largest) - LARGEST} smaller ones")
-    parts = f"{count(len(shards), 'shard')}, {len(made.rebuilt)} rebuilt, {len(made.removed)} removed"
+        grid.add_row(key, *(f"{number:,}" for number in (shard["bytes"], grants, shard["owners"], shard["members"])))
+    console.print(grid)
+    if len(largest) > MAX_SHARDS_SHOWN:
+        console.print(f"and {len(largest) - MAX_SHARDS_SHOWN} smaller ones")
+    parts = f"{count(len(shards), 'shard')}, {len(result.rebuilt)} rebuilt, {len(result.removed)} removed"
     signature = manifest["people"].get("signature")
-    signed = "" if signature is None else f", {len(made.signed)} signed with {signature['key']}"
+    signed = "" if signature is None else f", {len(result.signed)} signed with {signature['key']}"
     console.print(
-        f"{made.folder}/  {total:,} bytes: {parts}{signed}, revision {manifest['revision']}, {seconds:.1f} s",
+        f"{result.folder}/  {total:,} bytes: {parts}{signed}, revision {manifest['revision']}, {seconds:.1f} s",
         soft_wrap=True,
     )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from privtab.importing.run import Imported
     from privtab.request import Entity
 
-SHOWN = 20
+MAX_SHOWN = 20
 """How many things that were translated or not taken are listed."""
 
 
@@ -91,28 +91,28 @@ def import_(
     except ImportError as error:
         raise UsageError(f"`privtab state import` needs {error.name}: {how_to_install('import')}") from error
     program = load_policy(policy, variant=variant)
-    read = load(document)
-    given = dict(_pair(text, "=", "--set") for text in set_ or ())
+    import_document = load(document)
+    variables = dict(_pair(text, "=", "--set") for text in set_ or ())
     headers = dict(_pair(text, ":", "--header") for text in header or ())
-    known = [] if entities is None else _entities(entities)
+    known_entities = [] if entities is None else _entities(entities)
     token = None if token_file is None else read_text(token_file).strip()
     with answers.opened(source, token=token, headers=headers) as system:
-        found = run.run(read, system, program, given=given, entities=known)
-    refused = strict and bool(found.not_taken)
-    denials = [one for one in found.not_taken if one.denies]
+        result = run.run(import_document, system, program, given=variables, entities=known_entities)
+    refused = strict and bool(result.not_taken)
+    denials = [item for item in result.not_taken if item.denies]
     if not refused and (allow_partial or not denials):
-        _write(output, to_tables(found.state))
+        _write(output, to_tables(result.state))
     else:
         refused = True
-    if not printed(format_, _as_json(found)):
-        _show(found, None if refused else output)
+    if not printed(format_, _as_json(result)):
+        _show(result, None if refused else output)
     if refused:
-        why = (
+        explanation = (
             "`--strict` writes nothing"
             if strict
             else "without denials the state could allow more; `--allow-partial` writes it"
         )
-        complain(f"{count(len(found.not_taken), 'thing')} cannot be expressed: {why}")
+        complain(f"{count(len(result.not_taken), 'thing')} cannot be expressed: {explanation}")
         raise typer.Exit(ExitCode.FINDINGS)
 
 
@@ -122,8 +122,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
-    name, found, value = text.partition(sign)
-    if not (name.strip() and found):
+    name, separator, value = text.partition(sign)
+    if not (name.strip() and separator):
         raise UsageError(f"`{option} {text}`: write NAME{sign}VALUE")
     return name.strip(), value.strip()
 
@@ -151,25 +151,25 @@ def _write(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:
         write(output / f"{table}.csv", text.getvalue().encode())
 
 
-def _as_json(found: Imported) -> dict[str, object]:
+def _as_json(result: Imported) -> dict[str, object]:
     return {
-        "taken": dict(found.taken),
-        "translated": list(found.translated),
-        "not_taken": [{"what": one.what, "why": one.why, "denies": one.denies} for one in found.not_taken],
+        "taken": dict(result.taken),
+        "translated": list(result.translated),
+        "not_taken": [{"what": item.what, "why": item.why, "denies": item.denies} for item in result.not_taken],
     }
 
 
-def _show(found: Imported, output: Path | None) -> None:
+def _show(result: Imported, output: Path | None) -> None:
     for title, lines in (
-        ("translated", list(found.translated)),
-        ("not expressible", [f"{one.what}{': ' if one.why else ''}{one.why}" for one in found.not_taken]),
+        ("translated", list(result.translated)),
+        ("not expressible", [f"{item.what}{': ' if item.why else ''}{item.why}" for item in result.not_taken]),
     ):
         if lines:
             err().print(f"{title}:")
-            for line in lines[:SHOWN]:
+            for line in lines[:MAX_SHOWN]:
                 err().print(f"  {line}", soft_wrap=True)
-            if len(lines) > SHOWN:
-                err().print(f"  and {len(lines) - SHOWN:,} more; --format json lists all")
+            if len(lines) > MAX_SHOWN:
+                err().print(f"  and {len(lines) - MAX_SHOWN:,} more; --format json lists all")
     if output is not None:
-        taken = ", ".join(count(rows, table.replace("_", " ")[:-1]) for table, rows in found.taken.items())
+        taken = ", ".join(count(rows, table.replace("_", " ")[:-1]) for table, rows in result.taken.items())
         out().print(f"{output}: {taken or 'nothing'}", soft_wrap=True)

@@ -128,30 +128,32 @@ def run(
     compiled: list[Compiled] = []
     with progress(len(programs)) as bar:
         for policy, program in zip(policies, programs, strict=True):
-            made_of = provenance(policy, variant=variant, readings=readings(reading))
-            packed = _pack_state(program, state, loaded, signing, sharded=sharded)
+            origin = provenance(policy, variant=variant, readings=readings(reading))
+            state_content = _pack_state(program, state, loaded, signing, sharded=sharded)
             compiled.append(
-                _compile(program, as_name, variant, packed, made_of, signing, also or (), wasm=wasm, sharded=sharded)
+                _compile(
+                    program, as_name, variant, state_content, origin, signing, also or (), wasm=wasm, sharded=sharded
+                )
             )
             bar.advance(bar.task_ids[0])
     outputs = _by_name(compiled)
     outputs["schema"] = {"schema/policy.schema.json": _schema()}
-    write_outputs(output, outputs, whole=paths is None)
-    for one in compiled:
-        if one.state is not None:
+    write_outputs(output, outputs, complete=paths is None)
+    for result in compiled:
+        if result.state is not None:
             # Not in the list of outputs: the state changes separately, and the next compilation must not remove it.
-            _write_state(output / one.name, one.state)
+            _write_state(output / result.name, result.state)
     _report(compiled, output, format_, signing.id if signing is not None else None)
 
 
-def _check(policies: Sequence[Path], variant: str | None, chosen: dict[str, str]) -> list[Program]:
+def _check(policies: Sequence[Path], variant: str | None, reading_names: dict[str, str]) -> list[Program]:
     """The programs of all policies; if one has an error, prints all findings and exits with code 1."""
     from privtab.pipeline import check_policy
 
     found: list[Diagnostic] = []
     programs: list[Program] = []
     for policy in policies:
-        program, diagnostics = check_policy(policy, variant=variant, readings=chosen)
+        program, diagnostics = check_policy(policy, variant=variant, readings=reading_names)
         found += diagnostics
         if program is not None:
             programs.append(program)
@@ -167,7 +169,7 @@ def _compile(
     as_name: str | None,
     variant: str | None,
     state: bytes | Mapping[str, bytes] | None,
-    made_of: Provenance,
+    origin: Provenance,
     signing: SigningKey | None,
     also: Sequence[Backend],
     *,
@@ -177,14 +179,14 @@ def _compile(
     from privtab.pipeline import backend_files, policy_artifacts
 
     started = time.perf_counter()
-    artifacts = policy_artifacts(program, as_name, provenance=made_of, sharded=sharded)
+    artifacts = policy_artifacts(program, as_name, provenance=origin, sharded=sharded)
     name = f"{artifacts.name}/{program.version}" + (f"+{variant}" if variant else "")
     files = {f"{name}/rego/{path}": text.encode() for path, text in artifacts.modules.items()}
     files[f"{name}/policy.tar.gz"] = artifacts.bundle(signing)
     files[f"{name}/program.json"] = json_text(artifacts.program).encode()
     for backend in also:
-        written = backend_files(program, backend, artifacts)
-        files |= {f"{name}/{backend}/{path}": text.encode() for path, text in written.items()}
+        backend_texts = backend_files(program, backend, artifacts)
+        files |= {f"{name}/{backend}/{path}": text.encode() for path, text in backend_texts.items()}
     if wasm:
         from privtab.opa.wasm import build
         from privtab.pipeline import wasm_modules
@@ -209,9 +211,9 @@ def _pack_state(
 
     if path is None or state is None:
         return None
-    made_of = provenance(path, policy=f"{program.system}/{program.version}")
+    origin = provenance(path, policy=f"{program.system}/{program.version}")
     pack = shard_bundles if sharded else state_bundle
-    return pack(program, state, provenance=made_of, signing=signing)
+    return pack(program, state, provenance=origin, signing=signing)
 
 
 def _write_state(folder: Path, state: bytes | Mapping[str, bytes]) -> None:
@@ -238,10 +240,10 @@ def _size(state: bytes | Mapping[str, bytes]) -> int:
 
 def _by_name(compiled: Sequence[Compiled]) -> dict[str, dict[str, bytes]]:
     outputs: dict[str, dict[str, bytes]] = {}
-    for one in compiled:
-        if one.name in outputs:
-            raise UsageError(f"two of the policies are `{one.name}`: their outputs would overwrite each other")
-        outputs[one.name] = one.files
+    for result in compiled:
+        if result.name in outputs:
+            raise UsageError(f"two of the policies are `{result.name}`: their outputs would overwrite each other")
+        outputs[result.name] = result.files
     return outputs
 
 
@@ -251,27 +253,27 @@ def _schema() -> bytes:
     return json_text(policy_schema()).encode()
 
 
-def _report(compiled: Sequence[Compiled], output: Path, format_: Format, signed: str | None) -> None:
+def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id: str | None) -> None:
     rows = [
         {
-            "policy": one.name,
-            "rules": len(one.program.rules),
-            "rows": sum(rule.origin != "core" for rule in one.program.rules.values()),
-            "bundle": str(output / one.name / "policy.tar.gz"),
-            "bytes": len(one.files[f"{one.name}/policy.tar.gz"]),
-            "revision": one.revision,
-            "milliseconds": round(one.seconds * 1000),
-            "state": None if one.state is None else str(output / one.name / _state_name(one.state)),
-            "state_bytes": None if one.state is None else _size(one.state),
-            "signed": signed,
+            "policy": result.name,
+            "rules": len(result.program.rules),
+            "rows": sum(rule.origin != "core" for rule in result.program.rules.values()),
+            "bundle": str(output / result.name / "policy.tar.gz"),
+            "bytes": len(result.files[f"{result.name}/policy.tar.gz"]),
+            "revision": result.revision,
+            "milliseconds": round(result.seconds * 1000),
+            "state": None if result.state is None else str(output / result.name / _state_name(result.state)),
+            "state_bytes": None if result.state is None else _size(result.state),
+            "signed": key_id,
         }
-        for one in compiled
+        for result in compiled
     ]
     if printed(format_, rows):
         return
-    shown = table("policy", "rows", "rules", "bundle", "revision", "time", right=("rows", "rules", "bundle", "time"))
+    grid = table("policy", "rows", "rules", "bundle", "revision", "time", right=("rows", "rules", "bundle", "time"))
     for row in rows:
-        shown.add_row(
+        grid.add_row(
             str(row["policy"]),
             str(row["rows"]),
             str(row["rules"]),
@@ -280,8 +282,8 @@ def _report(compiled: Sequence[Compiled], output: Path, format_: Format, signed:
             f"{row['milliseconds']} ms",
         )
     console = out()
-    console.print(shown)
+    console.print(grid)
     for row in rows:
         if row["state"] is not None:
             console.print(f"{row['state']}  {row['state_bytes']:,} B", soft_wrap=True)
-    console.print(f"written to {output}/" + (f", signed with {signed}" if signed else ""), style="dim")
+    console.print(f"written to {output}/" + (f", signed with {key_id}" if key_id else ""), style="dim")

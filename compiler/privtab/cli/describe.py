@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PANEL = "Ask"
 
-MOST_PRIVILEGES = 1_000
+MAX_PRIVILEGES = 1_000
 """Maximum privileges shown as text."""
 
 
@@ -75,17 +75,17 @@ def _entities(console: Console, entities: dict[str, Any]) -> None:
 
 
 def _names(console: Console, policy: dict[str, Any]) -> None:
-    every = list(policy["entities"])
+    all_types = list(policy["entities"])
     privileges = table("privilege", "on", "note")
-    for name, privilege in islice(policy["privileges"].items(), MOST_PRIVILEGES):
-        on = "every type" if privilege["on"] == every else ", ".join(privilege["on"])
+    for name, privilege in islice(policy["privileges"].items(), MAX_PRIVILEGES):
+        types = "every type" if privilege["on"] == all_types else ", ".join(privilege["on"])
         notes = [f"alias of {privilege['alias_of']}"] if "alias_of" in privilege else []
         notes += [f"deprecated: {privilege['deprecated']}"] if "deprecated" in privilege else []
-        privileges.add_row(name, on, "; ".join(notes))
+        privileges.add_row(name, types, "; ".join(notes))
     console.print(privileges)
-    more = len(policy["privileges"]) - MOST_PRIVILEGES
-    if more > 0:
-        console.print(f"… and {more:,} more privileges; `--format json` lists them", style="dim")
+    omitted = len(policy["privileges"]) - MAX_PRIVILEGES
+    if omitted > 0:
+        console.print(f"… and {omitted:,} more privileges; `--format json` lists them", style="dim")
     for name, members in policy["sets"].items():
         console.print(f"{name} = {', '.join(members)}")
     for name, role in policy["roles"].items():
@@ -100,7 +100,7 @@ def _names(console: Console, policy: dict[str, Any]) -> None:
 
 
 def _rows(console: Console, entity: str, rows: list[dict[str, Any]]) -> None:
-    shown = table(entity, "needs", "smallest sets that suffice", "on success", "source")
+    grid = table(entity, "needs", "smallest sets that suffice", "on success", "source")
     for row in rows:
         needs = row["requires"] or ""
         if row["each"]:
@@ -111,23 +111,23 @@ def _rows(console: Console, entity: str, rows: list[dict[str, Any]]) -> None:
             )
         name = row["operation"] if row["from"] == "row" else f"{row['operation']} (core)"
         source = row["source"]
-        where = "" if source is None else f"line {source['line']}" if source["line"] else source["document"]
-        shown.add_row(name, needs, _sets(row), "\n".join(row["effects"]), where)
-    console.print(shown)
+        position = "" if source is None else f"line {source['line']}" if source["line"] else source["document"]
+        grid.add_row(name, needs, _sets(row), "\n".join(row["effects"]), position)
+    console.print(grid)
     for remark, operations in _remarks(rows).items():
         console.print(f"  {', '.join(operations)}: {remark}", style="dim", soft_wrap=True)
     console.print()
 
 
 def _sets(row: dict[str, Any]) -> str:
-    lines = [_either(row["minimal_sets"])] if row["requires"] or row["minimal_sets"] != [[]] else []
+    lines = [_alternatives(row["minimal_sets"])] if row["requires"] or row["minimal_sets"] != [[]] else []
     if row["each_minimal_sets"] is not None:
-        lines.append(f"each: {_either(row['each_minimal_sets'])}")
-    lines += [f"with {flag}: {_either(sets)}" for flag, sets in row.get("when", {}).items()]
+        lines.append(f"each: {_alternatives(row['each_minimal_sets'])}")
+    lines += [f"with {flag}: {_alternatives(sets)}" for flag, sets in row.get("when", {}).items()]
     return "\n".join(lines)
 
 
-def _either(sets: list[list[str]]) -> str:
+def _alternatives(sets: list[list[str]]) -> str:
     if not sets:
         return "never"
     return "\nor ".join(" and ".join(atoms) or "anyone" for atoms in sets)
@@ -137,13 +137,13 @@ def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The notes on rows, each with the operations it applies to."""
     remarks: dict[str, list[str]] = {}
     for row in rows:
-        said = [row["note"]] if row["note"] else []
-        said += [f"every request says {flag}: true or false" for flag in row.get("required_flags", ())]
-        said += [f"deprecated: {row['deprecated']}"] if row["deprecated"] else []
+        notes = [row["note"]] if row["note"] else []
+        notes += [f"every request says {flag}: true or false" for flag in row.get("required_flags", ())]
+        notes += [f"deprecated: {row['deprecated']}"] if row["deprecated"] else []
         if "minimal_sets_complete" in row:
-            said.append(f"has more minimal sets than can be listed: the first {len(row['minimal_sets'])} are shown")
+            notes.append(f"has more minimal sets than can be listed: the first {len(row['minimal_sets'])} are shown")
         if row["ambiguous"]:
-            said += [f"other reading `{name}`: {text}" for name, text in row["ambiguous"]["readings"].items()]
-        for remark in said:
+            notes += [f"other reading `{name}`: {text}" for name, text in row["ambiguous"]["readings"].items()]
+        for remark in notes:
             remarks.setdefault(remark, []).append(row["operation"])
     return remarks

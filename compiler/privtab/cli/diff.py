@@ -101,23 +101,23 @@ def run(
         Choice(variant=from_variant, readings=readings(from_reading)),
         Choice(variant=variant, readings=readings(reading)),
     )
-    taken, found = waivers_of(waivers)
+    active_waivers, waiver_file_findings = waivers_of(waivers)
     diffs = []
     with no_collection(), working("comparing"):
-        for one, other in sides(before, after, choices):
-            pair = programs(one, other)
-            diffs.append(compare(*pair, shown=(one.shown, other.shown), renames=renames))
-    marked, more = apply_waivers(diffs, taken, datetime.now(tz=UTC).date())
-    _print(marked, format_, verdicts, (*found, *more), everything=everything)
-    wrong = any(d.severity == "error" for d in found)
-    fail_if(wrong or any(failing(d, verdicts) for d in marked))
+        for old_side, new_side in sides(before, after, choices):
+            program_pair = programs(old_side, new_side)
+            diffs.append(compare(*program_pair, shown=(old_side.display_name, new_side.display_name), renames=renames))
+    marked, waiver_findings = apply_waivers(diffs, active_waivers, datetime.now(tz=UTC).date())
+    _print(marked, format_, verdicts, (*waiver_file_findings, *waiver_findings), everything=everything)
+    has_errors = any(finding.severity == "error" for finding in waiver_file_findings)
+    fail_if(has_errors or any(failing(diff, verdicts) for diff in marked))
 
 
-def _verdicts(given: list[str] | None) -> frozenset[Verdict]:
+def _verdicts(options: list[str] | None) -> frozenset[Verdict]:
     """Parse the verdicts of `--fail-on`, repeated or separated by commas; raises UsageError for unknown ones."""
     from privtab.analysis.diff.nodes import Verdict
 
-    words = [word.strip() for text in given or () for word in text.split(",") if word.strip()]
+    words = [word.strip() for text in options or () for word in text.split(",") if word.strip()]
     for word in words:
         if word not in {*FAILING, "any"}:
             raise UsageError(f"`--fail-on {word}`: there are {', '.join(FAILING)} and any")
@@ -169,13 +169,13 @@ def _sarif(diffs: Sequence[Diff], verdicts: frozenset[Verdict], found: Sequence[
     rules = [
         Rule(code=code, name=name, severity=Severity.ERROR, summary=summary) for code, name, summary in CODES.values()
     ]
-    shown, waived = list(found), []
+    open_findings, suppressed = list(found), []
     for diff in diffs:
         for finding, row in findings(diff, verdicts):
             if row.waived is None:
-                shown.append(finding)
+                open_findings.append(finding)
             else:
-                waived.append(
+                suppressed.append(
                     Suppressed(finding=finding, reason=f"{row.waived.who}: {row.waived.why}", in_source=False)
                 )
-    return sarif(shown, rules, suppressed=waived)
+    return sarif(open_findings, rules, suppressed=suppressed)

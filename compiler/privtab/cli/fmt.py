@@ -72,16 +72,18 @@ def run(
     if paths and STDIN in paths and len(paths) > 1:
         raise UsageError("`-` must be the only path: standard input is one file")
     formatted = _format([_stdin()] if paths == [STDIN] else [_load(path) for path in _files(paths)])
-    changed = [one for one in formatted if one.changed]
+    changed = [file for file in formatted if file.changed]
     if diff:
-        for one in changed:
-            _show_diff(one)
+        for file in changed:
+            _show_diff(file)
     elif not check:
         _write(formatted if paths == [STDIN] else changed)
     written = not (check or diff)
-    rows = [{"path": one.source.path, "changed": one.changed, "written": one.changed and written} for one in formatted]
+    rows = [
+        {"path": file.source.path, "changed": file.changed, "written": file.changed and written} for file in formatted
+    ]
     if not (paths != [STDIN] and printed(format_, rows)) and not (diff and changed) and (paths != [STDIN] or check):
-        _say(formatted, changed, check=check)
+        _show_summary(formatted, changed, check=check)
     fail_if(check and changed)
 
 
@@ -91,10 +93,10 @@ def _files(paths: Sequence[str] | None) -> list[Path]:
 
     found: dict[Path, None] = {}
     for path in given_or_default_paths(paths):
-        here = list(yaml_files(path)) if path.is_dir() else [find_policy(path)]
-        if not here:
+        files = list(yaml_files(path)) if path.is_dir() else [find_policy(path)]
+        if not files:
             raise UsageError(f"no policy or scenario file in {path}")
-        found |= dict.fromkeys(here)
+        found |= dict.fromkeys(files)
     return list(found)
 
 
@@ -118,11 +120,11 @@ def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[Formatted]:
     found: list[Diagnostic] = []
     texts: dict[str, str] = {}
     for path, source in files:
-        text, wrong = format_source(source)
+        text, errors = format_source(source)
         if text is not None:
-            wrong = _misread(source)
-        if wrong or text is None:
-            found += wrong
+            errors = _syntax_errors(source)
+        if errors or text is None:
+            found += errors
             texts[source.path] = source.text
         else:
             formatted.append(Formatted(path=path, source=source, text=text))
@@ -132,43 +134,43 @@ def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[Formatted]:
     return formatted
 
 
-def _misread(source: SourceFile) -> tuple[Diagnostic, ...]:
+def _syntax_errors(source: SourceFile) -> tuple[Diagnostic, ...]:
     """The syntax errors of a policy; errors in names and structure do not affect the layout."""
     from privtab import syntax
     from privtab.fmt.files import is_policy
 
     if not is_policy(source.text.splitlines()):
         return ()
-    _, found = syntax.read(source)
-    return tuple(finding for finding in found if finding.severity is Severity.ERROR)
+    _, findings = syntax.read(source)
+    return tuple(finding for finding in findings if finding.severity is Severity.ERROR)
 
 
 def _write(formatted: Sequence[Formatted]) -> None:
-    for one in formatted:
-        if one.path is None:
-            print_file(one.text)
+    for file in formatted:
+        if file.path is None:
+            print_file(file.text)
             continue
         # Write through symbolic links and keep the mode of the file.
-        target = one.path.resolve()
+        target = file.path.resolve()
         mode = target.stat().st_mode
-        write(target, one.text.encode())
+        write(target, file.text.encode())
         target.chmod(mode)
 
 
-def _show_diff(one: Formatted) -> None:
-    before, after = (text.splitlines(keepends=True) for text in (one.source.text, one.text))
+def _show_diff(file: Formatted) -> None:
+    before, after = (text.splitlines(keepends=True) for text in (file.source.text, file.text))
     console = out()
-    for line in difflib.unified_diff(before, after, one.source.path, one.source.path):
+    for line in difflib.unified_diff(before, after, file.source.path, file.source.path):
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[0]) if line[:3] not in ("+++", "---") else "bold"
         console.print(line.rstrip("\r\n"), style=style, soft_wrap=True)
 
 
-def _say(formatted: Sequence[Formatted], changed: Sequence[Formatted], *, check: bool) -> None:
+def _show_summary(formatted: Sequence[Formatted], changed: Sequence[Formatted], *, check: bool) -> None:
     console = out()
-    for one in changed:
-        console.print(one.source.path, soft_wrap=True)
-    same = len(formatted) - len(changed)
-    would = "would be reformatted" if check else "reformatted"
-    parts = [f"{count(len(changed), 'file')} {would}"] if changed else []
-    parts += [f"{count(same, 'file')} unchanged"] if same else []
+    for file in changed:
+        console.print(file.source.path, soft_wrap=True)
+    unchanged = len(formatted) - len(changed)
+    verb = "would be reformatted" if check else "reformatted"
+    parts = [f"{count(len(changed), 'file')} {verb}"] if changed else []
+    parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
     console.print(", ".join(parts), style="bold" if changed else "", soft_wrap=True)

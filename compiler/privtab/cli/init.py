@@ -26,7 +26,7 @@ class Start(StrEnum):
     SERVICE = "service"
 
 
-WHAT = {Start.DATA: "catalogs, schemas and tables", Start.SERVICE: "workspaces, projects and documents"}
+START_TITLES = {Start.DATA: "catalogs, schemas and tables", Start.SERVICE: "workspaces, projects and documents"}
 _EXAMPLE = {
     Start.DATA: {
         "noun": "table",
@@ -74,14 +74,14 @@ def run(
     from privtab._templates import environment
     from privtab.cli._output import out
 
-    asked = sys.stdin.isatty() and sys.stdout.isatty()
-    named = _usable(folder.resolve().name)
+    interactive = sys.stdin.isatty() and sys.stdout.isatty()
+    default_name = _system_name(folder.resolve().name)
     if system is None:
-        system = typer.prompt("Name of the system", default=named) if asked else named
+        system = typer.prompt("Name of the system", default=default_name) if interactive else default_name
     if not _SYSTEM.fullmatch(system):
         raise UsageError(f"`{system}` cannot name a system: write lower case letters, digits and `_`, a letter first")
     if start is None:
-        start = _chosen() if asked else Start.DATA
+        start = _prompt_for_start() if interactive else Start.DATA
     policies = Path("policy_src") / system
     sources = {
         policies / "1.yaml": f"{start}/policy.yaml.j2",
@@ -91,9 +91,9 @@ def run(
         Path(".github/workflows/policy.yml"): "shared/ci.yml.j2",
         Path("service.py"): "shared/service.py.j2",
     }
-    there = [str(path) for path in sources if (folder / path).exists()]
-    if there:
-        raise UsageError(f"{folder} has {', '.join(there)} already: nothing was written")
+    existing = [str(path) for path in sources if (folder / path).exists()]
+    if existing:
+        raise UsageError(f"{folder} has {', '.join(existing)} already: nothing was written")
     values = {"system": system, "version": __version__, **_EXAMPLE[start]}
     texts = {path: environment("init").get_template(name).render(values) for path, name in sources.items()}
     for path, text in texts.items():
@@ -102,27 +102,27 @@ def run(
     for path in sources:
         console.print(str(folder / path), style="dim")
     console.print("\nnext")
-    for command in _next(folder, system, start):
+    for command in _next_commands(folder, system, start):
         console.print(f"  {command}", soft_wrap=True)
 
 
-def _usable(name: str) -> str:
+def _system_name(name: str) -> str:
     """A valid name of a system from the name of a folder."""
-    usable = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-    return usable if _SYSTEM.fullmatch(usable) else f"system_{usable}".rstrip("_")
+    system = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    return system if _SYSTEM.fullmatch(system) else f"system_{system}".rstrip("_")
 
 
-def _chosen() -> Start:
+def _prompt_for_start() -> Start:
     kinds = list(Start)
     for number, kind in enumerate(kinds, start=1):
-        print_text(f"  {number}  {kind:8} {WHAT[kind]}\n")
+        print_text(f"  {number}  {kind:8} {START_TITLES[kind]}\n")
     answers = {answer: kind for number, kind in enumerate(kinds, start=1) for answer in (str(number), kind.value)}
     while (answer := typer.prompt("Table to start from", default="1").strip()) not in answers:
         print_text(f"answer with one of {', '.join(answers)}\n")
     return answers[answer]
 
 
-def _next(folder: Path, system: str, start: Start) -> list[str]:
+def _next_commands(folder: Path, system: str, start: Start) -> list[str]:
     example = _EXAMPLE[start]
     state = f"policy_src/{system}/state.yaml"
     question = f"{example['user']} {example['reading']} {example['noun']}:{example['denied']}"

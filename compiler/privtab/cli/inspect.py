@@ -48,44 +48,44 @@ def run(
     from privtab.bundle.inspect import inspect as inspected
 
     try:
-        found = inspected(bundle, trust(keys, scope))
+        content = inspected(bundle, trust(keys, scope))
     except BrokenBundle as error:
         raise BrokenBundle(f"{bundle}: {error}") from None
-    if not printed(format_, {"bundle": str(bundle), **found.to_json()}):
-        _show(bundle, found)
-    fail_if(found.signature is not None and found.signature.verified is False)
+    if not printed(format_, {"bundle": str(bundle), **content.to_json()}):
+        _show(bundle, content)
+    fail_if(content.signature is not None and content.signature.verified is False)
 
 
-def _show(bundle: Path, found: Inspected) -> None:
-    shown = table("", "")
-    shown.show_header = False
-    shown.columns[0].style = "bold"
-    shown.columns[0].no_wrap = True
-    for name, value in _lines(bundle, found):
-        shown.add_row(name, value)
-    out().print(shown)
+def _show(bundle: Path, content: Inspected) -> None:
+    grid = table("", "")
+    grid.show_header = False
+    grid.columns[0].style = "bold"
+    grid.columns[0].no_wrap = True
+    for name, value in _lines(bundle, content):
+        grid.add_row(name, value)
+    out().print(grid)
 
 
-def _lines(bundle: Path, found: Inspected) -> list[tuple[str, str]]:
-    kind = KINDS[found.kind]
-    if found.kind == "shard":
-        kind += f" ({found.metadata.get('shard')})"
+def _lines(bundle: Path, content: Inspected) -> list[tuple[str, str]]:
+    kind = KINDS[content.kind]
+    if content.kind == "shard":
+        kind += f" ({content.metadata.get('shard')})"
     lines = [
         ("bundle", str(bundle)),
         ("kind", kind),
-        ("system", " ".join(text for text in (found.system, found.version) if text)),
-        ("revision", found.revision or "none"),
-        ("roots", "\n".join(root or "all of data" for root in found.roots)),
-        ("holds", "\n".join(_counted(number, noun) for noun, number in found.counts.items())),
-        *_provenance(found.provenance),
-        ("signature", _signature(found.signature)),
-        ("size", f"{found.bytes:,} bytes, {sum(file.bytes for file in found.files):,} unpacked"),
-        ("sha256", found.sha256),
+        ("system", " ".join(text for text in (content.system, content.version) if text)),
+        ("revision", content.revision or "none"),
+        ("roots", "\n".join(root or "all of data" for root in content.roots)),
+        ("holds", "\n".join(_counted(number, noun) for noun, number in content.counts.items())),
+        *_provenance(content.provenance),
+        ("signature", _signature(content.signature)),
+        ("size", f"{content.bytes:,} bytes, {sum(file.bytes for file in content.files):,} unpacked"),
+        ("sha256", content.sha256),
     ]
-    more = len(found.files) - FILES_SHOWN
-    width = max((len(f"{file.bytes:,}") for file in found.files), default=0)
-    names = [f"{file.bytes:>{width},}  {file.name}" for file in found.files[:FILES_SHOWN]]
-    lines.append(("files", "\n".join(names + ([f"… and {count(more, 'more')}"] if more > 0 else []))))
+    omitted = len(content.files) - FILES_SHOWN
+    width = max((len(f"{file.bytes:,}") for file in content.files), default=0)
+    names = [f"{file.bytes:>{width},}  {file.name}" for file in content.files[:FILES_SHOWN]]
+    lines.append(("files", "\n".join(names + ([f"… and {count(omitted, 'more')}"] if omitted > 0 else []))))
     return [(name, value) for name, value in lines if value]
 
 
@@ -95,16 +95,16 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {singular if number == 1 else noun}"
 
 
-def _provenance(told: Any) -> list[tuple[str, str]]:
+def _provenance(document: Any) -> list[tuple[str, str]]:
     # In bundles of other tools it may have any shape.
-    git, sources = (part if isinstance(part := told.get(name), dict) else {} for name in ("git", "sources"))
+    git, sources = (part if isinstance(part := document.get(name), dict) else {} for name in ("git", "sources"))
     commit = f"{git['commit']}{', with changes' if git.get('dirty') else ''}" if git.get("commit") else ""
-    chosen = {name: value for name, value in told.items() if name not in ("compiler", "git", "sources")}
+    other_values = {name: value for name, value in document.items() if name not in ("compiler", "git", "sources")}
     return [
-        ("made by", str(told.get("compiler", ""))),
+        ("made by", str(document.get("compiler", ""))),
         ("of", "\n".join(f"{name}  {str(digest)[:16]}…" for name, digest in sources.items())),
         ("commit", commit),
-        *((name, str(value)) for name, value in chosen.items()),
+        *((name, str(value)) for name, value in other_values.items()),
     ]
 
 
@@ -114,8 +114,8 @@ def _signature(signature: Signature | None) -> str:
     if signature.verified is False and signature.key is None:
         return f"refused: {signature.why}"
     scope = f", scope {signature.scope}" if signature.scope else ""
-    order = f", sequence {signature.sequence}" if signature.sequence is not None else ""
-    said = f"{signature.algorithm} by {signature.key}{scope}{order}"
+    sequence = f", sequence {signature.sequence}" if signature.sequence is not None else ""
+    text = f"{signature.algorithm} by {signature.key}{scope}{sequence}"
     if signature.verified is None:
-        return f"{said}; not verified: give --verification-key"
-    return f"{said}; verified" if signature.verified else f"{said}; refused: {signature.why}"
+        return f"{text}; not verified: give --verification-key"
+    return f"{text}; verified" if signature.verified else f"{text}; refused: {signature.why}"

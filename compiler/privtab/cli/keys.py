@@ -119,5 +119,5 @@ def config(
     """
     from privtab.bundle.sign import opa_configuration, public_keys
 
-    shown = opa_configuration(public_keys(keys), scope, bundle or ["policy", "state"])
-    print_json(shown)
+    configuration = opa_configuration(public_keys(keys), scope, bundle or ["policy", "state"])
+    print_json(configuration)

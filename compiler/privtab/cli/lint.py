@@ -64,14 +64,14 @@ def run(
     if explain is not None:
         _lint.explain(explain)
         return
-    wanted = _lint.selection(select, ignore)
+    is_selected = _lint.selection(select, ignore)
     with working("checking"):
-        checked = _lint.check(policies_at(paths), config, wanted, fail_on or (FailOn.WARNING if strict else None))
-    format_ = format_ or (checked[0].settings.format if checked else None) or LintFormat.PRETTY
+        results = _lint.check(policies_at(paths), config, is_selected, fail_on or (FailOn.WARNING if strict else None))
+    format_ = format_ or (results[0].settings.format if results else None) or LintFormat.PRETTY
     if output is not None:
-        _lint.save(checked, format_, output)
+        _lint.save(results, format_, output)
     elif format_ in (LintFormat.PRETTY, LintFormat.TEXT):
-        _lint.show(checked, out())
+        _lint.show(results, out())
     else:
-        print_text(_lint.report(checked, format_))
-    fail_if(any(one.failed() for one in checked))
+        print_text(_lint.report(results, format_))
+    fail_if(any(result.failed() for result in results))

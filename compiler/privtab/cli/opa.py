@@ -94,7 +94,7 @@ def run(
       privtab opa run -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
       privtab opa run -p mine.yaml -s state.yaml --watch --restart
     """
-    from privtab.cli._opa_run import FileWatch, keep
+    from privtab.cli._opa_run import FileWatch, keep_running
     from privtab.opa.binary import choose
     from privtab.opa.server import check_port
     from privtab.pipeline import find_policy, load_program
@@ -108,7 +108,7 @@ def run(
         check_port("127.0.0.1", port)
     chosen = choose(require_built=require_built)
     err().print(f"OPA is {chosen.path}: {chosen.why}", style="dim", soft_wrap=True)
-    watched = FileWatch([find_policy(policy), *([state] if state else [])]) if watch else None
+    file_watch = FileWatch([find_policy(policy), *([state] if state else [])]) if watch else None
     program, loaded = load()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -117,7 +117,7 @@ def run(
         out().print(f"{program.system} {program.version} at {server.url}; Ctrl-C ends it", soft_wrap=True)
         out().print(_curl(program, server.url), soft_wrap=True)
         flush()
-        code = keep(server, restart=restart, watched=watched, bundles=lambda: packed(*load()), stop=stop)
+        code = keep_running(server, restart=restart, file_watch=file_watch, bundles=lambda: packed(*load()), stop=stop)
     raise typer.Exit(code)
 
 
@@ -125,11 +125,11 @@ def _curl(program: Program, url: str) -> str:
     """An example `curl` command: the first operation of the policy, on an entity of its type."""
     rule = next(iter(program.rules.values()))
     names = "/".join(type_ for type_ in program.chain(rule.entity) if not program.entities[type_].single)
-    asked = {
+    request = {
         "subject": {"type": "user", "id": "alice"},
         "action": {"name": rule.operation},
         "resource": {"type": rule.entity, "id": names},
     }
     return shlex.join(
-        ["curl", "-s", f"{url}/v1/data/privtab/{program.system}/decision", "-d", json.dumps({"input": asked})]
+        ["curl", "-s", f"{url}/v1/data/privtab/{program.system}/decision", "-d", json.dumps({"input": request})]
     )

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 PANEL = "Ask"
 
-MOST_LINES = 20
+MAX_PATHS = 20
 """Default maximum of paths shown as text."""
 
 
@@ -56,7 +56,7 @@ def run(
     policy: PolicyOption,
     state: StateOption,
     user: Annotated[str | None, typer.Argument(metavar="USER", help="The user who would act.")] = None,
-    wanted: Annotated[
+    target: Annotated[
         str | None,
         typer.Argument(metavar="PRIVILEGE", help="A privilege, a set, `owner` or `member`; omit with --operation."),
     ] = None,
@@ -67,14 +67,14 @@ def run(
     with_: WithOption = None,
     flag: FlagOption = None,
     group: GroupOption = None,
-    everybody: Annotated[
+    all_users: Annotated[
         bool, typer.Option("--all", help="Search for every user of the state, and for an unknown user.")
     ] = False,
     max_steps: StepsOption = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", min=0, metavar="N", help=f"Number of paths; 0 for all. (default: {MOST_LINES} for people)"
+            "--limit", min=0, metavar="N", help=f"Number of paths; 0 for all. (default: {MAX_PATHS} for people)"
         ),
     ] = None,
     at: AtOption = None,
@@ -101,54 +101,58 @@ def run(
     from privtab.cli._stored import load_policy
     from privtab.reference.evaluate import Reference
 
-    _check(user, wanted, resource, operation, everybody=everybody)
+    _check(user, target, resource, operation, all_users=all_users)
     program = load_policy(policy, variant=variant, readings=readings(reading))
     flags = flag_names(flag, program)
     check_said(flags, program)
     with waiting("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
         reference = Reference(program, loaded)
-    ask = _PathsQuery(reference, loaded, max_steps, format_, limit, flags, group_names(group))
-    if everybody:
-        found = ask.everybody()
-        fail_if(found or partial)
+    query = _PathsQuery(reference, loaded, max_steps, format_, limit, flags, group_names(group))
+    if all_users:
+        any_escalation = query.all_users()
+        fail_if(any_escalation or partial)
         return
     assert user is not None
     name = user_name(user)
-    about = [entity(resource if operation is None and resource is not None else wanted)] if wanted is not None else []
+    mentioned = (
+        [entity(resource if operation is None and resource is not None else target)] if target is not None else []
+    )
     from privtab.analysis.unknown import notes as unknown
 
-    known = [one for one in about if one.type in program.entities]
-    ask.notes = unknown(program, loaded, [f"user:{name}", *(f"group:{g}" for g in ask.groups)], known)
-    if wanted is None:
-        ask.gains(name)
+    known_entities = [candidate for candidate in mentioned if candidate.type in program.entities]
+    query.notes = unknown(
+        program, loaded, [f"user:{name}", *(f"group:{group_name}" for group_name in query.groups)], known_entities
+    )
+    if target is None:
+        query.gains(name)
     elif operation is not None:
         from privtab.analysis.goals import operation_goal
 
-        ask.target(name, operation_goal(reference, operation, entity(wanted), objects(with_), flags))
+        query.target(name, operation_goal(reference, operation, entity(target), objects(with_), flags))
     else:
         from privtab.analysis.goals import goal
 
         assert resource is not None
-        ask.target(name, goal(reference, wanted, entity(resource)))
+        query.target(name, goal(reference, target, entity(resource)))
     if format_ is not Format.JSON:
-        show_notes(ask.notes)
+        show_notes(query.notes)
     fail_if(partial)
 
 
 def _check(
-    user: str | None, wanted: str | None, resource: str | None, operation: str | None, *, everybody: bool
+    user: str | None, target: str | None, resource: str | None, operation: str | None, *, all_users: bool
 ) -> None:
     """Check which arguments and options may be combined."""
-    if everybody:
+    if all_users:
         if user is not None or operation is not None:
             raise UsageError("`--all` is about every user and every target: leave USER and --operation out")
     elif user is None:
         raise UsageError("name a USER, or ask for every user with `--all`")
     elif operation is not None:
-        if wanted is None or resource is not None:
+        if target is None or resource is not None:
             raise UsageError("with --operation write `paths USER ENTITY --operation OP`")
-    elif (wanted is None) != (resource is None):
+    elif (target is None) != (resource is None):
         raise UsageError("write `paths USER PRIVILEGE ENTITY`, or `paths USER ENTITY --operation OP`, or `paths USER`")
 
 
@@ -169,7 +173,7 @@ class _PathsQuery:
         self.state = state
         self.max_steps = max_steps
         self.format = format_
-        self.most = (MOST_LINES if format_ is Format.TEXT else 0) if limit is None else limit
+        self.max_shown = (MAX_PATHS if format_ is Format.TEXT else 0) if limit is None else limit
         self.flags = flags
         self.groups = groups
         self.notes: tuple[str, ...] = ()
@@ -178,12 +182,12 @@ class _PathsQuery:
         """Everything that a user could gain."""
         from privtab.analysis.paths import ReachableRights
 
-        more = [] if goal is None else [goal.resource, *goal.with_.values()]
+        extra_entities = [] if goal is None else [goal.resource, *goal.with_.values()]
         return ReachableRights(
             self.reference,
             self.state,
             user,
-            more=more,
+            more=extra_entities,
             groups=self.groups,
             flags=self.flags,
             max_steps=self.max_steps,
@@ -193,8 +197,8 @@ class _PathsQuery:
         """Print the shortest path to one goal."""
         with working("looking for paths"):
             path = self.reach(user, goal).path(goal)
-        found = None if path is None else _path_json(path)
-        answer = {"user": user, "goal": goal.text, "reachable": path is not None, "path": found}
+        path_document = None if path is None else _path_json(path)
+        answer = {"user": user, "goal": goal.text, "reachable": path is not None, "path": path_document}
         if printed(self.format, {**answer, "notes": list(self.notes)}):
             return
         console = out()
@@ -207,8 +211,8 @@ class _PathsQuery:
             console.print(f"user:{user} has {goal.text} already", soft_wrap=True)
         else:
             console.print("PATH", style="bold red", end="  ")
-            how = "" if path.shortest else ", perhaps not the fewest"
-            console.print(f"user:{user} to {goal.text} in {count(len(path.steps), 'step')}{how}", soft_wrap=True)
+            remark = "" if path.shortest else ", perhaps not the fewest"
+            console.print(f"user:{user} to {goal.text} in {count(len(path.steps), 'step')}{remark}", soft_wrap=True)
             _show_steps(console, path.steps)
             _legend(console, path.steps)
 
@@ -219,17 +223,17 @@ class _PathsQuery:
         with working("looking for paths"):
             reach = self.reach(user)
             facts = reach.gains()
-            shown = facts[: self.most or len(facts)]
+            shown = facts[: self.max_shown or len(facts)]
             found = [(fact, path) for fact in shown if (path := reach.path(Goal.of_fact(fact))) is not None]
-        made = reach.makes()
-        brought = {a: [str(fact) for fact in reach.actions[a] if fact.kind != "exists"] for a in made}
+        creations = reach.makes()
+        facts_created = {a: [str(fact) for fact in reach.actions[a] if fact.kind != "exists"] for a in creations}
         answer = {
             "user": user,
             "count": len(facts),
             "gains": [{"fact": str(fact), "path": _path_json(path)} for fact, path in found],
             "makes": [
-                {"operation": a.rule.operation, "resource": str(a.resource), "brings": brings}
-                for a, brings in brought.items()
+                {"operation": a.rule.operation, "resource": str(a.resource), "brings": created}
+                for a, created in facts_created.items()
             ],
             "notes": list(self.notes),
         }
@@ -245,22 +249,24 @@ class _PathsQuery:
             console.print(f"\n{path.goal}", style="bold red", end="")
             console.print(f"  in {count(len(path.steps), 'step')}", style="dim")
             _show_steps(console, path.steps)
-        _more(console, len(facts) - len(shown))
-        if made:
+        _show_omitted(console, len(facts) - len(shown))
+        if creations:
             console.print("\nwhat they could make, and then hold", style="bold")
-            for action, brings in list(brought.items())[: self.most or len(made)]:
-                text = f"  {action.rule.operation} {action.resource}" + (f": {_joined(brings)}" if brings else "")
+            for action, created in list(facts_created.items())[: self.max_shown or len(creations)]:
+                text = f"  {action.rule.operation} {action.resource}" + (
+                    f": {_join_by_object(created)}" if created else ""
+                )
                 console.print(text, soft_wrap=True)
-            _more(console, len(made) - (self.most or len(made)))
-        _legend(console, [step for _, path in found for step in path.steps], made=bool(made))
+            _show_omitted(console, len(creations) - (self.max_shown or len(creations)))
+        _legend(console, [step for _, path in found for step in path.steps], creates=bool(creations))
 
-    def everybody(self) -> bool:
+    def all_users(self) -> bool:
         """Print what each user could gain on existing entities; returns whether any could."""
         from privtab.analysis.effects import grants_on_existing_entities
         from privtab.analysis.paths import SearchSpace, escalations
         from privtab.analysis.universe import users
 
-        ground = SearchSpace(self.reference, self.state)
+        search_space = SearchSpace(self.reference, self.state)
         known = users(self.reference.program, self.state)
         stranger = "stranger"
         while stranger in known:
@@ -270,23 +276,23 @@ class _PathsQuery:
         with progress(len(names)) as bar:
             for name in [*names, ""] if names else []:
                 gained = escalations(
-                    self.reference, self.state, name or stranger, ground=ground, max_steps=self.max_steps
+                    self.reference, self.state, name or stranger, ground=search_space, max_steps=self.max_steps
                 )
                 found += [(name, fact, path) for fact, path in gained]
                 bar.advance(bar.task_ids[0])
-        found.sort(key=lambda one: (len(one[2].steps), one[0], str(one[1])))
+        found.sort(key=lambda escalation: (len(escalation[2].steps), escalation[0], str(escalation[1])))
         rows = [{"user": user or None, "fact": str(fact), "path": _path_json(path)} for user, fact, path in found]
-        if printed(self.format, {"count": len(found), "escalations": rows[: self.most or len(rows)]}):
+        if printed(self.format, {"count": len(found), "escalations": rows[: self.max_shown or len(rows)]}):
             return bool(found)
         console = out()
-        for user, _, path in found[: self.most or len(found)]:
-            who = f"user:{user}" if user else "a stranger"
-            console.print(f"{who} could gain ", end="", soft_wrap=True)
+        for user, _, path in found[: self.max_shown or len(found)]:
+            subject = f"user:{user}" if user else "a stranger"
+            console.print(f"{subject} could gain ", end="", soft_wrap=True)
             console.print(path.goal, style="bold red", end="", soft_wrap=True)
             console.print(f"  in {count(len(path.steps), 'step')}", style="dim")
             _show_steps(console, path.steps)
             console.print()
-        _more(console, len(found) - (self.most or len(found)))
+        _show_omitted(console, len(found) - (self.max_shown or len(found)))
         if found:
             names = sorted({user for user, _, _ in found})
             err().print(f"{count(len(found), 'escalation')} of {count(len(names), 'user')}", soft_wrap=True)
@@ -297,7 +303,7 @@ class _PathsQuery:
 
 def _show_steps(console: Console, steps: Sequence[Step]) -> None:
     for number, step in enumerate(steps, start=1):
-        with_ = "".join(f" {name}={of}" for name, of in step.with_.items())
+        with_ = "".join(f" {name}={object_}" for name, object_ in step.with_.items())
         console.print(f"  {number}  ", style="dim", end="")
         text = f"{step.rule.operation} {step.resource}{with_}"
         console.print(text, end="", soft_wrap=True)
@@ -306,28 +312,31 @@ def _show_steps(console: Console, steps: Sequence[Step]) -> None:
             reason["atom"] + (f" by {reason['through']}" if not reason["through"].startswith("user:") else "")
             for reason in step.because
         ]
-        brings = [str(fact) for fact in step.brings if fact.kind != "exists"]
-        for word, what in (("needs", _joined(needs) or "nothing"), ("brings", _joined(brings))):
-            if what:
-                console.print(f"     {word:<6} ", style="dim", end="")
-                console.print(what, soft_wrap=True)
+        gained = [str(fact) for fact in step.brings if fact.kind != "exists"]
+        for label, content in (("needs", _join_by_object(needs) or "nothing"), ("brings", _join_by_object(gained))):
+            if content:
+                console.print(f"     {label:<6} ", style="dim", end="")
+                console.print(content, soft_wrap=True)
 
 
-def _joined(words: Sequence[str]) -> str:
+def _join_by_object(words: Sequence[str]) -> str:
     """Join words, grouping privileges on the same object: `READ, WRITE (x)`."""
-    together: dict[str, list[str]] = {}
+    by_object: dict[str, list[str]] = {}
     for word in words:
-        what, _, of = word.partition(" (")
-        together.setdefault(of, []).append(what)
-    return ", ".join(f"{', '.join(what)} ({of}" if of else ", ".join(what) for of, what in together.items())
+        privilege, _, object_ = word.partition(" (")
+        by_object.setdefault(object_, []).append(privilege)
+    return ", ".join(
+        f"{', '.join(privileges)} ({object_}" if object_ else ", ".join(privileges)
+        for object_, privileges in by_object.items()
+    )
 
 
-def _legend(console: Console, steps: Sequence[Step], *, made: bool = False) -> None:
-    if made or any(step.makes for step in steps):
+def _legend(console: Console, steps: Sequence[Step], *, creates: bool = False) -> None:
+    if creates or any(step.makes for step in steps):
         console.print("\na name that begins with `new` stands for an entity that they create there", style="dim")
 
 
-def _more(console: Console, number: int) -> None:
+def _show_omitted(console: Console, number: int) -> None:
     if number > 0:
         console.print(f"\n… and {number:,} more; `--limit 0` lists them", style="dim")
 
@@ -339,7 +348,7 @@ def _path_json(path: Path) -> dict[str, Any]:
             {
                 "operation": step.rule.operation,
                 "resource": str(step.resource),
-                "with": {name: str(of) for name, of in step.with_.items()},
+                "with": {name: str(object_) for name, object_ in step.with_.items()},
                 "rule": rule_json(step.rule),
                 "makes": step.makes,
                 "because": [dict(reason) for reason in step.because],

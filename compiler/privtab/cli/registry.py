@@ -21,12 +21,12 @@ from privtab.cli._registry_options import (
     SystemArgument,
     WhyOption,
     open_registry,
-    resolved,
+    resolve_revision,
 )
 from privtab.cli._registry_show import (
     bundle_paths,
-    keep_whole,
     kind_of,
+    no_wrapping,
     read_file,
     show_channels,
     when,
@@ -67,8 +67,10 @@ def init(
     """
     registry = open_registry(url, storage)
     registry.init(verification_keys=[read_text(key) for key in verification_key or ()], scope=scope, replace=replace)
-    asks = f"takes what {count(len(verification_key), 'key')} signed" if verification_key else "takes unsigned bundles"
-    out().print(f"{registry.url}  {asks}", soft_wrap=True)
+    accepts = (
+        f"takes what {count(len(verification_key), 'key')} signed" if verification_key else "takes unsigned bundles"
+    )
+    out().print(f"{registry.url}  {accepts}", soft_wrap=True)
 
 
 @app.command("put", cls=RegistryCommand)
@@ -98,18 +100,22 @@ def put(
       privtab registry put /srv/registry state.tar.gz --channel dev --why "new grants of May"
     """
     registry = open_registry(url, storage)
-    kept: list[Revision] = []
+    stored: list[Revision] = []
     for path in bundle_paths(bundle):
         try:
-            kept.append(registry.put(read_file(path), resign=resign))
+            stored.append(registry.put(read_file(path), resign=resign))
         except (BundleRefused, BrokenBundle) as error:
             raise BundleRefused(f"{path} is refused: {error}") from None
-    current = _run(registry, kept, channel, why, expect) if channel else None
+    current = _release_stored(registry, stored, channel, why, expect) if channel else None
     if printed(
-        format_, {"revisions": [one.to_json() for one in kept], "channel": current.to_json() if current else None}
+        format_,
+        {"revisions": [revision.to_json() for revision in stored], "channel": current.to_json() if current else None},
     ):
         return
-    lines = ((one.system, kind_of(one), one.id, f"{one.size:,}", yes_no(one.signed)) for one in kept)
+    lines = (
+        (revision.system, kind_of(revision), revision.id, f"{revision.size:,}", yes_no(revision.signed))
+        for revision in stored
+    )
     out().print(table("system", "kind", "revision", "bytes", "signed", rows=lines, right=("bytes",)))
     if current:
         out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
@@ -141,26 +147,35 @@ def list_(
         names.checked_kind(kind)
     running: dict[tuple[str, str], list[str]] = {}
     for current in registry.channels():
-        for known in current.digests:
-            running.setdefault((current.system, known), []).append(current.channel)
-    kept, broken = all_records(registry)
-    for unread in broken:
-        complain(str(unread))
-    found = [
-        (one, running.get((one.system, pin(one.kind, one.id, one.shard)), []))
-        for one in kept
-        if system in (None, one.system) and kind in (None, one.kind)
+        for key in current.digests:
+            running.setdefault((current.system, key), []).append(current.channel)
+    revisions, broken = all_records(registry)
+    for error in broken:
+        complain(str(error))
+    listed = [
+        (revision, running.get((revision.system, pin(revision.kind, revision.id, revision.shard)), []))
+        for revision in revisions
+        if system in (None, revision.system) and kind in (None, revision.kind)
     ]
-    if printed(format_, [one.to_json() | {"channels": channels} for one, channels in found]):
+    if printed(format_, [revision.to_json() | {"channels": channels} for revision, channels in listed]):
         return
-    shown = table("system", "kind", "revision", "version", "created", "bytes", "signed", "runs in", right=("bytes",))
-    keep_whole(shown)
-    for one, running_in in found:
-        version = str(one.metadata.get("version", ""))
-        size, signed = f"{one.size:,}", yes_no(one.signed)
-        shown.add_row(one.system, kind_of(one), one.id, version, when(one.created), size, signed, ", ".join(running_in))
-    out().print(shown)
-    out().print(count(len(found), "revision"), style="dim")
+    grid = table("system", "kind", "revision", "version", "created", "bytes", "signed", "runs in", right=("bytes",))
+    no_wrapping(grid)
+    for revision, running_channels in listed:
+        version = str(revision.metadata.get("version", ""))
+        size, signed = f"{revision.size:,}", yes_no(revision.signed)
+        grid.add_row(
+            revision.system,
+            kind_of(revision),
+            revision.id,
+            version,
+            when(revision.created),
+            size,
+            signed,
+            ", ".join(running_channels),
+        )
+    out().print(grid)
+    out().print(count(len(listed), "revision"), style="dim")
 
 
 @app.command("show", cls=RegistryCommand)
@@ -183,13 +198,17 @@ def show(
       privtab registry show /srv/registry prod lake --format json
     """
     registry = open_registry(url, storage, token_file)
-    found = [registry.channel(channel, system)] if channel and system else registry.channels()
-    found = [one for one in found if one.last and channel in (None, one.channel) and system in (None, one.system)]
-    if not found and channel:
+    current = [registry.channel(channel, system)] if channel and system else registry.channels()
+    current = [
+        channel_
+        for channel_ in current
+        if channel_.last and channel in (None, channel_.channel) and system in (None, channel_.system)
+    ]
+    if not current and channel:
         raise RegistryError(f"{registry.url} has no channel {channel}{f'/{system}' if system else ''}")
-    if printed(format_, [one.to_json() for one in found]):
+    if printed(format_, [channel_.to_json() for channel_ in current]):
         return
-    show_channels(found)
+    show_channels(current)
 
 
 @app.command("history", cls=RegistryCommand)
@@ -210,12 +229,12 @@ def history(
       privtab registry history /srv/registry prod lake --last 5
     """
     registry = open_registry(url, storage, token_file)
-    found = registry.history(channel, system, last)
-    if not found:
+    releases = registry.history(channel, system, last)
+    if not releases:
         raise RegistryError(f"{registry.url} has no channel {channel}/{system}")
-    if printed(format_, [one.to_json() for one in found]):
+    if printed(format_, [release_.to_json() for release_ in releases]):
         return
-    show_channels(found)
+    show_channels(releases)
 
 
 @app.command("switch", cls=RegistryCommand, hidden=True)
@@ -252,13 +271,13 @@ def release(
     if to is not None:
         if policy or state:
             raise UsageError("`--to` says all: give no `--policy` and no `--state` with it")
-        wanted = release_at(registry, channel, system, to)
+        earlier = release_at(registry, channel, system, to)
         current = registry.release(
             channel,
             system,
-            policy=wanted.policy,
-            state=wanted.state,
-            shards=wanted.shards or None,
+            policy=earlier.policy,
+            state=earlier.state,
+            shards=earlier.shards or None,
             why=why or f"as at release {to}",
             expect=expect,
         )
@@ -266,8 +285,8 @@ def release(
         current = registry.release(
             channel,
             system,
-            policy=resolved(registry, system, "policy", policy),
-            state=resolved(registry, system, "state", state),
+            policy=resolve_revision(registry, system, "policy", policy),
+            state=resolve_revision(registry, system, "state", state),
             why=why,
             expect=expect,
         )
@@ -305,33 +324,36 @@ def gc(
     """
     from privtab.registry.maintenance import DAY, sweep
 
-    found = sweep(open_registry(url, storage), keep=keep, older_than=older_than * DAY, remove=remove)
+    swept = sweep(open_registry(url, storage), keep=keep, older_than=older_than * DAY, remove=remove)
     document = {
-        "removed": found.removed,
-        "revisions": [one.to_json() for one in found.revisions],
-        "orphans": list(found.orphans),
-        "litter": list(found.litter),
-        "unread": list(found.unread),
-        "kept": found.kept,
-        "bytes": found.bytes,
+        "removed": swept.removed,
+        "revisions": [revision.to_json() for revision in swept.revisions],
+        "orphans": list(swept.orphans),
+        "litter": list(swept.litter),
+        "unread": list(swept.unread),
+        "kept": swept.kept,
+        "bytes": swept.bytes,
     }
     if printed(format_, document):
         return
-    if found.revisions:
-        lines = ((one.system, kind_of(one), one.id, when(one.created), f"{one.size:,}") for one in found.revisions)
+    if swept.revisions:
+        lines = (
+            (revision.system, kind_of(revision), revision.id, when(revision.created), f"{revision.size:,}")
+            for revision in swept.revisions
+        )
         out().print(table("system", "kind", "revision", "created", "bytes", rows=lines, right=("bytes",)))
-    what = f"{count(len(found.revisions), 'revision')} with {found.bytes:,} bytes"
-    if found.orphans:
-        what += f", {count(len(found.orphans), 'bundle')} without a record"
-    if found.litter:
-        what += f", {count(len(found.litter), 'file')} of writers that died"
-    if found.unread:
+    summary = f"{count(len(swept.revisions), 'revision')} with {swept.bytes:,} bytes"
+    if swept.orphans:
+        summary += f", {count(len(swept.orphans), 'bundle')} without a record"
+    if swept.litter:
+        summary += f", {count(len(swept.litter), 'file')} of writers that died"
+    if swept.unread:
         complain(
-            f"{count(len(found.unread), 'record')} cannot be read, so bundles without a record stay: "
+            f"{count(len(swept.unread), 'record')} cannot be read, so bundles without a record stay: "
             "`privtab registry check` tells more"
         )
-    said = "removed" if found.removed else "would go (`--remove` removes them)"
-    out().print(f"{what} {said}; {count(found.kept, 'revision')} stay", soft_wrap=True)
+    fate = "removed" if swept.removed else "would go (`--remove` removes them)"
+    out().print(f"{summary} {fate}; {count(swept.kept, 'revision')} stay", soft_wrap=True)
 
 
 @app.command("check", cls=RegistryCommand)
@@ -356,37 +378,37 @@ def check(
 
     from privtab.registry.maintenance import check as checked
 
-    found = checked(open_registry(url, storage, token_file), repair=repair)
-    if not printed(format_, asdict(found)):
-        for problem in found.problems:
+    result = checked(open_registry(url, storage, token_file), repair=repair)
+    if not printed(format_, asdict(result)):
+        for problem in result.problems:
             complain(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")
         out().print(
-            f"{count(found.revisions, 'revision')} with {found.bytes:,} bytes, {count(found.channels, 'channel')} with "
-            f"{count(found.entries, 'release')}: {count(len(found.problems), 'problem')}",
+            f"{count(result.revisions, 'revision')} with {result.bytes:,} bytes, {count(result.channels, 'channel')} with "
+            f"{count(result.entries, 'release')}: {count(len(result.problems), 'problem')}",
             soft_wrap=True,
         )
-    fail_if(any(not problem.repaired for problem in found.problems))
+    fail_if(any(not problem.repaired for problem in result.problems))
 
 
 # --- private ---------------------------------------------------------------------------------------------------------
 
 
-def _run(registry: Registry, kept: list[Revision], channel: str, why: str, expect: int | None) -> Channel:
+def _release_stored(registry: Registry, stored: list[Revision], channel: str, why: str, expect: int | None) -> Channel:
     """Release the stored bundles to a channel: a policy, and a state, whole or sharded."""
-    systems = {one.system for one in kept}
+    systems = {revision.system for revision in stored}
     if len(systems) != 1:
         raise UsageError(f"`--channel` is for bundles of one system; these are of {', '.join(sorted(systems))}")
     (system,) = systems
-    wanted: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for kind in ("policy", "state"):
-        ids = {one.id for one in kept if one.kind == kind}
+        ids = {revision.id for revision in stored if revision.kind == kind}
         if len(ids) > 1:
             raise UsageError(f"`--channel` runs one {kind}; these are {', '.join(sorted(ids))}")
-        wanted[kind] = next(iter(ids), None)
-    shards = {one.shard: one.id for one in kept if one.kind == "shard"}
+        chosen[kind] = next(iter(ids), None)
+    shards = {revision.shard: revision.id for revision in stored if revision.kind == "shard"}
     if shards and "people" not in shards:
         # Only some of the active shards; the shard of principals is in every complete set.
         shards = {**registry.channel(channel, system).shards, **shards}
-    if not any(wanted.values()) and not shards:
+    if not any(chosen.values()) and not shards:
         raise UsageError("`--channel` runs policies and states; these bundles are neither")
-    return registry.release(channel, system, **wanted, shards=shards or None, why=why, expect=expect)
+    return registry.release(channel, system, **chosen, shards=shards or None, why=why, expect=expect)

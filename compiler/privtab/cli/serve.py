@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PANEL = "Serve"
 
-MISSING = f"`privtab serve` needs the extra `serve`: {how_to_install('compiler', 'serve')}"
+MISSING_EXTRA = f"`privtab serve` needs the extra `serve`: {how_to_install('compiler', 'serve')}"
 
 
 def run(
@@ -163,12 +163,12 @@ def run(
         from privtab.serving.server import serve as run
         from privtab.serving.tokens import Tokens
     except ModuleNotFoundError as error:
-        raise UsageError(f"{MISSING} (there is no `{error.name}`)") from None
+        raise UsageError(f"{MISSING_EXTRA} (there is no `{error.name}`)") from None
 
-    _one_source(policy, state, bundles, opa, registry)
+    _check_sources(policy, state, bundles, opa, registry)
     tls = _tls(tls_cert, tls_key, tls_client_ca)
     if not is_loopback(host):
-        _exposed(host, guarded=bool(token_file or tls_client_ca or insecure), tls=tls)
+        _check_exposure(host, guarded=bool(token_file or tls_client_ca or insecure), tls=tls)
     if registry is not None:
         from privtab.cli._registry_server import serve_registry
 
@@ -196,7 +196,7 @@ def run(
     with ExitStack() as stack:
         if policy:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
-            sources = _compiled(policy, state or [], folder, allow_partial=allow_partial)
+            sources = _write_bundles(policy, state or [], folder, allow_partial=allow_partial)
         else:
             sources = [(name, bundles or []) for name in _names(system)]
         make = partial(Service, brief=brief, page_size=page_size)
@@ -214,13 +214,13 @@ def run(
             application(served),
             listening,
             tls=tls,
-            ready=lambda: _greet(base, services, format_),
+            ready=lambda: _print_address(base, services, format_),
             each=each_address,
             head_seconds=header_timeout,
         )
 
 
-def _one_source(
+def _check_sources(
     policy: list[str] | None,
     state: list[Path] | None,
     bundles: list[str] | None,
@@ -238,7 +238,7 @@ def _one_source(
         )
 
 
-def _exposed(host: str, *, guarded: bool, tls: Tls | None) -> None:
+def _check_exposure(host: str, *, guarded: bool, tls: Tls | None) -> None:
     """Refuse to serve other machines without authentication, and warn if connections are not encrypted."""
     if not guarded:
         raise UsageError(
@@ -261,25 +261,25 @@ def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> Tls | N
     return tls
 
 
-def _compiled(
+def _write_bundles(
     policies: Sequence[str], states: Sequence[Path], folder: Path, *, allow_partial: bool
 ) -> list[tuple[str | None, list[str]]]:
     """Write bundles to a folder for each system, so that the server runs what would be deployed."""
     from privtab.bundle.pack import state_bundle
     from privtab.pipeline import load_program, policy_bundle
 
-    found: dict[str | None, list[str]] = {}
+    folders: dict[str | None, list[str]] = {}
     for policy, path in zip(policies, states, strict=True):
         program = load_program(policy)
-        if program.system in found:
+        if program.system in folders:
             raise UsageError(f"two policies are of the system `{program.system}`: one version is active at a time")
         loaded = load_state(program, path, allow_partial=allow_partial)
-        own = folder / program.system
-        own.mkdir()
-        (own / "policy.tar.gz").write_bytes(policy_bundle(program))
-        (own / "state.tar.gz").write_bytes(state_bundle(program, loaded))
-        found[program.system] = [str(own)]
-    return list(found.items())
+        system_folder = folder / program.system
+        system_folder.mkdir()
+        (system_folder / "policy.tar.gz").write_bytes(policy_bundle(program))
+        (system_folder / "state.tar.gz").write_bytes(state_bundle(program, loaded))
+        folders[program.system] = [str(system_folder)]
+    return list(folders.items())
 
 
 def _local(
@@ -288,15 +288,15 @@ def _local(
     from privtab.authzen.points import LocalDecisionPoint
     from privtab.client.embedded import Embedded
 
-    found = []
+    services = []
     for system, paths in sources:
         # Modes are for callers; the environment must not make a server allow everything.
         try:
             embedded = Embedded(*paths, system=system, mode="enforce", max_staleness=max_staleness)
         except UsageError as error:
             raise UsageError(str(error).replace("as in Embedded(system=…)", "with `--system`")) from None
-        found.append(make(LocalDecisionPoint(embedded), system=embedded.system))
-    return found
+        services.append(make(LocalDecisionPoint(embedded), system=embedded.system))
+    return services
 
 
 def _remote(url: str, systems: list[str] | None, make: Callable[..., Service]) -> list[Service]:
@@ -307,7 +307,7 @@ def _remote(url: str, systems: list[str] | None, make: Callable[..., Service]) -
 
         clients = [(name, AsyncClient(url, system=name, mode="enforce")) for name in _names(systems)]
     except ModuleNotFoundError as error:
-        raise UsageError(f"{MISSING} (there is no `{error.name}`)") from None
+        raise UsageError(f"{MISSING_EXTRA} (there is no `{error.name}`)") from None
     return [make(OpaDecisionPoint(client), system=name or "") for name, client in clients]
 
 
@@ -318,11 +318,11 @@ def _names(systems: list[str] | None) -> Sequence[str | None]:
 
 def _paths(services: Sequence[Service]) -> dict[str, Service]:
     """The services by path prefix: each under its name; a single one at the root, too."""
-    found = {f"/{service.system}": service for service in services if service.system}
-    return {"": services[0], **found} if len(services) == 1 else found
+    services_by_path = {f"/{service.system}": service for service in services if service.system}
+    return {"": services[0], **services_by_path} if len(services) == 1 else services_by_path
 
 
-def _greet(base: str, services: Sequence[Service], format_: Format) -> None:
+def _print_address(base: str, services: Sequence[Service], format_: Format) -> None:
     names = [service.system for service in services if service.system]
     if format_ is Format.JSON:
         print_line({"url": base, "systems": names})

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 PANEL = "Ship"
 
-MOST_REFUSED = 5
+MAX_REFUSED = 5
 
 
 def run(
@@ -74,18 +74,18 @@ def run(
     """
     if registry is None and server is None and not opa:
         raise UsageError("whose status? give `--registry URL`, `--server URL` or `--opa URL`")
-    kept = None if registry is None else registry_of(registry)
+    opened = None if registry is None else registry_of(registry)
     with reader_of(server, opa, token_file, ca) as read:
         if watch is not None:
-            _again(kept, channel, system, read, watch, history, format_)
+            _watch_status(opened, channel, system, read, watch, history, format_)
             return
-        seen = _look(kept, channel, system, read, history)
-    _print(seen, format_)
-    if seen.fleet is not None and seen.fleet.problem and not seen.fleet.sidecars:
-        raise FleetError(seen.fleet.problem)
-    if seen.trouble:
-        raise RegistryError("; ".join(seen.trouble))
-    fail_if(check and not seen.good)
+        snapshot = _take_snapshot(opened, channel, system, read, history)
+    _print(snapshot, format_)
+    if snapshot.fleet is not None and snapshot.fleet.problem and not snapshot.fleet.sidecars:
+        raise FleetError(snapshot.fleet.problem)
+    if snapshot.trouble:
+        raise RegistryError("; ".join(snapshot.trouble))
+    fail_if(check and not snapshot.good)
 
 
 class ChannelSnapshot:
@@ -95,12 +95,12 @@ class ChannelSnapshot:
         self.channels = channels
         self.histories = histories
         self.fleet = fleet
-        self.stood = _stood(channels, fleet)
+        self.statuses = _sidecar_statuses(channels, fleet)
 
     @property
     def trouble(self) -> tuple[str, ...]:
         """Problems with the histories of the channels, from the registry, else from the server."""
-        found = [one.trouble for one in self.channels if one.trouble]
+        found = [channel.trouble for channel in self.channels if channel.trouble]
         return tuple(found or ([] if self.fleet is None or self.channels else self.fleet.trouble))
 
     @property
@@ -110,35 +110,39 @@ class ChannelSnapshot:
             return False
         if self.fleet is None:
             return True
-        late = [one for one in self.stood if str(one.standing) not in {"active", "silent"}]
-        return not self.fleet.problem and not late and bool(self.stood)
+        late = [status for status in self.statuses if str(status.standing) not in {"active", "silent"}]
+        return not self.fleet.problem and not late and bool(self.statuses)
 
 
-def _look(
-    kept: Registry | None, channel: str, system: str | None, read: Reader | None, history: int
+def _take_snapshot(
+    registry: Registry | None, channel: str, system: str | None, read: Reader | None, history: int
 ) -> ChannelSnapshot:
     channels = []
-    if kept is not None:
-        kept.store.renew()
-        found = [kept.channel(channel, system)] if system else [c for c in kept.channels() if c.channel == channel]
-        channels = [one for one in found if one.last]
+    if registry is not None:
+        registry.store.renew()
+        candidates = (
+            [registry.channel(channel, system)]
+            if system
+            else [candidate for candidate in registry.channels() if candidate.channel == channel]
+        )
+        channels = [current for current in candidates if current.last]
         if not channels:
-            there = sorted({f"{one.channel}/{one.system}" for one in kept.channels()})
+            available = sorted({f"{current.channel}/{current.system}" for current in registry.channels()})
             name = f"{channel}/{system}" if system else channel
-            raise UsageError(f"{kept.url} runs nothing at {name}; there is: {', '.join(there) or 'nothing'}")
+            raise UsageError(f"{registry.url} runs nothing at {name}; there is: {', '.join(available) or 'nothing'}")
     histories = {
-        one.system: kept.history(one.channel, one.system, history) if history else []
-        for one in channels
-        if kept is not None
+        current.system: registry.history(current.channel, current.system, history) if history else []
+        for current in channels
+        if registry is not None
     }
     fleet = None if read is None else read()
-    if fleet is not None and kept is not None:
-        own = tuple(s for s in fleet.sidecars if s.reads(channel, system))
-        fleet = replace(fleet, sidecars=own)
+    if fleet is not None and registry is not None:
+        concerned = tuple(sidecar for sidecar in fleet.sidecars if sidecar.reads(channel, system))
+        fleet = replace(fleet, sidecars=concerned)
     return ChannelSnapshot(channels, histories, fleet)
 
 
-def _stood(channels: list[Channel], fleet: Fleet | None) -> list[SidecarStatus]:
+def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None) -> list[SidecarStatus]:
     from privtab.registry.deploy.nodes import DesiredRevisions, SidecarProgress, SidecarStatus
     from privtab.registry.deploy.rollout import wanted
     from privtab.registry.deploy.watch import SILENT, age, judge
@@ -146,30 +150,30 @@ def _stood(channels: list[Channel], fleet: Fleet | None) -> list[SidecarStatus]:
     if fleet is None:
         return []
     now = datetime.now(tz=UTC)
-    found = []
+    statuses = []
     for sidecar in fleet.sidecars:
-        own = [one for one in channels if sidecar.reads(one.channel, one.system)]
-        goals = [wanted(one, one, canary=sidecar.canary(one.channel, one.system)) for one in own] or [
-            DesiredRevisions()
-        ]
-        every = [judge(sidecar, goal, "", now) for goal in goals]
-        worst = next((one for one in every if one.standing is not SidecarProgress.ACTIVE), every[0])
+        followed = [channel for channel in channels if sidecar.reads(channel.channel, channel.system)]
+        goals = [
+            wanted(channel, channel, canary=sidecar.canary(channel.channel, channel.system)) for channel in followed
+        ] or [DesiredRevisions()]
+        judged = [judge(sidecar, goal, "", now) for goal in goals]
+        worst = next((status for status in judged if status.standing is not SidecarProgress.ACTIVE), judged[0])
         if worst.standing is SidecarProgress.ACTIVE and sidecar.seen is not None and now - sidecar.seen > SILENT:
             worst = SidecarStatus(
                 sidecar=sidecar, standing=SidecarProgress.SILENT, why=f"silent for {age(now - sidecar.seen)}"
             )
         elif worst.standing is SidecarProgress.ACTIVE and sidecar.problems:
             worst = SidecarStatus(sidecar=sidecar, standing=SidecarProgress.REFUSED, why="; ".join(sidecar.problems))
-        found.append(worst)
-    return found
+        statuses.append(worst)
+    return statuses
 
 
-def _again(
-    kept: Registry | None,
+def _watch_status(
+    registry: Registry | None,
     channel: str,
     system: str | None,
     read: Reader | None,
-    every: float,
+    interval: float,
     history: int,
     format_: Format,
 ) -> None:
@@ -180,131 +184,140 @@ def _again(
     try:
         if format_ is Format.JSON or not console.is_terminal:
             while True:
-                _print(_look(kept, channel, system, read, history), format_)
-                time.sleep(every)
+                _print(_take_snapshot(registry, channel, system, read, history), format_)
+                time.sleep(interval)
         with Live(console=console, refresh_per_second=4) as live:
             while True:
-                live.update(_whole(_look(kept, channel, system, read, history)))
-                time.sleep(every)
+                live.update(_render(_take_snapshot(registry, channel, system, read, history)))
+                time.sleep(interval)
     except KeyboardInterrupt:
         return
 
 
-def _print(seen: ChannelSnapshot, format_: Format) -> None:
-    if not printed(format_, _json(seen)):
-        _show(seen, out())
+def _print(snapshot: ChannelSnapshot, format_: Format) -> None:
+    if not printed(format_, _json(snapshot)):
+        _show(snapshot, out())
 
 
-def _json(seen: ChannelSnapshot) -> dict[str, Any]:
+def _json(snapshot: ChannelSnapshot) -> dict[str, Any]:
     return {
-        "good": seen.good,
-        "problem": None if seen.fleet is None else seen.fleet.problem,
-        "trouble": list(seen.trouble),
+        "good": snapshot.good,
+        "problem": None if snapshot.fleet is None else snapshot.fleet.problem,
+        "trouble": list(snapshot.trouble),
         "channels": [
-            channel_json(one) | {"history": [channel_json(entry) for entry in seen.histories[one.system]]}
-            for one in seen.channels
+            channel_json(channel) | {"history": [channel_json(entry) for entry in snapshot.histories[channel.system]]}
+            for channel in snapshot.channels
         ],
-        "sidecars": [one.json() for one in seen.stood],
-        "refused": [] if seen.fleet is None else list(seen.fleet.refused),
+        "sidecars": [status.json() for status in snapshot.statuses],
+        "refused": [] if snapshot.fleet is None else list(snapshot.fleet.refused),
         "decisions": []
-        if seen.fleet is None
+        if snapshot.fleet is None
         else [
             {
-                "revision": t.revision,
-                "kind": t.kind or None,
-                "rule": t.rule,
-                "allowed": t.allowed,
-                "denied": t.denied,
-                "undefined": t.undefined,
+                "revision": tally.revision,
+                "kind": tally.kind or None,
+                "rule": tally.rule,
+                "allowed": tally.allowed,
+                "denied": tally.denied,
+                "undefined": tally.undefined,
             }
-            for t in seen.fleet.tallies
+            for tally in snapshot.fleet.tallies
         ],
     }
 
 
-def _show(seen: ChannelSnapshot, console: Console) -> None:
-    console.print(_whole(seen))
+def _show(snapshot: ChannelSnapshot, console: Console) -> None:
+    console.print(_render(snapshot))
 
 
-def _whole(seen: ChannelSnapshot) -> RenderableType:
+def _render(snapshot: ChannelSnapshot) -> RenderableType:
     from rich.console import Group
 
     parts: list[RenderableType] = []
-    for one in seen.channels:
-        parts += _channel(one)
-    if seen.fleet is not None:
-        if seen.fleet.problem:
-            heard = "; this was heard before" if seen.stood else ""
-            parts.append(Text(f"{seen.fleet.problem}{heard}", style="bold red"))
-        if seen.stood:
-            parts += [Text(), sidecars(seen.stood)]
-        elif not seen.fleet.problem:
+    for channel in snapshot.channels:
+        parts += _channel(channel)
+    if snapshot.fleet is not None:
+        if snapshot.fleet.problem:
+            remark = "; this was heard before" if snapshot.statuses else ""
+            parts.append(Text(f"{snapshot.fleet.problem}{remark}", style="bold red"))
+        if snapshot.statuses:
+            parts += [Text(), sidecars(snapshot.statuses)]
+        elif not snapshot.fleet.problem:
             parts.append(Text("no sidecar has reported yet", style="yellow"))
-        parts += [Text(words, style="red") for words in seen.fleet.refused[-MOST_REFUSED:]]
-        if tallies := _by_policy(seen):
+        parts += [Text(text, style="red") for text in snapshot.fleet.refused[-MAX_REFUSED:]]
+        if tallies := _tallies_by_policy(snapshot):
             parts += [Text(), _decisions(tallies)]
-    for entries in seen.histories.values():
+    for entries in snapshot.histories.values():
         if entries:
             parts += [Text(), _history(entries)]
     return Group(*parts)
 
 
-def _channel(one: Channel) -> list[RenderableType]:
-    shards = f" in {len(one.shards)} shards" if one.shards else ""
-    state = f", state {one.state}" if one.state else f", state{shards}" if shards else ", no state"
+def _channel(channel: Channel) -> list[RenderableType]:
+    shards = f" in {len(channel.shards)} shards" if channel.shards else ""
+    state = f", state {channel.state}" if channel.state else f", state{shards}" if shards else ", no state"
     lines: list[RenderableType] = [
-        Text.assemble((f"{one.channel}/{one.system}", "bold"), f": policy {one.policy or 'none'}{state}"),
-        Text(f"release {one.sequence} at {one.when} by {one.by or 'nobody'}{': ' + one.why if one.why else ''}", "dim"),
+        Text.assemble((f"{channel.channel}/{channel.system}", "bold"), f": policy {channel.policy or 'none'}{state}"),
+        Text(
+            f"release {channel.sequence} at {channel.when} by {channel.by or 'nobody'}{': ' + channel.why if channel.why else ''}",
+            "dim",
+        ),
     ]
-    if one.held:
-        lines.append(Text(f"release {one.last} cannot be read: nothing moves until the next one", style="bold red"))
-    if one.canary is not None:
+    if channel.held:
+        lines.append(Text(f"release {channel.last} cannot be read: nothing moves until the next one", style="bold red"))
+    if channel.canary is not None:
         from privtab.registry.deploy.canary_analysis import CanaryPlan
 
-        words = CanaryPlan(part=one.canary, seconds=0, decisions=1, tolerance=0, quiet_ok=False).words
-        runs = ", ".join(
+        part = CanaryPlan(part=channel.canary, seconds=0, decisions=1, tolerance=0, quiet_ok=False).words
+        revisions = ", ".join(
             filter(
-                None, [one.canary.policy and f"policy {one.canary.policy}", one.canary.state and "a state of its own"]
+                None,
+                [
+                    channel.canary.policy and f"policy {channel.canary.policy}",
+                    channel.canary.state and "a state of its own",
+                ],
             )
         )
-        lines.append(Text(f"canary of {words}: {runs}", style="yellow"))
+        lines.append(Text(f"canary of {part}: {revisions}", style="yellow"))
     return lines
 
 
-def _by_policy(seen: ChannelSnapshot) -> list[Tally]:
+def _tallies_by_policy(snapshot: ChannelSnapshot) -> list[Tally]:
     """The counts by revision of the policy, without those by state, since each decision is counted for both."""
-    known = [*seen.channels, *(entry for entries in seen.histories.values() for entry in entries)]
-    states = {one.state for one in known} | {identity for one in known for identity in one.shards.values()}
-    tallies = seen.fleet.tallies if seen.fleet is not None else ()
-    return [t for t in tallies if t.kind not in {"state", "shard"} and t.revision not in states]
+    releases = [*snapshot.channels, *(entry for entries in snapshot.histories.values() for entry in entries)]
+    states = {release.state for release in releases} | {
+        identity for release in releases for identity in release.shards.values()
+    }
+    tallies = snapshot.fleet.tallies if snapshot.fleet is not None else ()
+    return [tally for tally in tallies if tally.kind not in {"state", "shard"} and tally.revision not in states]
 
 
 def _decisions(tallies: Sequence[Tally]) -> RenderableType:
-    shown = table("rule", "policy", "decisions", "allowed", "undefined", right=("decisions", "allowed", "undefined"))
-    keys = sorted({(t.rule, t.revision) for t in tallies})
+    grid = table("rule", "policy", "decisions", "allowed", "undefined", right=("decisions", "allowed", "undefined"))
+    keys = sorted({(tally.rule, tally.revision) for tally in tallies})
     for rule, revision in keys:
-        own = [t for t in tallies if (t.rule, t.revision) == (rule, revision)]
-        asked = sum(t.asked for t in own)
-        allowed, undefined = sum(t.allowed for t in own), sum(t.undefined for t in own)
-        shown.add_row(
+        matching = [tally for tally in tallies if (tally.rule, tally.revision) == (rule, revision)]
+        total = sum(tally.asked for tally in matching)
+        allowed, undefined = sum(tally.allowed for tally in matching), sum(tally.undefined for tally in matching)
+        grid.add_row(
             rule,
             revision or "none",
-            f"{asked:,}",
-            f"{allowed / asked:.1%}" if asked else "",
+            f"{total:,}",
+            f"{allowed / total:.1%}" if total else "",
             Text(f"{undefined:,}", style="red" if undefined else "dim"),
         )
-    return shown
+    return grid
 
 
 def _history(entries: list[Channel]) -> RenderableType:
     from privtab.registry.deploy.nodes import parse_time
 
-    shown = table("release", "policy", "state", "when", "by", "why", right=("release",))
+    grid = table("release", "policy", "state", "when", "by", "why", right=("release",))
     now = datetime.now(tz=UTC)
     for entry in reversed(entries):
         moment = parse_time(entry.when)
         state = entry.state or (f"{len(entry.shards)} shards" if entry.shards else "")
-        shown.add_row(
+        grid.add_row(
             str(entry.sequence),
             f"{entry.policy or ''}{' + canary' if entry.canary else ''}",
             state,
@@ -312,4 +325,4 @@ def _history(entries: list[Channel]) -> RenderableType:
             entry.by,
             entry.why,
         )
-    return shown
+    return grid

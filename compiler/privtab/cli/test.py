@@ -47,7 +47,7 @@ class Engines(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _Options:
     """What to do with each plan."""
 
     engine: Engines
@@ -126,7 +126,7 @@ def run(
     from privtab.pipeline import given_or_default_paths
     from privtab.scenarios.collect import plans
 
-    wanted = _Wanted(
+    options = _Options(
         engine=engine,
         pattern=filter_,
         fail_fast=fail_fast,
@@ -137,76 +137,84 @@ def run(
         raise UsageError(f"{output} is there already: name a new file, and move from it what you keep")
     results: list[Result] = []
     for plan in plans(given_or_default_paths(paths), readings(reading)):
-        results.append(_run(plan, wanted))
+        results.append(_run(plan, options))
         if fail_fast and results[-1].failures:
             break
-    _print(_suggested(results, output) if suggest else _written(results, format_), results, output, verbose=verbose)
-    short = [*_below(results, min_coverage, "cells are tested"), *_below(results, min_mutation, "faults are noticed")]
-    for message in short:
+    _print(
+        _suggestions(results, output) if suggest else _machine_readable(results, format_),
+        results,
+        output,
+        verbose=verbose,
+    )
+    shortfalls = [
+        *_shortfalls(results, min_coverage, "cells are tested"),
+        *_shortfalls(results, min_mutation, "faults are noticed"),
+    ]
+    for message in shortfalls:
         complain(message)
     if filter_ is not None and not any(result.asked for result in results):
         raise UsageError(f"no case has `{filter_}` in it")
     if not suggest and not any(result.plan.cases for result in results):
         raise UsageError("there are no scenarios: nothing was tested; `--suggest` prints entries to begin with")
-    fail_if(short or any(result.failures for result in results))
+    fail_if(shortfalls or any(result.failures for result in results))
 
 
-def _run(plan: Plan, wanted: _Wanted) -> Result:
+def _run(plan: Plan, options: _Options) -> Result:
     """Run the cases of a plan, then measure what the passed ones cover."""
     from privtab.scenarios import prove
     from privtab.scenarios.engines import ReferenceEngine, opa
     from privtab.scenarios.results import Result
     from privtab.scenarios.run import Failure, failures, matching
 
-    asked = tuple(matching(plan.cases, wanted.pattern)) if wanted.pattern else plan.cases
-    found: list[Failure] = []
-    begun = time.monotonic()
+    cases = tuple(matching(plan.cases, options.pattern)) if options.pattern else plan.cases
+    found_failures: list[Failure] = []
+    started = time.monotonic()
     with ExitStack() as stack:
         reference = ReferenceEngine(plan.program)
-        engines: list[Engine] = [] if wanted.engine is Engines.OPA else [reference]
-        engines += [stack.enter_context(opa(plan.program))] if wanted.engine is not Engines.REFERENCE and asked else []
-        bar = stack.enter_context(progress(len(asked) + (len(plan.rules) if wanted.mutation else 0)))
+        engines: list[Engine] = [] if options.engine is Engines.OPA else [reference]
+        engines += [stack.enter_context(opa(plan.program))] if options.engine is not Engines.REFERENCE and cases else []
+        bar = stack.enter_context(progress(len(cases) + (len(plan.rules) if options.mutation else 0)))
         [task] = bar.task_ids
         bar.update(task, description=plan.program.system)
-        for failure in failures(plan, asked, engines, lambda more: bar.advance(task, more)) if asked else ():
-            found.append(failure)
-            if wanted.fail_fast:
+        for failure in failures(plan, cases, engines, lambda advance: bar.advance(task, advance)) if cases else ():
+            found_failures.append(failure)
+            if options.fail_fast:
                 break
-        result = Result(plan=plan, asked=asked, failures=tuple(found))
-        if not (wanted.fail_fast and found) and (wanted.coverage or wanted.mutation):
-            failed = {id(failure.case) for failure in found}
-            observed = prove.observe(plan, (case for case in asked if id(case) not in failed), reference)
-            if wanted.coverage:
+        result = Result(plan=plan, asked=cases, failures=tuple(found_failures))
+        if not (options.fail_fast and found_failures) and (options.coverage or options.mutation):
+            failed = {id(failure.case) for failure in found_failures}
+            observed = prove.observe(plan, (case for case in cases if id(case) not in failed), reference)
+            if options.coverage:
                 result = replace(result, coverage=prove.coverage(plan, observed))
-            if wanted.mutation:
-                score = prove.score(plan, observed, lambda more: bar.advance(task, more))
+            if options.mutation:
+                score = prove.score(plan, observed, lambda advance: bar.advance(task, advance))
                 result = replace(result, score=score)
-    return replace(result, seconds=time.monotonic() - begun)
+    return replace(result, seconds=time.monotonic() - started)
 
 
-def _below(results: Sequence[Result], least: float | None, what: str) -> list[str]:
+def _shortfalls(results: Sequence[Result], minimum: float | None, measure: str) -> list[str]:
     """A message for each policy below its required minimum."""
-    if least is None:
+    if minimum is None:
         return []
-    shares = ((r.short, r.coverage if what.startswith("cells") else r.score) for r in results)
+    shares = ((result.short, result.coverage if measure.startswith("cells") else result.score) for result in results)
     return [
-        f"{name}: {share.percent:.4g} % of {what}, {least:.4g} % must be"
+        f"{name}: {share.percent:.4g} % of {measure}, {minimum:.4g} % must be"
         + (
             f", and {count(len(share.cut), 'row')} {'was' if len(share.cut) == 1 else 'were'} not decided"
             if share.cut
             else ""
         )
         for name, share in shares
-        if share is not None and (share.percent < least or share.cut)
+        if share is not None and (share.percent < minimum or share.cut)
     ]
 
 
-def _suggested(results: Sequence[Result], output: Path | None) -> str:
+def _suggestions(results: Sequence[Result], output: Path | None) -> str:
     """A complete scenario file for each policy with untested parts; only one if written to a file."""
     from privtab.scenarios.prove import suggested
 
-    found = [(result.plan.subject, suggested(result.plan, result.coverage, result.score)) for result in results]
-    files = [(subject, text) for subject, text in found if text]
+    suggestions = [(result.plan.subject, suggested(result.plan, result.coverage, result.score)) for result in results]
+    files = [(subject, text) for subject, text in suggestions if text]
     if output is not None and len(files) > 1:
         names = ", ".join(subject.title for subject, _ in files)
         raise UsageError(f"`--output` takes the suggestions for one policy, not for {names}: name one of them")
@@ -216,18 +224,18 @@ def _suggested(results: Sequence[Result], output: Path | None) -> str:
 def _suggested_file(subject: Subject, text: str, output: Path | None) -> str:
     folder = subject.policy.parent if output is None else output.parent
     policy = os.path.relpath(subject.policy.resolve(), folder.resolve())
-    head = [
+    header = [
         f"# {subject.title}, suggested: check each entry against the document before you keep it",
         "scenarios: 1",
         f"policy: {json.dumps(policy) if not _PLAIN.fullmatch(policy) else policy}",
         *([f"variant: {subject.variant}"] if subject.variant else []),
     ]
     if subject.readings:
-        head += ["readings:", *(f"  {row}: {name}" for row, name in subject.readings)]
-    return "\n".join(head) + "\n\n" + text
+        header += ["readings:", *(f"  {row}: {name}" for row, name in subject.readings)]
+    return "\n".join(header) + "\n\n" + text
 
 
-def _written(results: Sequence[Result], format_: Format) -> str | None:
+def _machine_readable(results: Sequence[Result], format_: Format) -> str | None:
     """The outcome in a machine-readable format; None for text."""
     from privtab.report.junit import junit
     from privtab.scenarios.results import junit_suites, result_json

@@ -46,8 +46,8 @@ def run(
     trusted = trust(keys, scope)
     if trusted is None:
         raise UsageError("give the key to verify with: `--verification-key FILE`")
-    than = None if newer_than is None else _sequence(newer_than, trusted)
-    rows = [_verified(bundle, trusted, than) for bundle in bundles]
+    minimum_sequence = None if newer_than is None else _baseline_sequence(newer_than, trusted)
+    rows = [_verify(bundle, trusted, minimum_sequence) for bundle in bundles]
     if not printed(format_, rows):
         for row in rows:
             if row["verified"]:
@@ -61,11 +61,11 @@ def run(
     fail_if(not all(row["verified"] for row in rows))
 
 
-def _verified(bundle: Path, trusted: Trust, than: int | None) -> dict[str, Any]:
+def _verify(bundle: Path, trusted: Trust, minimum_sequence: int | None) -> dict[str, Any]:
     from privtab.bundle.verify import verify as verified
 
     try:
-        signed = verified(bundle, trusted, newer_than=than)
+        signed = verified(bundle, trusted, newer_than=minimum_sequence)
     except (SignatureRefused, BrokenBundle) as error:
         return {"bundle": str(bundle), "verified": False, "why": str(error)}
     return {
@@ -79,16 +79,18 @@ def _verified(bundle: Path, trusted: Trust, than: int | None) -> dict[str, Any]:
     }
 
 
-def _sequence(than: str, trusted: Trust) -> int:
+def _baseline_sequence(baseline: str, trusted: Trust) -> int:
     """The sequence given as a number or by another bundle, whose signature must verify too; raises UsageError without one."""
-    if than.isdecimal():
-        return int(than)
+    if baseline.isdecimal():
+        return int(baseline)
     from privtab.bundle.verify import verify as verified
 
     try:
-        sequence = verified(than, trusted).sequence
+        sequence = verified(baseline, trusted).sequence
     except (SignatureRefused, BrokenBundle) as error:
-        raise FileError(f"{than} is refused: {error}") from None
+        raise FileError(f"{baseline} is refused: {error}") from None
     if sequence is None:
-        raise UsageError(f"the signature of {than} has no sequence, so its order is unknown: sign with `--sequence`")
+        raise UsageError(
+            f"the signature of {baseline} has no sequence, so its order is unknown: sign with `--sequence`"
+        )
     return sequence
