@@ -279,9 +279,9 @@ def _watch(request: DeployRequest, rollout: Rollout, before: Channel, report: De
     complain_late(snapshot)
     report.outcome = "late"
     if rollback and before.policy is not None:
-        from privtab.registry.deploy.rollout import same_as
+        from privtab.registry.deploy.rollout import running_revisions
 
-        after = rollout.release(same_as(before), report.after, f"back: {snapshot.summary}")
+        after = rollout.release(running_revisions(before), report.after, f"back: {snapshot.summary}")
         say(request.format, f"back to policy {after.policy}: release {after.sequence}", style="bold red")
         report.snapshots["back"] = rollout.wait(report.after, after, "back")
         report.after = after

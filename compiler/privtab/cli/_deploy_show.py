@@ -76,9 +76,9 @@ def show_canary_outcome(outcome: CanaryOutcome, format_: Format) -> None:
             comparison.rule,
             comparison.of,
             f"{comparison.canary.share(comparison.of):.1%}",
-            f"of {comparison.canary.asked:,}",
+            f"of {comparison.canary.total:,}",
             f"{comparison.others.share(comparison.of):.1%}",
-            f"of {comparison.others.asked:,}",
+            f"of {comparison.others.total:,}",
             f"{comparison.p:.2g}",
             Text(comparison.verdict, style=colour),
         )

@@ -35,7 +35,7 @@ from privtab.exit_codes import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from privtab.registry.deploy.rollout import Next, Rollout
+    from privtab.registry.deploy.rollout import NextRevisions, Rollout
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
@@ -135,27 +135,27 @@ def run(
         raise typer.Exit(ExitCode.EXTERNAL)
 
 
-def _target(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state: bool) -> Next:
+def _target(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state: bool) -> NextRevisions:
     """The revisions to release; raises UsageError if they never ran or are not stored."""
-    from privtab.registry.deploy.rollout import Next, back, earlier
+    from privtab.registry.deploy.rollout import NextRevisions, earlier_release, rollback_revisions
 
     if to is None:
         history = rollout.registry.history(rollout.channel, rollout.system)
         if (now.canary is not None or now.held) and not policy and not state:
             # The channel's revisions still run beside a canary, and if the last release is unreadable, they precede it.
-            return Next()
-        return back(earlier(history, now, policy=policy, state=state), policy=policy, state=state)
+            return NextRevisions()
+        return rollback_revisions(earlier_release(history, now, policy=policy, state=state), policy=policy, state=state)
     if to.isdigit() and len(to) <= MAX_RELEASE_DIGITS:
         history = rollout.registry.history(rollout.channel, rollout.system)
         entry = next((release for release in history if release.sequence == int(to)), None)
         if entry is None:
             raise UsageError(f"{now.channel}/{now.system} has no release {to}: the last one is {now.sequence}")
-        return back(entry, policy=policy, state=state)
+        return rollback_revisions(entry, policy=policy, state=state)
     kinds = ("policy",) if policy and not state else ("state",) if state and not policy else ("policy", "state")
     found = _find_stored(rollout.registry, now.system, kinds, to)
     if found is not None:
         kind, identity = found
-        return Next(policy=identity) if kind == "policy" else Next(state=identity)
+        return NextRevisions(policy=identity) if kind == "policy" else NextRevisions(state=identity)
     kind = " or ".join(kinds)
     raise UsageError(
         f"{rollout.registry.url} keeps no {kind} `{to}` of {now.system}: `privtab status --history` lists what ran"
@@ -174,7 +174,7 @@ def _find_stored(registry: Registry, system: str, kinds: Sequence[str], prefix: 
     return found[0] if found else None
 
 
-def _sign_again(rollout: Rollout, goal: Next, before: Channel, key: Path, scope: str) -> None:
+def _sign_again(rollout: Rollout, goal: NextRevisions, before: Channel, key: Path, scope: str) -> None:
     from privtab.bundle.sign import SigningKey, signed
 
     registry, system = rollout.registry, rollout.system

@@ -144,7 +144,7 @@ def _take_snapshot(
 
 def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None) -> list[SidecarStatus]:
     from privtab.registry.deploy.nodes import DesiredRevisions, SidecarProgress, SidecarStatus
-    from privtab.registry.deploy.rollout import wanted
+    from privtab.registry.deploy.rollout import desired_revisions
     from privtab.registry.deploy.watch import SILENT, age, judge
 
     if fleet is None:
@@ -154,7 +154,8 @@ def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None) -> list[Side
     for sidecar in fleet.sidecars:
         followed = [channel for channel in channels if sidecar.reads(channel.channel, channel.system)]
         goals = [
-            wanted(channel, channel, canary=sidecar.canary(channel.channel, channel.system)) for channel in followed
+            desired_revisions(channel, channel, canary=sidecar.canary(channel.channel, channel.system))
+            for channel in followed
         ] or [DesiredRevisions()]
         judged = [judge(sidecar, goal, "", now) for goal in goals]
         worst = next((status for status in judged if status.standing is not SidecarProgress.ACTIVE), judged[0])
@@ -297,7 +298,7 @@ def _decisions(tallies: Sequence[Tally]) -> RenderableType:
     keys = sorted({(tally.rule, tally.revision) for tally in tallies})
     for rule, revision in keys:
         matching = [tally for tally in tallies if (tally.rule, tally.revision) == (rule, revision)]
-        total = sum(tally.asked for tally in matching)
+        total = sum(tally.total for tally in matching)
         allowed, undefined = sum(tally.allowed for tally in matching), sum(tally.undefined for tally in matching)
         grid.add_row(
             rule,

@@ -13,11 +13,11 @@ from privtab.registry.deploy.nodes import (
     DesiredRevisions,
     Feed,
     Fleet,
-    Loaded,
+    LoadedBundle,
     Sidecar,
     SidecarProgress,
     parse_time,
-    reported,
+    sidecar_from_status,
 )
 from privtab.registry.deploy.watch import FleetSnapshot, age, judge, watch
 
@@ -26,7 +26,10 @@ WANTED = DesiredRevisions(policy="new", state="same")
 
 
 def sidecar(name: str = "one", policy: str | None = "new", problem: str | None = None, **more: object) -> Sidecar:
-    bundles = (Loaded(name="policy", revision=policy, problem=problem), Loaded(name="state", revision="same"))
+    bundles = (
+        LoadedBundle(name="policy", revision=policy, problem=problem),
+        LoadedBundle(name="state", revision="same"),
+    )
     return Sidecar(**{"id": name, "bundles": bundles, "seen": datetime.now(tz=UTC), **more})  # type: ignore[arg-type]
 
 
@@ -61,7 +64,11 @@ def test_how_far_a_sidecar_is(seen: Sidecar, standing: SidecarProgress, why: str
 
 
 def test_no_shard_may_be_an_old_one() -> None:
-    shards = (Loaded(name="policy", revision="new"), Loaded(name="a", revision="a1"), Loaded(name="b", revision="b2"))
+    shards = (
+        LoadedBundle(name="policy", revision="new"),
+        LoadedBundle(name="a", revision="a1"),
+        LoadedBundle(name="b", revision="b2"),
+    )
     wanted = DesiredRevisions(policy="new", outdated=frozenset({"a1", "b1"}))
     found = judge(Sidecar(id="x", bundles=shards, seen=NOW), wanted, "shop", NOW)
     assert (found.standing, found.why) == (SidecarProgress.WAITING, "still runs a a1")
@@ -104,7 +111,7 @@ def test_what_was_refused_before_the_switch_says_nothing_of_it(monkeypatch: pyte
     monkeypatch.setattr(watching, "PATIENCE", 0.05)
 
     def tried(at: str) -> Sidecar:
-        return Sidecar(id="one", bundles=(Loaded(name="policy", revision="old", problem="not found", tried=at),))
+        return Sidecar(id="one", bundles=(LoadedBundle(name="policy", revision="old", problem="not found", tried=at),))
 
     look = last(watch(read([tried("1")]), WANTED, "shop", timeout=0.4, every=0.02))
     assert look.seconds >= 0.4
@@ -156,7 +163,7 @@ def test_opa_s_own_report_is_read() -> None:
             "broken": "no object",
         },
     }
-    found = reported("one", status)
+    found = sidecar_from_status("one", status)
     assert dict(found.labels)["zone"] == "a"
     policy = found.loaded("policy", "shop")
     assert policy is not None
@@ -171,7 +178,7 @@ def test_opa_s_own_report_is_read() -> None:
     "status", [{}, {"labels": 1, "bundles": [1]}, {"bundles": {"p": {"errors": "text", "code": 7}}}]
 )
 def test_a_report_of_another_shape_is_passed_over(status: dict[str, object]) -> None:
-    assert reported("one", status).id == "one"
+    assert sidecar_from_status("one", status).id == "one"
 
 
 @pytest.mark.parametrize("text", [None, 3, "", "yesterday", "2026-01-01T00:00:00", "0001-01-01T00:00:00Z"])

@@ -181,10 +181,10 @@ def test_who_has_asked_for_a_channel_that_is_to_be_counts_for_it(registry: Regis
 
 
 def test_who_cannot_be_told_apart_is_waited_for_and_does_not_count() -> None:
-    from privtab.registry.deploy.nodes import Loaded
+    from privtab.registry.deploy.nodes import LoadedBundle
 
     def look(revision: str) -> Any:
-        loaded = (Loaded(name="policy", revision=revision),)
+        loaded = (LoadedBundle(name="policy", revision=revision),)
         one = Sidecar(id="x", bundles=loaded, places=("dev/shop", "prod/shop"), certain=False)
         looks = watch(
             lambda: Fleet(sidecars=(one,)),

@@ -31,14 +31,14 @@ class RuleCount:
     undefined: int = 0
 
     @property
-    def asked(self) -> int:
+    def total(self) -> int:
         """The number of decisions."""
         return self.allowed + self.denied + self.undefined
 
     def share(self, of: Literal["allowed", "undefined"]) -> float:
         """The share of one kind of answer, from 0 to 1."""
         part = self.allowed if of == "allowed" else self.undefined
-        return part / self.asked if self.asked else 0.0
+        return part / self.total if self.total else 0.0
 
     def __add__(self, other: RuleCount) -> RuleCount:
         return RuleCount(
@@ -49,7 +49,7 @@ class RuleCount:
 
     def __sub__(self, other: RuleCount) -> RuleCount:
         # The server may forget a revision that has not been used for long and count from 0 again.
-        if self.asked < other.asked:
+        if self.total < other.total:
             return self
         return RuleCount(
             allowed=max(0, self.allowed - other.allowed),
@@ -78,8 +78,8 @@ class RuleComparison:
     def says(self) -> str:
         """`shop/allow: allowed 12.0 % (of 250) beside 48.1 % (of 1,240)`."""
         return (
-            f"{self.rule}: {self.of} {self.canary.share(self.of):.1%} (of {self.canary.asked:,}) "
-            f"beside {self.others.share(self.of):.1%} (of {self.others.asked:,})"
+            f"{self.rule}: {self.of} {self.canary.share(self.of):.1%} (of {self.canary.total:,}) "
+            f"beside {self.others.share(self.of):.1%} (of {self.others.total:,})"
         )
 
     def json(self) -> dict[str, Any]:
@@ -87,8 +87,8 @@ class RuleComparison:
         return {
             "rule": self.rule,
             "of": self.of,
-            "canary": {"share": round(self.canary.share(self.of), 6), "decisions": self.canary.asked},
-            "others": {"share": round(self.others.share(self.of), 6), "decisions": self.others.asked},
+            "canary": {"share": round(self.canary.share(self.of), 6), "decisions": self.canary.total},
+            "others": {"share": round(self.others.share(self.of), 6), "decisions": self.others.total},
             "p": self.p,
             "verdict": self.verdict,
         }
@@ -100,14 +100,14 @@ Counts: TypeAlias = dict[tuple[bool, str], RuleCount]
 
 def counts(tallies: Iterable[Tally], canary: str, others: str) -> Counts:
     """The decisions by two revisions of one kind, that of the canary and that of the others."""
-    found: Counts = {}
+    by_rule: Counts = {}
     for tally in tallies:
         if tally.revision in {canary, others}:
             key = tally.revision == canary, tally.rule
-            found[key] = found.get(key, RuleCount()) + RuleCount(
+            by_rule[key] = by_rule.get(key, RuleCount()) + RuleCount(
                 allowed=tally.allowed, denied=tally.denied, undefined=tally.undefined
             )
-    return found
+    return by_rule
 
 
 def since(now: Counts, start: Counts) -> Counts:
@@ -115,40 +115,40 @@ def since(now: Counts, start: Counts) -> Counts:
     return {key: count - start.get(key, RuleCount()) for key, count in now.items()}
 
 
-def added(one: Counts, other: Counts) -> Counts:
+def added(left: Counts, right: Counts) -> Counts:
     """The sum of both."""
-    return {key: one.get(key, RuleCount()) + other.get(key, RuleCount()) for key in one.keys() | other.keys()}
+    return {key: left.get(key, RuleCount()) + right.get(key, RuleCount()) for key in left.keys() | right.keys()}
 
 
-def asked(found: Counts, *, canary: bool) -> int:
+def decision_count(by_rule: Counts, *, canary: bool) -> int:
     """The number of decisions on one side."""
-    return sum(count.asked for (own, _), count in found.items() if own is canary)
+    return sum(count.total for (of_canary, _), count in by_rule.items() if of_canary is canary)
 
 
-def compare(found: Counts, *, tolerance: float, rate: float = ERROR_RATE) -> tuple[RuleComparison, ...]:
+def compare(by_rule: Counts, *, tolerance: float, rate: float = ERROR_RATE) -> tuple[RuleComparison, ...]:
     """Compare all rules used on either side; those that moved come first.
 
     A rule moved if its shares differ significantly and by more than `tolerance` (0 to 1).
     """
-    rules = sorted({rule for _, rule in found})
-    pairs = [(rule, found.get((True, rule), RuleCount()), found.get((False, rule), RuleCount())) for rule in rules]
-    tested = 2 * sum(min(one.asked, other.asked) >= LEAST for _, one, other in pairs)
-    made: list[RuleComparison] = []
-    for rule, one, other in pairs:
+    rules = sorted({rule for _, rule in by_rule})
+    pairs = [(rule, by_rule.get((True, rule), RuleCount()), by_rule.get((False, rule), RuleCount())) for rule in rules]
+    tested = 2 * sum(min(canary.total, others.total) >= LEAST for _, canary, others in pairs)
+    comparisons: list[RuleComparison] = []
+    for rule, canary, others in pairs:
         for of in ("allowed", "undefined"):
-            if of == "undefined" and one.undefined + other.undefined == 0:
+            if of == "undefined" and canary.undefined + others.undefined == 0:
                 continue
-            p = chance(one, other, of)
-            apart = abs(one.share(of) - other.share(of))
-            enough = min(one.asked, other.asked) >= LEAST
+            p = chance(canary, others, of)
+            apart = abs(canary.share(of) - others.share(of))
+            enough = min(canary.total, others.total) >= LEAST
             moved = enough and apart > tolerance and p < rate / max(1, tested)
             verdict: Verdict = "moved" if moved else "alike" if enough else "few"
-            made.append(RuleComparison(rule=rule, canary=one, others=other, of=of, p=p, verdict=verdict))
+            comparisons.append(RuleComparison(rule=rule, canary=canary, others=others, of=of, p=p, verdict=verdict))
     order = {"moved": 0, "alike": 1, "few": 2}
-    return tuple(sorted(made, key=lambda c: (order[c.verdict], -abs(c.difference), c.rule)))
+    return tuple(sorted(comparisons, key=lambda c: (order[c.verdict], -abs(c.difference), c.rule)))
 
 
-def chance(one: RuleCount, other: RuleCount, of: Literal["allowed", "undefined"]) -> float:
+def chance(canary: RuleCount, others: RuleCount, of: Literal["allowed", "undefined"]) -> float:
     """The two-sided p-value of a pooled two-proportion test; 1 if a side has no decisions.
 
     >>> chance(RuleCount(allowed=50, denied=50), RuleCount(allowed=50, denied=50), "allowed")
@@ -156,12 +156,12 @@ def chance(one: RuleCount, other: RuleCount, of: Literal["allowed", "undefined"]
     >>> round(chance(RuleCount(allowed=45, denied=55), RuleCount(allowed=65, denied=35), "allowed"), 4)
     0.0045
     """
-    if not one.asked or not other.asked:
+    if not canary.total or not others.total:
         return 1.0
-    parts = [c.allowed if of == "allowed" else c.undefined for c in (one, other)]
-    pooled = sum(parts) / (one.asked + other.asked)
-    error = math.sqrt(pooled * (1 - pooled) * (1 / one.asked + 1 / other.asked))
-    return 1.0 if error == 0 else math.erfc(abs(one.share(of) - other.share(of)) / error / math.sqrt(2))
+    parts = [c.allowed if of == "allowed" else c.undefined for c in (canary, others)]
+    pooled = sum(parts) / (canary.total + others.total)
+    error = math.sqrt(pooled * (1 - pooled) * (1 / canary.total + 1 / others.total))
+    return 1.0 if error == 0 else math.erfc(abs(canary.share(of) - others.share(of)) / error / math.sqrt(2))
 
 
 def part(text: str) -> Canary:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from privtab.errors import UsageError
-from privtab.registry.deploy.canary import Counts, RuleComparison, added, asked, compare, counts, since
+from privtab.registry.deploy.canary import Counts, RuleComparison, added, compare, counts, decision_count, since
 from privtab.registry.nodes import Canary, Channel
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class CanaryOutcome:
             "says": self.says,
             "seconds": round(self.seconds, 3),
             "decisions": {"canary": self.canary, "others": self.others},
-            "compared": [one.json() for one in self.compared],
+            "compared": [comparison.json() for comparison in self.compared],
         }
 
 
@@ -76,9 +76,9 @@ class CanaryCounts:
     Logs arrive late, so the server counts decisions by the time they were made. An older server counts by arrival.
     """
 
-    def __init__(self, during: Channel, fleet: Fleet) -> None:
-        self._place = f"{during.channel}/{during.system}"
-        self._sides = sides(during)
+    def __init__(self, channel: Channel, fleet: Fleet) -> None:
+        self._place = f"{channel.channel}/{channel.system}"
+        self._sides = sides(channel)
         self._start: Counts = {} if self._place in fleet.trials else self._all(fleet)
         self._since = self._began(fleet)
         self._before: Counts = {}
@@ -101,58 +101,60 @@ class CanaryCounts:
         return counts(fleet.tallies if trial is None else trial[1], *self._sides)
 
 
-def observe(read: Reader, during: Channel, trial: CanaryPlan, console: Console | None) -> CanaryOutcome:
+def observe(read: Reader, channel: Channel, plan: CanaryPlan, console: Console | None) -> CanaryOutcome:
     """Count decisions until there are enough or time is up, then compare them. Ends early if a rule has clearly moved."""
-    counted = CanaryCounts(during, read())
-    begun = time.monotonic()
+    counter = CanaryCounts(channel, read())
+    started = time.monotonic()
     while True:
-        found = counted.now(read())
-        seconds = time.monotonic() - begun
-        mine, theirs = asked(found, canary=True), asked(found, canary=False)
-        if mine >= trial.decisions <= theirs or seconds >= trial.seconds:
+        found = counter.now(read())
+        seconds = time.monotonic() - started
+        of_canary, of_others = decision_count(found, canary=True), decision_count(found, canary=False)
+        if of_canary >= plan.decisions <= of_others or seconds >= plan.seconds:
             break
-        if any(one.verdict == "moved" for one in compare(found, tolerance=trial.tolerance, rate=CERTAIN)):
+        if any(comparison.verdict == "moved" for comparison in compare(found, tolerance=plan.tolerance, rate=CERTAIN)):
             break
         if console is not None and console.is_terminal:
-            console.print(f"canary: {mine:,} decisions beside {theirs:,} of the others ({seconds:.0f} s)", end="\r")
+            console.print(
+                f"canary: {of_canary:,} decisions beside {of_others:,} of the others ({seconds:.0f} s)", end="\r"
+            )
         time.sleep(EVERY)
-    compared = compare(found, tolerance=trial.tolerance)
-    moved = [one for one in compared if one.verdict == "moved"]
-    told = sum(one.verdict == "alike" for one in compared)
-    outcome: Outcome = "moved" if moved else "alike" if told else "quiet"
+    compared = compare(found, tolerance=plan.tolerance)
+    moved = [comparison for comparison in compared if comparison.verdict == "moved"]
+    alike = sum(comparison.verdict == "alike" for comparison in compared)
+    outcome: Outcome = "moved" if moved else "alike" if alike else "quiet"
     if moved:
         says = f"{len(moved)} of {len(compared)} moved: {moved[0].says}"
-    elif told:
-        says = f"{mine:,} decisions beside {theirs:,}: nothing moved by more than {trial.tolerance:.1%}"
+    elif alike:
+        says = f"{of_canary:,} decisions beside {of_others:,}: nothing moved by more than {plan.tolerance:.1%}"
     else:
-        says = f"{mine:,} decisions beside {theirs:,} in {seconds:.0f} s are too few to compare"
+        says = f"{of_canary:,} decisions beside {of_others:,} in {seconds:.0f} s are too few to compare"
     return CanaryOutcome(
         outcome=outcome,
-        good=outcome == "alike" or (outcome == "quiet" and trial.quiet_ok),
+        good=outcome == "alike" or (outcome == "quiet" and plan.quiet_ok),
         says=says,
         seconds=seconds,
-        canary=mine,
-        others=theirs,
+        canary=of_canary,
+        others=of_others,
         compared=compared,
     )
 
 
-def nothing_to_compare(everybody: int, quiet_ok: bool) -> CanaryOutcome:  # noqa: FBT001
+def nothing_to_compare(sidecar_count: int, quiet_ok: bool) -> CanaryOutcome:  # noqa: FBT001
     """The outcome of a canary with all sidecars in it, which leaves none to compare with."""
-    says = f"all {everybody} sidecars are in that part" if everybody > 1 else "the only sidecar is in that part"
+    says = f"all {sidecar_count} sidecars are in that part" if sidecar_count > 1 else "the only sidecar is in that part"
     return CanaryOutcome(
         outcome="quiet", good=quiet_ok, says=f"{says}: there are none to compare with", seconds=0.0, canary=0, others=0
     )
 
 
-def sides(during: Channel) -> tuple[str, str]:
+def sides(channel: Channel) -> tuple[str, str]:
     """The revisions that distinguish both sides: their policies or, if these are equal, their states."""
-    own = during.canary or Canary()
-    if own.policy is not None and during.policy is not None and own.policy != during.policy:
-        return own.policy, during.policy
-    if own.state is not None and during.state is not None and own.state != during.state:
-        return own.state, during.state
-    if own.state is not None and during.state is None and not during.shards:
+    canary = channel.canary or Canary()
+    if canary.policy is not None and channel.policy is not None and canary.policy != channel.policy:
+        return canary.policy, channel.policy
+    if canary.state is not None and channel.state is not None and canary.state != channel.state:
+        return canary.state, channel.state
+    if canary.state is not None and channel.state is None and not channel.shards:
         raise UsageError("a canary of a state needs one that ran before: leave `--canary` off")
     raise UsageError(
         "a canary that changes only shards cannot be compared: decisions do not record shards; leave `--canary` off"

@@ -11,7 +11,7 @@ from typing import Any
 from privtab import strict_json
 from privtab.client._fetch import Answer, Fetcher, FetchError
 from privtab.errors import UsageError
-from privtab.registry.deploy.nodes import Feed, Fleet, Loaded, Sidecar, Tally, parse_time, reported
+from privtab.registry.deploy.nodes import Feed, Fleet, LoadedBundle, Sidecar, Tally, parse_time, sidecar_from_status
 
 TIMEOUT = (2.0, 5.0)
 """Seconds to connect and to wait for data."""
@@ -40,7 +40,7 @@ class HttpReader:
         except FetchError as error:
             raise TroubleError(f"no answer from {url.partition('?')[0]}: {error.why}") from error
         if answer.status != 200:
-            raise TroubleError(_refusal(answer))
+            raise TroubleError(_error_message(answer))
         try:
             return strict_json.loads(answer.body)
         except ValueError as error:
@@ -61,22 +61,22 @@ class OpaReader(HttpReader):
     def __call__(self) -> Fleet:
         """The current status of each OPA."""
         with ThreadPoolExecutor(max_workers=min(16, len(self._urls))) as pool:
-            return Fleet(sidecars=tuple(pool.map(self._one, self._urls)))
+            return Fleet(sidecars=tuple(pool.map(self._read_sidecar, self._urls)))
 
-    def _one(self, url: str) -> Sidecar:
+    def _read_sidecar(self, url: str) -> Sidecar:
         try:
             content = self.get(f"{url}/v1/status")
         except TroubleError as error:
-            said = str(error)
-            if "status plugin not enabled" in said:
-                said = "no status: OPA's configuration needs `status: {prometheus: true}`"
-            return Sidecar(id=url, url=url, problem=said)
+            problem = str(error)
+            if "status plugin not enabled" in problem:
+                problem = "no status: OPA's configuration needs `status: {prometheus: true}`"
+            return Sidecar(id=url, url=url, problem=problem)
         status = content.get("result") if isinstance(content, Mapping) else None
         if not isinstance(status, Mapping):
             return Sidecar(id=url, url=url, problem=f"{url} does not answer like an OPA")
         labels = status.get("labels")
         id_ = labels.get("id") if isinstance(labels, Mapping) else None
-        return reported(str(id_ or url), status, url=url, seen=datetime.now(tz=UTC))
+        return sidecar_from_status(str(id_ or url), status, url=url, seen=datetime.now(tz=UTC))
 
 
 class ServerReader(HttpReader):
@@ -101,29 +101,29 @@ def fleet_of(content: Any) -> Fleet:
     """The fleet from the server's JSON; raises TroubleError for anything else."""
     if not isinstance(content, Mapping) or not isinstance(content.get("sidecars"), list):
         raise TroubleError("that is not a registry server of privtab: it reports no fleet")
-    counted, kinds = _object(content.get("decisions")), _object(content.get("kinds"))
+    decisions, kinds = _object(content.get("decisions")), _object(content.get("kinds"))
     return Fleet(
-        sidecars=tuple(_sidecar(one) for one in content["sidecars"] if isinstance(one, Mapping)),
-        tallies=_tallies(counted, kinds),
+        sidecars=tuple(_sidecar(entry) for entry in content["sidecars"] if isinstance(entry, Mapping)),
+        tallies=_tallies(decisions, kinds),
         trials={
-            str(place): (str(_object(one).get("since")), _tallies(_object(_object(one).get("decisions")), kinds))
-            for place, one in _object(content.get("trials")).items()
+            str(place): (str(_object(entry).get("since")), _tallies(_object(_object(entry).get("decisions")), kinds))
+            for place, entry in _object(content.get("trials")).items()
         },
-        refused=tuple(_refused(one) for one in content.get("refused") or () if isinstance(one, Mapping)),
+        refused=tuple(_refused_request(entry) for entry in content.get("refused") or () if isinstance(entry, Mapping)),
         started=str(_object(content.get("server")).get("started", "")),
         trouble=tuple(
-            str(one["trouble"])
-            for one in content.get("channels") or ()
-            if isinstance(one, Mapping) and one.get("trouble")
+            str(entry["trouble"])
+            for entry in content.get("channels") or ()
+            if isinstance(entry, Mapping) and entry.get("trouble")
         ),
     )
 
 
-def _refused(one: Mapping[str, Any]) -> str:
-    who = one.get("instance") or one.get("address") or "somebody"
-    who = f"{who} with the token of {one['token']}" if one.get("token") else who
-    often = "once" if one.get("times") == 1 else f"{one.get('times')} times, last"
-    return f"{who} was refused {one.get('path')}: {one.get('status')} {one.get('why')} ({often} at {one.get('last')})"
+def _refused_request(entry: Mapping[str, Any]) -> str:
+    sender = entry.get("instance") or entry.get("address") or "somebody"
+    sender = f"{sender} with the token of {entry['token']}" if entry.get("token") else sender
+    times = "once" if entry.get("times") == 1 else f"{entry.get('times')} times, last"
+    return f"{sender} was refused {entry.get('path')}: {entry.get('status')} {entry.get('why')} ({times} at {entry.get('last')})"
 
 
 def checked(url: str, option: str) -> str:
@@ -133,61 +133,65 @@ def checked(url: str, option: str) -> str:
     return url.rstrip("/")
 
 
-def _refusal(answer: Answer) -> str:
+def _error_message(answer: Answer) -> str:
     try:
         content = strict_json.loads(answer.body)
-        said = content.get("message") or content.get("error") if isinstance(content, Mapping) else None
+        message = content.get("message") or content.get("error") if isinstance(content, Mapping) else None
     except ValueError:
-        said = None
+        message = None
     url = answer.url.partition("?")[0]
-    return f"{url} answers {answer.status}: {str(said or answer.reason)[:200]}"
+    return f"{url} answers {answer.status}: {str(message or answer.reason)[:200]}"
 
 
-def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
-    feeds = _object(entry.get("feeds"))
-    asking = [name for name, one in feeds.items() if _object(one).get("waiting") is True]
+def _sidecar(content: Mapping[str, Any]) -> Sidecar:
+    feeds = _object(content.get("feeds"))
+    polling = [name for name, entry in feeds.items() if _object(entry).get("waiting") is True]
     status = {
-        "labels": entry.get("labels"),
+        "labels": content.get("labels"),
         "bundles": {
             name: {
-                "active_revision": one.get("revision"),
-                "last_successful_activation": one.get("activated"),
-                "last_request": one.get("requested"),
-                **({} if _over(one, asking) else {key: one.get(key) for key in ("code", "message", "errors")}),
+                "active_revision": entry.get("revision"),
+                "last_successful_activation": entry.get("activated"),
+                "last_request": entry.get("requested"),
+                **(
+                    {}
+                    if _outage_is_over(entry, polling)
+                    else {key: entry.get(key) for key in ("code", "message", "errors")}
+                ),
             }
-            for name, one in _object(entry.get("bundles")).items()
-            if isinstance(one, Mapping)
+            for name, entry in _object(content.get("bundles")).items()
+            if isinstance(entry, Mapping)
         },
     }
-    reads = entry.get("reads")
-    made = reported(
-        str(entry.get("id") or "?"),
+    reads = content.get("reads")
+    sidecar = sidecar_from_status(
+        str(content.get("id") or "?"),
         status,
-        seen=_seen(entry, waiting=bool(asking)),
-        feeds=tuple(_feed(name, _object(one)) for name, one in feeds.items() if name.count("/") >= 2),
+        seen=_last_seen(content, waiting=bool(polling)),
+        feeds=tuple(_feed(name, _object(entry)) for name, entry in feeds.items() if name.count("/") >= 2),
         places=tuple(map(str, reads)) if isinstance(reads, list) else None,
-        certain=entry.get("certain") is not False,
+        certain=content.get("certain") is not False,
     )
-    if made.bundles or not made.feeds:
-        return made
+    if sidecar.bundles or not sidecar.feeds:
+        return sidecar
     # It does not report its status, but its requests for bundles show what it runs.
     bundles = [
-        Loaded(name=s.kind, revision=s.holds, since=parse_time(_object(one).get("since")))
-        for s, one in zip(made.feeds, feeds.values(), strict=False)
+        LoadedBundle(name=feed.kind, revision=feed.holds, since=parse_time(_object(entry).get("since")))
+        for feed, entry in zip(sidecar.feeds, feeds.values(), strict=False)
     ]
-    return replace(made, bundles=tuple(bundles))
+    return replace(sidecar, bundles=tuple(bundles))
 
 
-def _over(bundle: Mapping[str, Any], asking: Sequence[str]) -> bool:
+def _outage_is_over(bundle: Mapping[str, Any], polling: Sequence[str]) -> bool:
     """Whether a bundle's error is an outage of the server that is over, since the sidecar is now polling that server.
 
     OPA repeats the error until its next report, which a long poll can delay.
     """
-    said = str(bundle.get("message") or "")
-    return said.startswith("request failed") and any(f"/channels/{name}." in said for name in asking)
+    message = str(bundle.get("message") or "")
+    return message.startswith("request failed") and any(f"/channels/{name}." in message for name in polling)
 
 
-def _seen(entry: Mapping[str, Any], *, waiting: bool) -> datetime | None:
+def _last_seen(entry: Mapping[str, Any], *, waiting: bool) -> datetime | None:
     """When it was last seen, by the local clock, from which the server's may differ."""
     if waiting:
         # A sidecar in a long poll is present, however long ago it began.
@@ -210,10 +214,10 @@ def _feed(name: str, entry: Mapping[str, Any]) -> Feed:
     )
 
 
-def _tallies(counted: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[Tally, ...]:
+def _tallies(decisions: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[Tally, ...]:
     return tuple(
         _tally(revision, rule, _object(answers), str(kinds.get(revision, "")))
-        for revision, rules in counted.items()
+        for revision, rules in decisions.items()
         for rule, answers in _object(rules).items()
     )
 

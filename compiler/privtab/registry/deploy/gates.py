@@ -80,7 +80,7 @@ class Gate:
 
     def json(self) -> dict[str, Any]:
         """The complete result as JSON."""
-        found = [
+        findings = [
             {
                 "code": d.code,
                 "severity": str(d.severity),
@@ -90,14 +90,14 @@ class Gate:
             }
             for d in self.diagnostics
         ]
-        failed = [
+        failures = [
             {"case": f.case.name, "engine": f.engine, "fault": f.fault, "expected": f.expected, "got": f.got}
             for f in self.failures
         ]
         return self.record() | {
             "seconds": round(self.seconds, 3),
-            "findings": found,
-            "failures": failed,
+            "findings": findings,
+            "failures": failures,
             "diff": None if self.diff is None else diff_json(self.diff),
         }
 
@@ -106,16 +106,16 @@ def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) ->
     """The findings of `privtab lint`; fails if it would."""
     started = time.perf_counter()
     checked = lint_policy(policy, variant=variant, readings=readings)
-    found = checked.judged.kept
+    findings = checked.judged.kept
     fail_on = checked.settings.fail_on or FailOn.ERROR
-    wrong = [d for d in found if fail_on.fails(d.severity) or d.severity is Severity.ERROR]
-    said = _counted(len(wrong), "finding") if wrong else _counted(len(found), "finding") + " that may stay"
+    fatal = [d for d in findings if fail_on.fails(d.severity) or d.severity is Severity.ERROR]
+    summary = _counted(len(fatal), "finding") if fatal else _counted(len(findings), "finding") + " that may stay"
     gate = Gate(
         name="lint",
-        outcome=Outcome.FAILED if wrong or checked.program is None else Outcome.PASSED,
-        says=said if found else "no finding",
+        outcome=Outcome.FAILED if fatal or checked.program is None else Outcome.PASSED,
+        says=summary if findings else "no finding",
         seconds=time.perf_counter() - started,
-        diagnostics=tuple(wrong or found),
+        diagnostics=tuple(fatal or findings),
     )
     return gate, checked
 
@@ -125,22 +125,24 @@ def test_gate(
 ) -> Gate:
     """The scenarios beside the policy, as in `privtab test`; fails if there are none."""
     started = time.perf_counter()
-    asked, found = 0, list[Failure]()
+    case_count, failed = 0, list[Failure]()
     for plan in plans([policy], readings or None):
         if plan.subject.variant != variant or not plan.cases:
             continue
         with ExitStack() as stack:
             engines: list[Engine] = [] if engine == "opa" else [ReferenceEngine(plan.program)]
             engines += [] if engine == "reference" else [stack.enter_context(opa(plan.program))]
-            found += failures(plan, plan.cases, engines)
-            asked += len(plan.cases)
-    says = _counted(asked, "case") + (" answered as expected" if not found else f", {len(found):,} failed")
+            failed += failures(plan, plan.cases, engines)
+            case_count += len(plan.cases)
+    says = _counted(case_count, "case") + (" answered as expected" if not failed else f", {len(failed):,} failed")
     return Gate(
         name="tests",
-        outcome=Outcome.FAILED if found or not asked else Outcome.PASSED,
-        says=says if asked else "there are no scenarios for this policy: write some, or deploy with `--skip-tests WHY`",
+        outcome=Outcome.FAILED if failed or not case_count else Outcome.PASSED,
+        says=says
+        if case_count
+        else "there are no scenarios for this policy: write some, or deploy with `--skip-tests WHY`",
         seconds=time.perf_counter() - started,
-        failures=tuple(found),
+        failures=tuple(failed),
     )
 
 
@@ -160,19 +162,21 @@ def diff_gate(
     started = time.perf_counter()
     if running is None:
         return Gate(name="diff", outcome=Outcome.PASSED, says="nothing runs yet: there is nothing to compare with")
-    before, name = running
-    [marked], found = apply_waivers([diff(before, comparable(program), shown=(name, shown))], waivers, today)
+    running_program, name = running
+    [compared], diagnostics = apply_waivers(
+        [diff(running_program, comparable(program), shown=(name, shown))], waivers, today
+    )
     verdicts = fail_on.verdicts
-    blocking = tuple(_blocking(marked, verdicts))
-    failed = failing(marked, verdicts) or bool(blocking)
+    blocking = tuple(_blocking(compared, verdicts))
+    failed = failing(compared, verdicts) or bool(blocking)
     return Gate(
         name="diff",
         outcome=Outcome.FAILED if failed else Outcome.PASSED,
-        says=_changes(marked, blocking),
+        says=_changes(compared, blocking),
         seconds=time.perf_counter() - started,
         # A waiver for another change is no error here: one file serves all systems.
-        diagnostics=tuple(d for d in found if d.name != "unused-waiver"),
-        diff=marked,
+        diagnostics=tuple(d for d in diagnostics if d.name != "unused-waiver"),
+        diff=compared,
         blocking=blocking,
     )
 
@@ -190,17 +194,19 @@ def state_gate(compared: Diff | None, *, keep: str | None, in_shards: bool, shar
             else "the state that runs is whole: leave `--sharded` off, or give `--state`"
         )
         return Gate(name="state", outcome=Outcome.FAILED, says=says)
-    changed = [d for d in compared.declared if _indexed(d)] if compared is not None else []
+    changed = [declared for declared in compared.declared if _affects_index(declared)] if compared is not None else []
     if not changed:
         return None
-    names = ", ".join(f"{d.kind} {d.name}" for d in changed[:3]) + (", …" if len(changed) > 3 else "")
+    names = ", ".join(f"{declared.kind} {declared.name}" for declared in changed[:3]) + (
+        ", …" if len(changed) > 3 else ""
+    )
     if keep is not None:
         return Gate(name="state", outcome=Outcome.SKIPPED, says=f"kept though {names} changed: {keep}")
     says = f"the state that runs was made with another {names}: pack it again with `--state`"
     return Gate(name="state", outcome=Outcome.FAILED, says=says)
 
 
-def _indexed(change: Declared) -> bool:
+def _affects_index(change: Declared) -> bool:
     """Whether a changed declaration affects the index of a state. A state cannot use a name that is new."""
     return change.meaning and (change.verdict is not Verdict.ADDED or change.kind in {"role", "semantics"})
 
@@ -210,27 +216,27 @@ def skipped(name: Name, why: str) -> Gate:
     return Gate(name=name, outcome=Outcome.SKIPPED, says=f"left out: {why}")
 
 
-def _blocking(marked: Diff, verdicts: Collection[Verdict]) -> list[RowChange]:
-    return [row for row in marked.changes if row.verdict in verdicts and row.waived is None]
+def _blocking(compared: Diff, verdicts: Collection[Verdict]) -> list[RowChange]:
+    return [row for row in compared.changes if row.verdict in verdicts and row.waived is None]
 
 
-def _changes(marked: Diff, blocking: Sequence[RowChange]) -> str:
+def _changes(compared: Diff, blocking: Sequence[RowChange]) -> str:
     """`2 wider, 1 added (1 waived); 1 stops: table/load`."""
     counts = [
-        f"{n} {verdict}"
+        f"{count} {verdict}"
         for verdict in OPERATION_VERDICTS
-        if verdict is not Verdict.EQUAL and (n := marked.count(verdict))
+        if verdict is not Verdict.EQUAL and (count := compared.count(verdict))
     ]
-    waived = sum(row.waived is not None for row in marked.rows)
-    words = ", ".join(counts) or "no operation changed"
-    words += " (not decided within the budget)" if marked.count(Verdict.UNKNOWN) else ""
-    words += f" ({waived} waived)" if waived else ""
+    waived = sum(row.waived is not None for row in compared.rows)
+    text = ", ".join(counts) or "no operation changed"
+    text += " (not decided within the budget)" if compared.count(Verdict.UNKNOWN) else ""
+    text += f" ({waived} waived)" if waived else ""
     if not blocking:
-        return words
+        return text
     roots = folded(blocking)
-    names = ", ".join(one.row.name for one in roots[:3]) + (", …" if len(roots) > 3 else "")
-    through = len(blocking) - len(roots)
-    return f"{words}; {len(blocking)} not waived: {names}" + (f" and {through} through `can`" if through else "")
+    names = ", ".join(root.row.name for root in roots[:3]) + (", …" if len(roots) > 3 else "")
+    indirect = len(blocking) - len(roots)
+    return f"{text}; {len(blocking)} not waived: {names}" + (f" and {indirect} through `can`" if indirect else "")
 
 
 def _counted(number: int, noun: str) -> str:

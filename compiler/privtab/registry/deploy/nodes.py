@@ -13,7 +13,7 @@ KINDS: tuple[Kind, ...] = ("policy", "state")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedBundle:
     """One bundle of a sidecar: its name in OPA's configuration, the active revision, since when, and the last error."""
 
     name: str
@@ -41,7 +41,7 @@ class Sidecar:
 
     id: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    bundles: tuple[Loaded, ...] = ()
+    bundles: tuple[LoadedBundle, ...] = ()
     seen: datetime | None = None
     url: str | None = None
     problem: str | None = None
@@ -57,17 +57,17 @@ class Sidecar:
         """A message if it is uncertain what it reads; empty otherwise."""
         if self.certain:
             return ""
-        where = " or ".join(self.places or ()) or "no channel that is known"
-        return f"cannot be told apart from others, it may read {where}: give it `X-Privtab-Instance`"
+        places = " or ".join(self.places or ()) or "no channel that is known"
+        return f"cannot be told apart from others, it may read {places}: give it `X-Privtab-Instance`"
 
     def runs(self, revision: str) -> bool:
         """Whether a bundle of that revision is active, by its report or its request for a newer one."""
-        held = any(feed.holds == revision for feed in self.feeds)
-        return held or any(bundle.revision == revision for bundle in self.bundles)
+        requested = any(feed.holds == revision for feed in self.feeds)
+        return requested or any(bundle.revision == revision for bundle in self.bundles)
 
     def canary(self, channel: str, system: str) -> bool:
         """Whether it is served a canary."""
-        return any(s.canary for s in self.feeds if (s.channel, s.system) == (channel, system))
+        return any(feed.canary for feed in self.feeds if (feed.channel, feed.system) == (channel, system))
 
     def reads(self, channel: str, system: str | None) -> bool:
         """Whether its bundles come from a channel; True if that is unknown."""
@@ -76,17 +76,19 @@ class Sidecar:
                 place.partition("/")[0] == channel and system in {None, place.partition("/")[2]}
                 for place in self.places
             )
-        return not self.feeds or any(s.channel == channel and system in {None, s.system} for s in self.feeds)
+        return not self.feeds or any(feed.channel == channel and system in {None, feed.system} for feed in self.feeds)
 
-    def loaded(self, kind: Kind, system: str) -> Loaded | None:
+    def loaded(self, kind: Kind, system: str) -> LoadedBundle | None:
         """The bundle whose name says that it has the policy or the state of a system, or None.
 
         If OPA has bundles of several systems, the name of the bundle contains that of the system.
         """
         named = [
-            b for b in self.bundles if kind in b.name.replace("/", " ").replace("-", " ").replace("_", " ").split()
+            bundle
+            for bundle in self.bundles
+            if kind in bundle.name.replace("/", " ").replace("-", " ").replace("_", " ").split()
         ]
-        return next((b for b in named if system in b.name), named[0] if len(named) == 1 else None)
+        return next((bundle for bundle in named if system in bundle.name), named[0] if len(named) == 1 else None)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -108,7 +110,7 @@ class Tally:
     undefined: int = 0
 
     @property
-    def asked(self) -> int:
+    def total(self) -> int:
         """The number of decisions."""
         return self.allowed + self.denied + self.undefined
 
@@ -176,14 +178,14 @@ def sidecar_json(sidecar: Sidecar) -> dict[str, Any]:
         "id": sidecar.id,
         "url": sidecar.url,
         "labels": dict(sidecar.labels),
-        "channels": sorted({f"{s.channel}/{s.system}" for s in sidecar.feeds} | set(sidecar.places or ())),
+        "channels": sorted({f"{feed.channel}/{feed.system}" for feed in sidecar.feeds} | set(sidecar.places or ())),
         "certain": sidecar.certain,
-        "canary": any(s.canary for s in sidecar.feeds),
+        "canary": any(feed.canary for feed in sidecar.feeds),
         "last_seen": when(sidecar.seen),
         "problem": sidecar.problem,
         "bundles": {
-            b.name: {"revision": b.revision, "active_since": when(b.since), "problem": b.problem}
-            for b in sidecar.bundles
+            bundle.name: {"revision": bundle.revision, "active_since": when(bundle.since), "problem": bundle.problem}
+            for bundle in sidecar.bundles
         },
     }
 
@@ -198,13 +200,13 @@ def parse_time(text: object) -> datetime | None:
     if not isinstance(text, str) or text.startswith("0001-"):
         return None
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else None
+    return moment if moment.tzinfo is not None else None
 
 
-def reported(id_: str, status: Mapping[str, Any], **more: Any) -> Sidecar:
+def sidecar_from_status(id_: str, status: Mapping[str, Any], **fields: Any) -> Sidecar:
     """A sidecar from the document of OPA's status API; parts of an unexpected shape are skipped."""
     labels, bundles = status.get("labels"), status.get("bundles")
     labels = {str(k): str(v) for k, v in labels.items()} if isinstance(labels, Mapping) else {}
@@ -212,13 +214,17 @@ def reported(id_: str, status: Mapping[str, Any], **more: Any) -> Sidecar:
     return Sidecar(
         id=id_,
         labels=labels,
-        bundles=tuple(_loaded(str(name), one) for name, one in sorted(bundles.items()) if isinstance(one, Mapping)),
-        **more,
+        bundles=tuple(
+            _bundle_from_status(str(name), bundle)
+            for name, bundle in sorted(bundles.items())
+            if isinstance(bundle, Mapping)
+        ),
+        **fields,
     )
 
 
-def _loaded(name: str, status: Mapping[str, Any]) -> Loaded:
-    return Loaded(
+def _bundle_from_status(name: str, status: Mapping[str, Any]) -> LoadedBundle:
+    return LoadedBundle(
         name=name,
         revision=str(status.get("active_revision") or "") or None,
         since=parse_time(status.get("last_successful_activation")),
@@ -233,14 +239,22 @@ def problem_of(status: Mapping[str, Any]) -> str | None:
     if not status.get("code") and not message:
         return None
     errors = status.get("errors")
-    more = [_error_text(e) for e in errors[:2]] if isinstance(errors, Sequence) and not isinstance(errors, str) else []
-    words = [str(message or status.get("code")), *(text for text in more if text not in str(message))]
-    return "; ".join(words)
+    details = (
+        [_error_text(error) for error in errors[:2]]
+        if isinstance(errors, Sequence) and not isinstance(errors, str)
+        else []
+    )
+    parts = [str(message or status.get("code")), *(text for text in details if text not in str(message))]
+    return "; ".join(parts)
 
 
 def _error_text(error: object) -> str:
     if not isinstance(error, Mapping):
         return str(error)
-    place = error.get("location")
-    at = f"{place.get('file')}:{place.get('row')}: " if isinstance(place, Mapping) and place.get("file") else ""
-    return f"{at}{error.get('message', '')}"
+    location = error.get("location")
+    prefix = (
+        f"{location.get('file')}:{location.get('row')}: "
+        if isinstance(location, Mapping) and location.get("file")
+        else ""
+    )
+    return f"{prefix}{error.get('message', '')}"

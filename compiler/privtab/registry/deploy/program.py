@@ -34,5 +34,7 @@ def comparable(program: Program) -> Program:
     """A program as read back from its own bundle, with positions in its file: two of these differ only if the bundles do."""
     # Go through the bundle's JSON, so that types and operations have its order on both sides.
     document = strict_json.loads(json_bytes(program_json(program, optimised(program))))
-    made = program_from_json(document, f"{program.system}/{program.version}")
-    return replace(made, rules={pair: replace(r, span=program.rules[pair].span) for pair, r in made.rules.items()})
+    restored = program_from_json(document, f"{program.system}/{program.version}")
+    return replace(
+        restored, rules={pair: replace(rule, span=program.rules[pair].span) for pair, rule in restored.rules.items()}
+    )

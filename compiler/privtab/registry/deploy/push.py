@@ -77,22 +77,28 @@ def push(url: str, artifacts: PolicyArtifacts, state: Mapping[str, Any] | None, 
 def _push(client: OpaClient, url: str, artifacts: PolicyArtifacts, state: Mapping[str, Any] | None) -> Pushed:
     name = artifacts.name
     try:
-        there = _modules(client, name)
-        before = _data(client, f"privtab_program/{name}")
+        existing = _modules(client, name)
+        old_program = _data(client, f"privtab_program/{name}")
         old_state = _data(client, f"privtab_state/{name}/revision")
-        wanted = {_id(path): text for path, text in artifacts.modules.items()}
-        gone = tuple(sorted(there.keys() - wanted.keys()))
-        kept = tuple(sorted(id_ for id_, text in wanted.items() if there.get(id_) == text))
+        modules = {_id(path): text for path, text in artifacts.modules.items()}
+        removed = tuple(sorted(existing.keys() - modules.keys()))
+        unchanged = tuple(sorted(id_ for id_, text in modules.items() if existing.get(id_) == text))
         try:
-            _replace(client, artifacts, state, there if len(kept) < max(len(there), len(wanted)) else None, wanted)
+            _replace(
+                client,
+                artifacts,
+                state,
+                existing if len(unchanged) < max(len(existing), len(modules)) else None,
+                modules,
+            )
         except _ERRORS:
             # If the new rules or their data are refused, restore the old rules.
-            left = client.get_policies_list()
-            _put(client, {id_: text for id_, text in there.items() if id_ not in left})
+            remaining = client.get_policies_list()
+            _put(client, {id_: text for id_, text in existing.items() if id_ not in remaining})
             raise
     except _ERRORS as error:
-        raise FleetError(_refused(url, str(error))) from error
-    program = before if isinstance(before, Mapping) else {}
+        raise FleetError(_refusal_message(url, str(error))) from error
+    program = old_program if isinstance(old_program, Mapping) else {}
     return Pushed(
         url=url,
         policy=artifacts.revision,
@@ -100,10 +106,10 @@ def _push(client: OpaClient, url: str, artifacts: PolicyArtifacts, state: Mappin
         version_before=program.get("version"),
         state=None if state is None else str(state["revision"]),
         state_before=None if old_state is None else str(old_state),
-        added=tuple(sorted(wanted.keys() - there.keys())),
-        replaced=tuple(sorted(id_ for id_ in wanted.keys() & there.keys() if id_ not in kept)),
-        removed=gone,
-        unchanged=kept,
+        added=tuple(sorted(modules.keys() - existing.keys())),
+        replaced=tuple(sorted(id_ for id_ in modules.keys() & existing.keys() if id_ not in unchanged)),
+        removed=removed,
+        unchanged=unchanged,
     )
 
 
@@ -111,40 +117,40 @@ def _replace(
     client: OpaClient,
     artifacts: PolicyArtifacts,
     state: Mapping[str, Any] | None,
-    there: Mapping[str, str] | None,
-    wanted: Mapping[str, str],
+    removed: Mapping[str, str] | None,
+    modules: Mapping[str, str],
 ) -> None:
-    """Make the calls in order; `there`: the modules to remove, None if all of them stay."""
-    if there is not None:
-        _in_rounds(there, client.delete_policy)
+    """Make the calls in order; `removed`: the modules to remove, None if all of them stay."""
+    if removed is not None:
+        _apply_with_retries(removed, client.delete_policy)
     client.update_or_create_data(dict(artifacts.program), f"privtab_program/{artifacts.name}")
     if state is not None:
         client.update_or_create_data(dict(state), f"privtab_state/{artifacts.name}")
-    if there is not None:
-        _put(client, wanted)
+    if removed is not None:
+        _put(client, modules)
 
 
 def _put(client: OpaClient, modules: Mapping[str, str]) -> None:
-    _in_rounds(modules, lambda id_: client.update_policy_from_string(modules[id_], id_, rego_compat=False))
+    _apply_with_retries(modules, lambda id_: client.update_policy_from_string(modules[id_], id_, rego_compat=False))
 
 
-def _in_rounds(ids: Iterable[str], do: Callable[[str], object]) -> None:
-    """Apply `do` to each module; raises OPA's error for the first one that never succeeds.
+def _apply_with_retries(ids: Iterable[str], apply: Callable[[str], object]) -> None:
+    """Apply `apply` to each module; raises OPA's error for the first one that never succeeds.
 
     A module cannot be added before, or removed after, one whose functions it calls, so failed ones are retried as long as
     others succeed.
     """
-    waiting = sorted(ids)
-    while waiting:
+    pending = sorted(ids)
+    while pending:
         failed: dict[str, Exception] = {}
-        for id_ in waiting:
+        for id_ in pending:
             try:
-                do(id_)
+                apply(id_)
             except _ERRORS as error:
                 failed[id_] = error
-        if len(failed) == len(waiting):
+        if len(failed) == len(pending):
             raise next(iter(failed.values()))
-        waiting = list(failed)
+        pending = list(failed)
 
 
 def _client(url: str, token: str | None) -> OpaClient:
@@ -192,13 +198,13 @@ def _data(client: OpaClient, path: str) -> Any:
         return None
 
 
-def _refused(url: str, said: str) -> str:
-    if "owned by bundle" in said:
+def _refusal_message(url: str, message: str) -> str:
+    if "owned by bundle" in message:
         return (
-            f"{url} runs bundles, whose paths cannot be overwritten by a push: {said}; "
+            f"{url} runs bundles, whose paths cannot be overwritten by a push: {message}; "
             "push into an OPA without bundles, or deploy to the channel that it reads"
         )
-    return f"{url} refused: {said}"
+    return f"{url} refused: {message}"
 
 
 def _short(error: Exception) -> str:

@@ -43,7 +43,7 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Next:
+class NextRevisions:
     """The revisions to release; those that are None stay."""
 
     policy: str | None = None
@@ -70,40 +70,42 @@ def pack(
 ) -> Packed:
     """Pack the bundles of a policy and its state. `policy`: its file; `state`: the rows and their source."""
     artifacts = policy_artifacts(program, sharded=sharded, provenance=provenance(policy, **(choices or {})))
-    made = Packed(system=program.system, policy=artifacts.bundle(signing), revision=artifacts.revision)
+    packed = Packed(system=program.system, policy=artifacts.bundle(signing), revision=artifacts.revision)
     if state is None:
-        return made
+        return packed
     rows, path = state
     shards = None
-    whole = None
+    whole_state = None
     if sharded:
-        plain = shard_bundles(program, rows)
-        shards = plain if signing is None else {key: signed(bundle, signing) for key, bundle in plain.items()}
+        unsigned = shard_bundles(program, rows)
+        shards = unsigned if signing is None else {key: signed(bundle, signing) for key, bundle in unsigned.items()}
     else:
-        whole = state_bundle(
+        whole_state = state_bundle(
             program,
             rows,
             provenance=provenance(path, policy=f"{program.system}/{program.version}"),
             signing=signing,
         )
-    return Packed(system=made.system, policy=made.policy, revision=made.revision, state=whole, shards=shards)
+    return Packed(
+        system=packed.system, policy=packed.policy, revision=packed.revision, state=whole_state, shards=shards
+    )
 
 
-def same_as(channel: Channel) -> Next:
+def running_revisions(channel: Channel) -> NextRevisions:
     """The revisions that a channel runs, for a rollback; raises UsageError if there are none."""
     if channel.sequence == 0 or channel.policy is None:
         raise UsageError(f"nothing ran on {channel.channel}/{channel.system} before: there is nothing to go back to")
     shards = dict(channel.shards) or None
-    return Next(policy=channel.policy, state=None if shards else channel.state, shards=shards)
+    return NextRevisions(policy=channel.policy, state=None if shards else channel.state, shards=shards)
 
 
-def wanted(before: Channel, after: Channel, *, canary: bool = False) -> DesiredRevisions:
+def desired_revisions(before: Channel, after: Channel, *, canary: bool = False) -> DesiredRevisions:
     """What sidecars should run after a release."""
-    new, old = after.runs(canary=canary), before.runs()
+    new_revisions, old_revisions = after.runs(canary=canary), before.runs()
     return DesiredRevisions(
-        policy=new.get(("policy", "")),
-        state=new.get(("state", "")),
-        outdated=frozenset(old.values()) - frozenset(new.values()),
+        policy=new_revisions.get(("policy", "")),
+        state=new_revisions.get(("state", "")),
+        outdated=frozenset(old_revisions.values()) - frozenset(new_revisions.values()),
     )
 
 
@@ -124,26 +126,26 @@ class Rollout:
         """The current release of the channel."""
         return self.registry.channel(self.channel, self.system)
 
-    def put(self, packed: Packed, hold: ExitStack, *, resign: bool = False) -> Next:
+    def put(self, packed: Packed, hold: ExitStack, *, resign: bool = False) -> NextRevisions:
         """Store the bundles, protected from removal until `hold` is closed; `resign` replaces stored signatures."""
 
         def put(bundle: bytes) -> str:
             return self.registry.put(bundle, resign=resign, hold=hold).id
 
-        return Next(
+        return NextRevisions(
             policy=put(packed.policy),
             state=None if packed.state is None else put(packed.state),
             shards=None if packed.shards is None else {key: put(bundle) for key, bundle in packed.shards.items()},
         )
 
-    def release(self, to: Next, before: Channel, why: str) -> Channel:
+    def release(self, revisions: NextRevisions, before: Channel, why: str) -> Channel:
         """Release other revisions to the channel; raises RegistryConflict after a concurrent release."""
         return self.registry.release(
             self.channel,
             self.system,
-            policy=to.policy,
-            state=to.state,
-            shards=to.shards,
+            policy=revisions.policy,
+            state=revisions.state,
+            shards=revisions.shards,
             why=why,
             expect=before.last,
         )
@@ -154,79 +156,86 @@ class Rollout:
         if self.registry.store.writable and copies.stale(current):
             copies.refresh(current)
 
-    def begin_canary(self, to: Next, before: Channel, why: str, part: Canary) -> Channel:
+    def begin_canary(self, revisions: NextRevisions, before: Channel, why: str, part: Canary) -> Channel:
         """Release other revisions to a part of the sidecars."""
         canary = Canary(
-            policy=to.policy, state=to.state, shards=dict(to.shards or {}), share=part.share, labels=part.labels
+            policy=revisions.policy,
+            state=revisions.state,
+            shards=dict(revisions.shards or {}),
+            share=part.share,
+            labels=part.labels,
         )
         return self.registry.release(self.channel, self.system, why=why, expect=before.last, canary=canary)
 
-    def end_canary(self, during: Channel, why: str) -> Channel:
+    def end_canary(self, channel: Channel, why: str) -> Channel:
         """End the canary: its sidecars run the channel's revisions again."""
-        return self.registry.release(self.channel, self.system, why=why, expect=during.last)
+        return self.registry.release(self.channel, self.system, why=why, expect=channel.last)
 
     def wait(self, before: Channel, after: Channel, title: str, *, canary: bool = False) -> FleetSnapshot | None:
         """Watch until all sidecars, or all in the canary, run the desired revisions; None if `read` is None."""
         if self.read is None:
             return None
-        goal = wanted(before, after, canary=canary)
-        looks = watch(
+        desired = desired_revisions(before, after, canary=canary)
+        snapshots = watch(
             self.read,
-            goal,
+            desired,
             self.system,
             timeout=self.timeout,
             expect=0 if canary else self.expect,
             only=lambda sidecar: self._awaited(sidecar, after if canary else None),
         )
-        return self.follow(looks, title)
+        return self.follow(snapshots, title)
 
-    def alone(self, during: Channel) -> int:
+    def alone(self, channel: Channel) -> int:
         """The number of sidecars if all of them are in the canary, which leaves none to compare with; otherwise 0."""
         if self.read is None:
             return 0
         now = datetime.now(tz=UTC)
-        known = [one for one in self.read().sidecars if one.problem is None and self._awaited(one, None)]
-        here = [one for one in known if one.seen is None or now - one.seen <= SILENT]
-        return len(here) if all(self._awaited(one, during) for one in here) else 0
+        watched = [
+            sidecar for sidecar in self.read().sidecars if sidecar.problem is None and self._awaited(sidecar, None)
+        ]
+        present = [sidecar for sidecar in watched if sidecar.seen is None or now - sidecar.seen <= SILENT]
+        return len(present) if all(self._awaited(sidecar, channel) for sidecar in present) else 0
 
-    def _awaited(self, sidecar: Sidecar, during: Channel | None) -> bool:
-        """Whether a release concerns a sidecar; with `during`, the channel with a canary, only those in the canary."""
-        if during is None:
+    def _awaited(self, sidecar: Sidecar, channel: Channel | None) -> bool:
+        """Whether a release concerns a sidecar; with `channel`, which has a canary, only those in the canary."""
+        if channel is None:
             return sidecar.reads(self.channel, self.system)
-        from privtab.registry.server.desired_revision import SidecarIdentity as Asking
-        from privtab.registry.server.desired_revision import chosen
+        from privtab.registry.server.desired_revision import SidecarIdentity, chosen
 
         # The same choice as the server's, to include sidecars that have not polled since the release.
         return (
             bool(sidecar.feeds)
             and sidecar.reads(self.channel, self.system)
-            and chosen(during, Asking(instance=sidecar.id, labels=sidecar.labels))
+            and chosen(channel, SidecarIdentity(instance=sidecar.id, labels=sidecar.labels))
         )
 
 
-def earlier(history: list[Channel], now: Channel, *, policy: bool, state: bool) -> Channel:
+def earlier_release(history: list[Channel], current: Channel, *, policy: bool, state: bool) -> Channel:
     """The last release with another policy, another state, or either if neither is given.
 
     Raises UsageError if there was none.
     """
     either = policy == state
     for entry in reversed(history):
-        if entry.canary is not None or entry.policy is None or entry.sequence >= now.sequence:
+        if entry.canary is not None or entry.policy is None or entry.sequence >= current.sequence:
             continue
-        other_policy = entry.policy != now.policy
-        other_state = (entry.state, dict(entry.shards)) != (now.state, dict(now.shards))
+        other_policy = entry.policy != current.policy
+        other_state = (entry.state, dict(entry.shards)) != (current.state, dict(current.shards))
         if (other_policy and (policy or either)) or (other_state and (state or either)):
             return entry
-    what = "state" if state and not policy else "policy" if policy and not state else "revision"
-    raise UsageError(f"{now.channel}/{now.system} has run no other {what} before: there is nothing to go back to")
+    kind = "state" if state and not policy else "policy" if policy and not state else "revision"
+    raise UsageError(
+        f"{current.channel}/{current.system} has run no other {kind} before: there is nothing to go back to"
+    )
 
 
-def back(to: Channel, *, policy: bool, state: bool) -> Next:
+def rollback_revisions(release: Channel, *, policy: bool, state: bool) -> NextRevisions:
     """The revisions of an earlier release; with only `policy` or `state` set, the other one stays."""
     either = policy == state
-    found = same_as(to)
-    return Next(
-        policy=found.policy if policy or either else None,
-        state=found.state if state or either else None,
-        shards=found.shards if state or either else None,
+    revisions = running_revisions(release)
+    return NextRevisions(
+        policy=revisions.policy if policy or either else None,
+        state=revisions.state if state or either else None,
+        shards=revisions.shards if state or either else None,
     )

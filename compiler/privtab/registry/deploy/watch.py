@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from privtab.registry.deploy.nodes import DesiredRevisions, Fleet, Kind, Loaded, Sidecar, SidecarProgress, SidecarStatus
+from privtab.registry.deploy.nodes import (
+    DesiredRevisions,
+    Fleet,
+    Kind,
+    LoadedBundle,
+    Sidecar,
+    SidecarProgress,
+    SidecarStatus,
+)
 
 Reader = Callable[[], Fleet]
 SILENT = timedelta(minutes=5)
@@ -31,22 +39,22 @@ class FleetSnapshot:
     @property
     def awaited(self) -> tuple[SidecarStatus, ...]:
         """Sidecars that the watch waits for: all but the silent ones."""
-        return tuple(one for one in self.statuses if one.standing is not SidecarProgress.SILENT)
+        return tuple(status for status in self.statuses if status.standing is not SidecarProgress.SILENT)
 
     @property
     def active(self) -> tuple[SidecarStatus, ...]:
         """Sidecars that run the desired revisions."""
-        return tuple(one for one in self.statuses if one.standing is SidecarProgress.ACTIVE)
+        return tuple(status for status in self.statuses if status.standing is SidecarProgress.ACTIVE)
 
     @property
     def sure(self) -> tuple[SidecarStatus, ...]:
         """Active sidecars that are known to read the watched channel."""
-        return tuple(one for one in self.active if one.sidecar.certain)
+        return tuple(status for status in self.active if status.sidecar.certain)
 
     @property
     def late(self) -> tuple[SidecarStatus, ...]:
         """Awaited sidecars that are not active."""
-        return tuple(one for one in self.awaited if one.standing is not SidecarProgress.ACTIVE)
+        return tuple(status for status in self.awaited if status.standing is not SidecarProgress.ACTIVE)
 
     @property
     def complete(self) -> bool:
@@ -57,20 +65,20 @@ class FleetSnapshot:
     def summary(self) -> str:
         """The snapshot as one line."""
         total = max(len(self.awaited), self.expected)
-        said = f"{len(self.active)} of {total} sidecar{'' if total == 1 else 's'} active"
+        text = f"{len(self.active)} of {total} sidecar{'' if total == 1 else 's'} active"
         if self.problem:
-            return f"{said}; {self.problem}"
+            return f"{text}; {self.problem}"
         if not self.awaited and not self.expected:
             return "no sidecar has reported yet"
         missing = total - len(self.awaited)
-        said = f"{said}; {missing} never reported" if missing > 0 else said
-        unsure = sum(not one.sidecar.certain for one in self.statuses)
-        return f"{said}; {unsure} cannot be told apart" if unsure else said
+        text = f"{text}; {missing} never reported" if missing > 0 else text
+        unsure = sum(not status.sidecar.certain for status in self.statuses)
+        return f"{text}; {unsure} cannot be told apart" if unsure else text
 
 
 def watch(
     read: Reader,
-    wanted: DesiredRevisions,
+    desired: DesiredRevisions,
     system: str,
     *,
     timeout: float,
@@ -82,55 +90,59 @@ def watch(
 
     `expect`: the minimum number of sidecars. `only`: selects the sidecars to watch.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
     refused_since: float | None = None
-    first: dict[tuple[str, str], str | None] | None = None
+    first_requests: dict[tuple[str, str], str | None] | None = None
     while True:
         fleet = read()
         now = time.monotonic()
-        stood = tuple(
-            judge(sidecar, wanted, system, datetime.now(tz=UTC)) for sidecar in fleet.sidecars if only(sidecar)
+        statuses = tuple(
+            judge(sidecar, desired, system, datetime.now(tz=UTC)) for sidecar in fleet.sidecars if only(sidecar)
         )
-        look = FleetSnapshot(statuses=stood, seconds=now - begun, expected=expect, problem=fleet.problem)
-        if first is None:
-            first = dict(_tries(look))
-        stuck = bool(look.late) and all(_refuses_still(one, first) for one in look.late)
+        snapshot = FleetSnapshot(statuses=statuses, seconds=now - started, expected=expect, problem=fleet.problem)
+        if first_requests is None:
+            first_requests = dict(_last_requests(snapshot))
+        stuck = bool(snapshot.late) and all(_still_refuses(one, first_requests) for one in snapshot.late)
         refused_since = (refused_since or now) if stuck else None
         given_up = refused_since is not None and now - refused_since > PATIENCE
-        alone = not look.awaited and not expect and now - begun < min(GRACE, timeout)
-        if (look.complete and not alone) or given_up or now - begun >= timeout:
-            yield FleetSnapshot(statuses=stood, seconds=now - begun, expected=expect, problem=fleet.problem, over=True)
+        in_grace = not snapshot.awaited and not expect and now - started < min(GRACE, timeout)
+        if (snapshot.complete and not in_grace) or given_up or now - started >= timeout:
+            yield FleetSnapshot(
+                statuses=statuses, seconds=now - started, expected=expect, problem=fleet.problem, over=True
+            )
             return
-        yield look
-        time.sleep(min(every, max(0.0, begun + timeout - now)))
+        yield snapshot
+        time.sleep(min(every, max(0.0, started + timeout - now)))
 
 
-def _tries(look: FleetSnapshot) -> Iterator[tuple[tuple[str, str], str | None]]:
+def _last_requests(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, str], str | None]]:
     """When each sidecar last requested each bundle."""
-    for one in look.statuses:
-        for bundle in one.sidecar.bundles:
-            yield (one.sidecar.id, bundle.name), bundle.tried
+    for status in snapshot.statuses:
+        for bundle in status.sidecar.bundles:
+            yield (status.sidecar.id, bundle.name), bundle.tried
 
 
-def _refuses_still(one: SidecarStatus, first: Mapping[tuple[str, str], str | None]) -> bool:
+def _still_refuses(status: SidecarStatus, first_requests: Mapping[tuple[str, str], str | None]) -> bool:
     """Whether a sidecar refuses a bundle that it requested after the watch began; earlier errors are about older bundles."""
-    return one.standing is SidecarProgress.REFUSED and any(
+    return status.standing is SidecarProgress.REFUSED and any(
         bundle.problem is not None
-        and (bundle.tried is None or bundle.tried != first.get((one.sidecar.id, bundle.name)))
-        for bundle in one.sidecar.bundles
+        and (bundle.tried is None or bundle.tried != first_requests.get((status.sidecar.id, bundle.name)))
+        for bundle in status.sidecar.bundles
     )
 
 
-def judge(sidecar: Sidecar, wanted: DesiredRevisions, system: str, now: datetime) -> SidecarStatus:
+def judge(sidecar: Sidecar, desired: DesiredRevisions, system: str, now: datetime) -> SidecarStatus:
     """The progress of one sidecar."""
     if sidecar.problem is not None:
         return SidecarStatus(sidecar=sidecar, standing=SidecarProgress.UNREACHABLE, why=sidecar.problem)
-    missing = [revision for revision in wanted.revisions if not sidecar.runs(revision)]
-    old = [bundle for bundle in sidecar.bundles if bundle.revision in wanted.outdated]
+    missing = [revision for revision in desired.revisions if not sidecar.runs(revision)]
+    old = [bundle for bundle in sidecar.bundles if bundle.revision in desired.outdated]
     if not missing and not old:
         # It may refuse a later bundle, which is not watched but displayed.
         return SidecarStatus(
-            sidecar=sidecar, standing=SidecarProgress.ACTIVE, why="; ".join(_with(sidecar.problems, sidecar.doubt))
+            sidecar=sidecar,
+            standing=SidecarProgress.ACTIVE,
+            why="; ".join(_with_doubt(sidecar.problems, sidecar.doubt)),
         )
     if sidecar.seen is not None and now - sidecar.seen > SILENT:
         return SidecarStatus(
@@ -138,26 +150,26 @@ def judge(sidecar: Sidecar, wanted: DesiredRevisions, system: str, now: datetime
         )
     if sidecar.problems:
         return SidecarStatus(sidecar=sidecar, standing=SidecarProgress.REFUSED, why="; ".join(sidecar.problems))
-    instead = _instead(sidecar, wanted, system, missing, old)
+    running = _running_instead(sidecar, desired, system, missing, old)
     return SidecarStatus(
-        sidecar=sidecar, standing=SidecarProgress.WAITING, why="; ".join(_with([instead], sidecar.doubt))
+        sidecar=sidecar, standing=SidecarProgress.WAITING, why="; ".join(_with_doubt([running], sidecar.doubt))
     )
 
 
-def _with(said: Sequence[str], more: str) -> list[str]:
-    return [*said, more] if more else list(said)
+def _with_doubt(problems: Sequence[str], doubt: str) -> list[str]:
+    return [*problems, doubt] if doubt else list(problems)
 
 
-def _instead(
-    sidecar: Sidecar, wanted: DesiredRevisions, system: str, missing: Sequence[str], old: Sequence[Loaded]
+def _running_instead(
+    sidecar: Sidecar, desired: DesiredRevisions, system: str, missing: Sequence[str], old: Sequence[LoadedBundle]
 ) -> str:
-    said = [f"{bundle.name} {bundle.revision}" for bundle in old]
-    kinds: tuple[tuple[Kind, str | None], ...] = (("policy", wanted.policy), ("state", wanted.state))
+    running = [f"{bundle.name} {bundle.revision}" for bundle in old]
+    kinds: tuple[tuple[Kind, str | None], ...] = (("policy", desired.policy), ("state", desired.state))
     for kind, revision in kinds:
         loaded = sidecar.loaded(kind, system)
         if revision in missing and loaded not in old:
-            said.append(f"{kind} {loaded.revision}" if loaded is not None and loaded.revision else f"no {kind}")
-    return f"still runs {', '.join(said)}"
+            running.append(f"{kind} {loaded.revision}" if loaded is not None and loaded.revision else f"no {kind}")
+    return f"still runs {', '.join(running)}"
 
 
 def age(span: timedelta) -> str:
