@@ -11,7 +11,7 @@ import small_policies
 
 from privtab import model, syntax
 from privtab.checks import p329_equal_reading, p330_equal_variant_row
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.ir.nodes import Program, Rule
 from privtab.source import SourceFile
 
@@ -75,7 +75,7 @@ def verdicts(seeds: range) -> Iterator[bool]:
         assert tables is not None
         policy, found = model.resolve(tables)
         assert policy is not None, found
-        seen = view(policy)
+        seen = view_of(policy)
         # A reading keeps what it does not speak of; a row of a variant does not.
         [(_, reading)] = seen.alternative_rows.readings(policy.rows["low", "open"])
         [(_, instead)] = seen.alternative_rows.variants()

@@ -15,7 +15,7 @@ from privtab.checks import (
     p313_repeats_core,
     p314_deviates_from_core,
 )
-from privtab.checks._view import View, view
+from privtab.checks._view import View, view_of
 from privtab.ir.formula import conjunction
 from privtab.ir.nodes import ALWAYS, Formula, Rule
 from privtab.model import nodes as m
@@ -81,7 +81,7 @@ def compared(seeds: range) -> int:
     """How many operations cannot be reached, by the check and by trying alike."""
     count = 0
     for seed, policy in policies(seeds):
-        seen = view(policy)
+        seen = view_of(policy)
         said = spans(p312_unreachable_operation, policy)
         for row in policy.rows.values():
             tried = unreachable(seen, seen.rule(row))
@@ -141,7 +141,7 @@ def core_verdicts(seeds: range) -> set[str]:
     for seed in seeds:
         policy = resolved(beside_core(seed))
         assert policy is not None
-        seen = view(policy)
+        seen = view_of(policy)
         row = policy.rows["low", "open"]
         core = seen.alternative_rows.core(row)
         assert core is not None

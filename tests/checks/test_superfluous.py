@@ -13,7 +13,7 @@ from privtab import model, syntax
 from privtab.checks import _superfluous, p310_shadowed_alternative, p328_redundant_condition
 from privtab.checks._parts import Part
 from privtab.checks._superfluous import Superfluous
-from privtab.checks._view import View, view
+from privtab.checks._view import View, view_of
 from privtab.ir.formula import item_condition
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Formula, Or, When
 from privtab.model import nodes as m
@@ -184,7 +184,7 @@ def compared(seeds: range) -> dict[str, int]:
         tables, _ = syntax.read(SourceFile.of("small.yaml", small_policies.policy(seed, deep=True)))
         policy = None if tables is None else model.resolve(tables)[0]
         assert policy is not None
-        seen = view(policy)
+        seen = view_of(policy)
         for row in policy.rows.values():
             said = {s.path: s for s in seen.superfluous if s.spot.span.line == row.decl.span.line}
             try:
@@ -224,7 +224,7 @@ def found(text: str, inheritance: str = "none") -> list[str]:
     assert tables is not None
     policy, more = model.resolve(tables)
     assert policy is not None, more
-    return [f"{s.kind} {s.spot.cell.text[s.spot.start :]}: {s.why}" for s in view(policy).superfluous]
+    return [f"{s.kind} {s.spot.cell.text[s.spot.start :]}: {s.why}" for s in view_of(policy).superfluous]
 
 
 @pytest.mark.parametrize(

@@ -30,11 +30,11 @@ def catalogue() -> tuple[ModuleType, ...]:
 
 def run(policy: Policy) -> list[Diagnostic]:
     """Run every check on a valid policy; returns the findings sorted by position."""
-    from privtab.checks._view import view
+    from privtab.checks._view import view_of
 
     found: list[Diagnostic] = []
     for module in catalogue():
         if find := getattr(module, "find", None):
-            view(policy).code = module.KIND.code
+            view_of(policy).code = module.KIND.code
             found.extend(find(policy))
     return list(in_order(found))

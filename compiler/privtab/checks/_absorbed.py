@@ -19,42 +19,42 @@ if TYPE_CHECKING:
     from privtab.model import nodes as m
 
 
-def absorbed(seen: View, row: m.Row, roots: Sequence[Node]) -> dict[Path, Why] | None:
+def absorbed(view: View, row: m.Row, roots: Sequence[Node]) -> dict[Path, Why] | None:
     """All superfluous parts of a row and why; None if other parts are related too, so that the solver has to decide.
 
     Takes linear time, where the solver takes a question for each part.
     """
     if row.each is not None and row.requires is not None:
         return None  # a request without the last name has another condition
-    gone: dict[Path, Why] = {}
+    removed: dict[Path, Why] = {}
     for root in roots:
         for node in nodes(root):
             if node.shape in ("all", "any"):
-                gone |= _absorbed(seen, node, every=node.shape == "all")
-    rule = seen.rule(row)
-    left = [_without(seen, root, gone) for root in roots]
+                removed |= _absorbed(view, node, every=node.shape == "all")
+    rule = view.rule(row)
+    remaining = [_without(view, root, removed) for root in roots]
     types = {slot.name: slot.types for slot in rule.withs}
-    asked = left if rule.gate == ALWAYS else [rule.gate, *left]
-    return gone if unrelated(seen.program, asked, types) else None
+    conditions = remaining if rule.gate == ALWAYS else [rule.gate, *remaining]
+    return removed if unrelated(view.program, conditions, types) else None
 
 
-def _absorbed(seen: View, node: Node, *, every: bool) -> dict[Path, Why]:
+def _absorbed(view: View, node: Node, *, every: bool) -> dict[Path, Why]:
     """The atoms of an `and` or an `or` that another one beside them absorbs; of two equal atoms, the later one."""
     first: dict[Atom, Path] = {}
-    gone: dict[Path, Why] = {}
+    removed: dict[Path, Why] = {}
     for part in node.parts:
-        formula = seen.lowering.formula(part.condition) if part.shape == "leaf" else None
+        formula = view.lowering.formula(part.condition) if part.shape == "leaf" else None
         if isinstance(formula, ATOMS) and first.setdefault(formula, part.path) != part.path:
-            gone[part.path] = "others" if every else "twice"
-    for atom in superfluous_atoms(seen.canonical, first, every=every):
-        gone[first[atom]] = "others" if every else "less"
-    return gone
+            removed[part.path] = "others" if every else "twice"
+    for atom in superfluous_atoms(view.canonical, first, every=every):
+        removed[first[atom]] = "others" if every else "less"
+    return removed
 
 
-def _without(seen: View, node: Node, gone: Collection[Path]) -> Formula:
+def _without(view: View, node: Node, removed: Collection[Path]) -> Formula:
     if node.shape == "when":
-        return When(flag=node.flag, body=_without(seen, node.parts[0], gone))
+        return When(flag=node.flag, body=_without(view, node.parts[0], removed))
     if node.shape in ("all", "any"):
-        left = tuple(_without(seen, part, gone) for part in node.parts if part.path not in gone)
-        return And(parts=left) if node.shape == "all" else Or(parts=left)
-    return seen.lowering.formula(node.condition)
+        remaining = tuple(_without(view, part, removed) for part in node.parts if part.path not in removed)
+        return And(parts=remaining) if node.shape == "all" else Or(parts=remaining)
+    return view.lowering.formula(node.condition)

@@ -28,29 +28,46 @@ class Comparison:
         return self.breadth == "equal" and self.same_objects and self.same_effects and self.same_report
 
 
-def compare(view: View, one: Rule, other: Rule) -> Comparison:
-    """Compare two rules: `wider` if `one` allows all that `other` does and more; `unknown` is recorded."""
+def compare(view: View, first: Rule, second: Rule) -> Comparison:
+    """Compare two rules: `wider` if the first allows all that the second does and more; `unknown` is recorded."""
     from privtab.ir.formula import asked_condition
 
-    same_objects = {w.name: frozenset(w.types) for w in one.withs} == {w.name: frozenset(w.types) for w in other.withs}
+    same_objects = {w.name: frozenset(w.types) for w in first.withs} == {
+        w.name: frozenset(w.types) for w in second.withs
+    }
     breadth: Breadth = "incomparable"
     if same_objects:
         # A request without the last name is another kind of request and is compared separately.
-        naming = (True, False) if one.unnamed and other.unnamed else (True,)
-        pairs = {tuple(asked_condition(view.program, rule, named=n) for rule in (one, other)) for n in naming}
-        more = _all(view.known_to_imply(one, theirs, ours) for ours, theirs in pairs)
-        less = _all(view.known_to_imply(one, ours, theirs) for ours, theirs in pairs)
-        more, less = more if one.unnamed >= other.unnamed else False, less if one.unnamed <= other.unnamed else False
-        if more is None or less is None:
-            view.undecided(view.policy.rows[one.entity, one.operation])
+        naming = (True, False) if first.unnamed and second.unnamed else (True,)
+        pairs = {tuple(asked_condition(view.program, rule, named=n) for rule in (first, second)) for n in naming}
+        allows_at_least = _all(
+            view.known_to_imply(first, second_condition, first_condition) for first_condition, second_condition in pairs
+        )
+        allows_at_most = _all(
+            view.known_to_imply(first, first_condition, second_condition) for first_condition, second_condition in pairs
+        )
+        allows_at_least, allows_at_most = (
+            allows_at_least if first.unnamed >= second.unnamed else False,
+            allows_at_most if first.unnamed <= second.unnamed else False,
+        )
+        if allows_at_least is None or allows_at_most is None:
+            view.undecided(view.policy.rows[first.entity, first.operation])
             breadth = "unknown"
         else:
-            breadth = "equal" if more and less else "wider" if more else "narrower" if less else "incomparable"
+            breadth = (
+                "equal"
+                if allows_at_least and allows_at_most
+                else "wider"
+                if allows_at_least
+                else "narrower"
+                if allows_at_most
+                else "incomparable"
+            )
     return Comparison(
         breadth=breadth,
         same_objects=same_objects,
-        same_effects=_effects(one) == _effects(other),
-        same_report=one.report == other.report,
+        same_effects=_effects(first) == _effects(second),
+        same_report=first.report == second.report,
     )
 
 
@@ -62,9 +79,9 @@ def _all(answers: Iterable[bool | None]) -> bool | None:
 
 def _effects(rule: Rule) -> frozenset[object]:
     return frozenset(
-        (effect.kind, what, effect.target)
+        (effect.kind, name, effect.target)
         for effect in rule.effects
-        for what in effect.privileges or (f"`{effect.what}`",)
+        for name in effect.privileges or (f"`{effect.what}`",)
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Kind = Literal["alternative", "condition", "object", "privilege"]
 Path: TypeAlias = tuple[int, ...]
 """The path to a node or a part: the number of the cell (`requires`, `each`), then the number of a part at each step."""
-Gone: TypeAlias = frozenset[Path]
+RemovedPaths: TypeAlias = frozenset[Path]
 USES, PLACES = 0, 1
 """The first step into a grid."""
 
@@ -97,26 +97,29 @@ def _leaf(condition: m.Condition, path: Path) -> Node:
     return Node(path=path, shape="leaf", condition=condition)
 
 
-def _grid(held: m.HoldsPrivilege, path: Path) -> Node:
+def _grid(term: m.HoldsPrivilege, path: Path) -> Node:
     return Node(
         path=path,
-        shape="all-grid" if held.every else "any-grid",
-        kind="condition" if held.every else "privilege",
-        condition=held,
-        grid=tuple(tuple(replace(held, uses=(u,), places=(p,)) for p in held.places) for u in held.uses),
-        spots=_use_spots(held),
-        place_spots=tuple(place.spot for place in held.places),
+        shape="all-grid" if term.every else "any-grid",
+        kind="condition" if term.every else "privilege",
+        condition=term,
+        grid=tuple(tuple(replace(term, uses=(u,), places=(p,)) for p in term.places) for u in term.uses),
+        spots=_use_spots(term),
+        place_spots=tuple(place.spot for place in term.places),
     )
 
 
-def _use_spots(held: m.HoldsPrivilege) -> tuple[m.Spot | None, ...]:
+def _use_spots(term: m.HoldsPrivilege) -> tuple[m.Spot | None, ...]:
     """The spots of the privileges; None for a set listed beside its members, which tables do on purpose."""
 
-    def spelt(one: m.PrivilegeUse, other: m.PrivilegeUse) -> bool:
-        ours, theirs = frozenset(one.members), frozenset(other.members)
-        return (one.is_set or other.is_set) and (ours <= theirs if held.every else theirs <= ours)
+    def spells_out(use: m.PrivilegeUse, other: m.PrivilegeUse) -> bool:
+        members, other_members = frozenset(use.members), frozenset(other.members)
+        return (use.is_set or other.is_set) and (members <= other_members if term.every else other_members <= members)
 
-    return tuple(None if any(spelt(u, o) for o in held.uses if o is not u) else u.spot for u in held.uses)
+    return tuple(
+        None if any(spells_out(candidate, o) for o in term.uses if o is not candidate) else candidate.spot
+        for candidate in term.uses
+    )
 
 
 def nodes(node: Node) -> Iterator[Node]:
@@ -143,55 +146,58 @@ class PartLiterals:
     def __init__(self, lowering: Lowering, circuit: Circuit) -> None:
         self.lowering = lowering
         self.circuit = circuit
-        self._whole: dict[Path, int] = {}
-        self._last: tuple[Gone, Gone] = (frozenset(), frozenset())
+        self._complete: dict[Path, int] = {}
+        self._last_above: tuple[RemovedPaths, RemovedPaths] = (frozenset(), frozenset())
 
-    def value(self, node: Node, gone: Gone = frozenset()) -> int:
+    def value(self, node: Node, removed: RemovedPaths = frozenset()) -> int:
         """The literal of a node."""
-        touched = node.path in self._above(gone)
-        if touched or node.path not in self._whole:
-            value = self._value(node, gone)
-            if touched:
+        changed = node.path in self._above(removed)
+        if changed or node.path not in self._complete:
+            value = self._value(node, removed)
+            if changed:
                 return value
-            self._whole[node.path] = value
-        return self._whole[node.path]
+            self._complete[node.path] = value
+        return self._complete[node.path]
 
-    def _above(self, gone: Gone) -> Gone:
+    def _above(self, removed: RemovedPaths) -> RemovedPaths:
         """The paths of the removed parts and of everything that contains them; the last result is cached."""
-        if self._last[0] is not gone:
-            self._last = gone, frozenset(path[:length] for path in gone for length in range(1, len(path) + 1))
-        return self._last[1]
+        if self._last_above[0] is not removed:
+            self._last_above = (
+                removed,
+                frozenset(path[:length] for path in removed for length in range(1, len(path) + 1)),
+            )
+        return self._last_above[1]
 
-    def _value(self, node: Node, gone: Gone) -> int:
+    def _value(self, node: Node, removed: RemovedPaths) -> int:
         match node.shape:
             case "leaf":
                 return self._leaf(node.path, node.condition)
             case "when":
-                return self.circuit.when(node.flag, self.value(node.parts[0], gone))
+                return self.circuit.when(node.flag, self.value(node.parts[0], removed))
             case "all" | "all-grid":
-                return self.circuit.all_of(self.listed(node, gone).values())
+                return self.circuit.all_of(self.part_values(node, removed).values())
             case "any" | "any-grid":
-                return self.circuit.any_of(self.listed(node, gone).values())
+                return self.circuit.any_of(self.part_values(node, removed).values())
             case _:
                 assert_never(node.shape)
 
-    def listed(self, node: Node, gone: Gone = frozenset(), axis: int = USES) -> dict[Path, int]:
+    def part_values(self, node: Node, removed: RemovedPaths = frozenset(), axis: int = USES) -> dict[Path, int]:
         """The literals of the remaining parts, by their paths; of a grid those of its privileges or of its objects."""
         if not node.grid:
-            return {part.path: self.value(part, gone) for part in node.parts if part.path not in gone}
+            return {part.path: self.value(part, removed) for part in node.parts if part.path not in removed}
         rows = [(*node.path, USES, i) for i in range(len(node.spots))]
         columns = [(*node.path, PLACES, i) for i in range(len(node.place_spots))]
-        left = [row for row in rows if row not in gone], [column for column in columns if column not in gone]
+        remaining = [row for row in rows if row not in removed], [column for column in columns if column not in removed]
         return {
             path: self.circuit.any_of(
                 self._leaf((*pair[USES], pair[PLACES][-1]), node.grid[pair[USES][-1]][pair[PLACES][-1]])
-                for other in left[1 - axis]
+                for other in remaining[1 - axis]
                 for pair in [(path, other) if axis == USES else (other, path)]
             )
-            for path in left[axis]
+            for path in remaining[axis]
         }
 
     def _leaf(self, path: Path, condition: m.Condition) -> int:
-        if path not in self._whole:
-            self._whole[path] = self.circuit.leaf(self.lowering.formula(condition))
-        return self._whole[path]
+        if path not in self._complete:
+            self._complete[path] = self.circuit.leaf(self.lowering.formula(condition))
+        return self._complete[path]

@@ -15,7 +15,7 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from privtab.checks._absorbed import absorbed
-from privtab.checks._parts import PLACES, USES, Gone, Kind, Node, Part, PartLiterals, Path, nodes, parts, tree
+from privtab.checks._parts import PLACES, USES, Kind, Node, Part, PartLiterals, Path, RemovedPaths, nodes, parts, tree
 from privtab.checks._truth import Circuit
 from privtab.errors import Undecided
 from privtab.ir.formula import unrelated
@@ -47,34 +47,38 @@ class Superfluous:
     why: Why
 
 
-def superfluous(seen: View) -> Iterator[Superfluous]:
+def superfluous(view: View) -> Iterator[Superfluous]:
     """The superfluous parts of all rows; for a row for many types, those that are superfluous for every type."""
     bodies: dict[int, list[m.Row]] = {}
-    for row in seen.policy.rows.values():
+    for row in view.policy.rows.values():
         bodies.setdefault(id(row.decl.body), []).append(row)
     for rows in bodies.values():
         roots = _roots(rows[0])
-        listed = [part for root in roots for node in nodes(root) for part in parts(node)]
-        if not listed:
+        candidates = [part for root in roots for node in nodes(root) for part in parts(node)]
+        if not candidates:
             continue
-        told = _absorbed(seen, rows, listed)
-        if told is not None:
-            yield from (_said(part, told[part.path]) for part in listed if part.path in told)
+        reasons = _absorbed(view, rows, candidates)
+        if reasons is not None:
+            yield from (_superfluous_part(part, reasons[part.path]) for part in candidates if part.path in reasons)
         else:
             try:
-                yield from _Body(seen, rows, listed).found()
+                yield from _Body(view, rows, candidates).found()
             except Undecided:
-                seen.undecided(rows[0], "P310", "P328")
+                view.undecided(rows[0], "P310", "P328")
 
 
-def _absorbed(seen: View, rows: list[m.Row], listed: list[Part]) -> dict[Path, Why] | None:
+def _absorbed(view: View, rows: list[m.Row], candidates: list[Part]) -> dict[Path, Why] | None:
     """The parts that atoms beside them absorb, if there are no other superfluous parts and all rows agree."""
-    first, *others = (absorbed(seen, row, _roots(row)) for row in rows)
-    told = {part.path for part in listed}
-    return first if first is not None and told.issuperset(first) and all(other == first for other in others) else None
+    first, *others = (absorbed(view, row, _roots(row)) for row in rows)
+    candidate_paths = {part.path for part in candidates}
+    return (
+        first
+        if first is not None and candidate_paths.issuperset(first) and all(other == first for other in others)
+        else None
+    )
 
 
-def _said(part: Part, why: Why) -> Superfluous:
+def _superfluous_part(part: Part, why: Why) -> Superfluous:
     return Superfluous(path=part.path, kind=part.kind, spot=part.spot, why=why)
 
 
@@ -86,29 +90,29 @@ class _RowShape:
     """A row for one kind of request: the possible types of its objects, and whether the last name is omitted."""
 
     def __init__(
-        self, seen: View, rule: Rule, roots: list[Node], types: Mapping[str, Collection[str]], unnamed: str | None
+        self, view: View, rule: Rule, roots: list[Node], types: Mapping[str, Collection[str]], unnamed: str | None
     ) -> None:
         self.roots = roots
         self.named = unnamed is None
         self.nodes = {node.path: node for root in roots for node in nodes(root)}
         cells = [rule.gate, rule.requires, *([rule.each] if self.named and rule.each is not None else [])]
-        asked = [formula for formula in cells if formula != ALWAYS]
+        conditions = [formula for formula in cells if formula != ALWAYS]
         # Without the last name, parts that differ may become equal: what is left of a condition says nothing about them.
-        self.apart = self.named and unrelated(seen.program, asked, types)
+        self.independent = self.named and unrelated(view.program, conditions, types)
         """Whether all parts are about different things, so that none is superfluous."""
-        if not self.apart:
-            self.circuit = Circuit(seen, types, unnamed)
-            self.reader = PartLiterals(seen.lowering, self.circuit)
+        if not self.independent:
+            self.circuit = Circuit(view, types, unnamed)
+            self.reader = PartLiterals(view.lowering, self.circuit)
             self.gate = self.circuit.leaf(rule.gate)
-            self.whole = self.total(frozenset())
+            self.complete = self.total(frozenset())
 
-    def total(self, gone: Gone) -> int:
+    def total(self, removed: RemovedPaths) -> int:
         """The literal of everything that the request requires."""
-        return self.circuit.all_of([self.gate, *(self.reader.value(root, gone) for root in self.roots)])
+        return self.circuit.all_of([self.gate, *(self.reader.value(root, removed) for root in self.roots)])
 
-    def equal(self, one: int, other: int) -> bool:
+    def equal(self, literal: int, other: int) -> bool:
         """Whether two literals are equivalent."""
-        return self.circuit.implies(one, other) and self.circuit.implies(other, one)
+        return self.circuit.implies(literal, other) and self.circuit.implies(other, literal)
 
     def always(self) -> Iterator[Path]:
         """The paths of every `or` that holds for all who pass the gate; their parts are left to another finding."""
@@ -124,182 +128,188 @@ class _RowShape:
             self._idle(root, self.circuit.all_of([self.gate, *values[:i], *values[i + 1 :]]), always, found)
         return found
 
-    def _idle(self, node: Node, matters: int, always: frozenset[Path], found: set[Path]) -> None:
-        """`matters`: a literal that holds where the row holds if and only if the node does."""
+    def _idle(self, node: Node, relevant: int, always: frozenset[Path], found: set[Path]) -> None:
+        """Add to `found`. `relevant`: a literal that holds where the row holds if and only if the node does."""
         circuit = self.circuit
         if node.shape in ("leaf", "when"):
             for part in node.parts:
-                self._idle(part, circuit.all_of([matters, circuit.solver.flag(node.flag)]), always, found)
+                self._idle(part, circuit.all_of([relevant, circuit.solver.flag(node.flag)]), always, found)
             return
         value = self.reader.value(node)
-        told = node.path not in always
-        if not told:
-            matters = self.gate if self.named else -circuit.true
+        reportable = node.path not in always
+        if not reportable:
+            relevant = self.gate if self.named else -circuit.true
         for axis in (USES, PLACES) if node.grid else (USES,):
-            listed = self.reader.listed(node, axis=axis)
+            literals = self.reader.part_values(node, axis=axis)
             every = node.shape == "all" or (node.shape == "all-grid" and axis == USES)
-            before, after = self._joined(list(listed.values()), every=every)
-            for i, path in enumerate(listed):
+            before, after = self._joined(list(literals.values()), every=every)
+            for i, path in enumerate(literals):
                 others = (circuit.all_of if every else circuit.any_of)([before[i], after[i + 1]])
-                left = others
+                without = others
                 if node.shape == "all-grid" and axis == PLACES:
-                    left = self.reader.value(node, frozenset({path}))
+                    without = self.reader.value(node, frozenset({path}))
                 # Without a part, an `and` requires less and an `or` requires more.
-                more, less = (left, value) if every else (value, left)
-                if told and not circuit.possible(matters, more, -less):
+                weaker, stronger = (without, value) if every else (value, without)
+                if reportable and not circuit.possible(relevant, weaker, -stronger):
                     found.add(path)
                 if not node.grid and node.parts[i].shape != "leaf":
-                    reaches = (others if every else -others) if told else circuit.true
-                    self._idle(node.parts[i], circuit.all_of([matters, reaches]), always, found)
+                    part_relevant = (others if every else -others) if reportable else circuit.true
+                    self._idle(node.parts[i], circuit.all_of([relevant, part_relevant]), always, found)
 
-    def _joined(self, own: list[int], *, every: bool) -> tuple[list[int], list[int]]:
+    def _joined(self, literals: list[int], *, every: bool) -> tuple[list[int], list[int]]:
         """The joins of the first literals, for each number of them; and of the last, by the index of their first."""
-        join, nothing = (self.circuit.all_of, self.circuit.true) if every else (self.circuit.any_of, -self.circuit.true)
+        join, neutral = (self.circuit.all_of, self.circuit.true) if every else (self.circuit.any_of, -self.circuit.true)
 
-        def both(one: int, other: int) -> int:
-            return join([one, other])
+        def join_two(left: int, right: int) -> int:
+            return join([left, right])
 
         return (
-            list(accumulate(own, both, initial=nothing)),
-            list(accumulate(reversed(own), both, initial=nothing))[::-1],
+            list(accumulate(literals, join_two, initial=neutral)),
+            list(accumulate(reversed(literals), join_two, initial=neutral))[::-1],
         )
 
 
 class _Body:
     """The rows of one body, which applies to several types or operations."""
 
-    def __init__(self, seen: View, rows: list[m.Row], listed: list[Part]) -> None:
+    def __init__(self, view: View, rows: list[m.Row], candidates: list[Part]) -> None:
         self.shapes: list[_RowShape] = []
-        self.listed = listed
-        seen.exact.solver.renew()
+        self.candidates = candidates
+        view.exact.solver.renew()
         for row in rows:
-            rule, roots = seen.rule(row), _roots(row)
-            alone = prod(len(w.types) for w in rule.withs) <= _CHOICES
-            choices = [[(type_,) for type_ in w.types] if alone else [w.types] for w in rule.withs]
+            rule, roots = view.rule(row), _roots(row)
+            one_by_one = prod(len(w.types) for w in rule.withs) <= _CHOICES
+            choices = [[(type_,) for type_ in w.types] if one_by_one else [w.types] for w in rule.withs]
             for chosen in product(*choices):
                 types = dict(zip((w.name for w in rule.withs), chosen, strict=True))
-                self.shapes.append(_RowShape(seen, rule, roots, types, None))
+                self.shapes.append(_RowShape(view, rule, roots, types, None))
                 if rule.each is not None and row.requires is not None:
-                    self.shapes.append(_RowShape(seen, rule, [r for r in roots if r.path == (0,)], types, rule.entity))
-        self.lowering = seen.lowering
+                    self.shapes.append(_RowShape(view, rule, [r for r in roots if r.path == (0,)], types, rule.entity))
+        self.lowering = view.lowering
 
     def found(self) -> Iterator[Superfluous]:
         """The parts that are superfluous in all rows, in the order of the file."""
-        self.apart = [face for face in self.shapes if face.apart]
-        self.shapes = [face for face in self.shapes if not face.apart]
+        self.independent = [shape for shape in self.shapes if shape.independent]
+        self.shapes = [shape for shape in self.shapes if not shape.independent]
         if not self.shapes:
             return
-        self.always = frozenset(path for face in self.shapes if face.named for path in face.always())
-        idle = self._each_alone()
+        self.always = frozenset(path for shape in self.shapes if shape.named for path in shape.always())
+        idle = self._superfluous_alone()
         if not idle:
             return
-        gone: dict[Path, Why] = {}
-        for part in sorted(idle, key=_as_told):
-            if not _inside(part, gone) and (why := self._beside(part, gone)) and self._same(part, gone):
-                gone[part.path] = why
-        more = True
-        while more:
-            more = False
+        removed: dict[Path, Why] = {}
+        for part in sorted(idle, key=_by_preference):
+            if (
+                not _inside(part, removed)
+                and (why := self._local_reason(part, removed))
+                and self._unchanged(part, removed)
+            ):
+                removed[part.path] = why
+        changed = True
+        while changed:
+            changed = False
             for part in sorted(idle, key=_outer_first):
-                if not _inside(part, gone) and not self._last(part, gone) and self._same(part, gone):
-                    gone[part.path] = "row"
-                    more = True
-        for part in self.listed:
-            if part.path in gone and not _inside(part, gone.keys() - {part.path}):
-                yield _said(part, gone[part.path])
+                if not _inside(part, removed) and not self._is_last(part, removed) and self._unchanged(part, removed):
+                    removed[part.path] = "row"
+                    changed = True
+        for part in self.candidates:
+            if part.path in removed and not _inside(part, removed.keys() - {part.path}):
+                yield _superfluous_part(part, removed[part.path])
 
-    def _each_alone(self) -> list[Part]:
+    def _superfluous_alone(self) -> list[Part]:
         """The parts that are superfluous if nothing else is dropped."""
-        asked = {root.path[0] for face in self.apart for root in face.roots}
-        left = [part for part in self.listed if part.path[0] not in asked]
-        for face in self.shapes:
-            if left:
-                idle, cells = face.idle(self.always), {root.path[0] for root in face.roots}
-                left = [part for part in left if part.path in idle or part.path[0] not in cells]
-        return left
+        independent_cells = {root.path[0] for shape in self.independent for root in shape.roots}
+        remaining = [part for part in self.candidates if part.path[0] not in independent_cells]
+        for shape in self.shapes:
+            if remaining:
+                idle, cells = shape.idle(self.always), {root.path[0] for root in shape.roots}
+                remaining = [part for part in remaining if part.path in idle or part.path[0] not in cells]
+        return remaining
 
-    def _same(self, part: Part, gone: Mapping[Path, Why]) -> bool:
+    def _unchanged(self, part: Part, removed: Mapping[Path, Why]) -> bool:
         """Whether the rows, and the parts of each `or` that always holds, are unchanged."""
-        without = frozenset((*gone, part.path))
-        for face in self.shapes:
-            if not face.equal(face.total(without), face.whole):
+        without = frozenset((*removed, part.path))
+        for shape in self.shapes:
+            if not shape.equal(shape.total(without), shape.complete):
                 return False
-            for path in self.always if face.named else ():
-                for inner in face.nodes[path].parts if path in face.nodes else ():
-                    values = (face.reader.value(inner, some) for some in (without, frozenset[Path]()))
-                    if not face.equal(*(face.circuit.all_of([face.gate, value]) for value in values)):
+            for path in self.always if shape.named else ():
+                for inner in shape.nodes[path].parts if path in shape.nodes else ():
+                    values = (
+                        shape.reader.value(inner, removed_paths) for removed_paths in (without, frozenset[Path]())
+                    )
+                    if not shape.equal(*(shape.circuit.all_of([shape.gate, value]) for value in values)):
                         return False
         return True
 
-    def _last(self, part: Part, gone: Mapping[Path, Why]) -> bool:
+    def _is_last(self, part: Part, removed: Mapping[Path, Why]) -> bool:
         """Whether the part is the last one of a list that cannot be empty."""
-        return not _conjunct(part) and not _PartContext(self.shapes[0], part, frozenset(gone)).rest
+        return not _conjunct(part) and not _PartContext(self.shapes[0], part, frozenset(removed)).rest
 
-    def _beside(self, part: Part, gone: Mapping[Path, Why]) -> Why | None:
+    def _local_reason(self, part: Part, removed: Mapping[Path, Why]) -> Why | None:
         """Why its own `or`, `and` or term makes a part superfluous; None if it does not."""
-        views = [_PartContext(face, part, frozenset(gone)) for face in self.shapes if face.named]
+        contexts = [_PartContext(shape, part, frozenset(removed)) for shape in self.shapes if shape.named]
         if _conjunct(part):
-            if all(v.gives([]) for v in views):
-                return "always" if all(v.open() for v in views) else "gate"
-            return "others" if all(v.gives(v.rest.values()) for v in views) else None
-        rest = views[0].rest
-        if not rest or not all(v.enough(v.rest.values()) for v in views):
+            if all(context.implied_by([]) for context in contexts):
+                return "always" if all(context.always_holds() for context in contexts) else "gate"
+            return "others" if all(context.implied_by(context.rest.values()) for context in contexts) else None
+        rest = contexts[0].rest
+        if not rest or not all(context.implies_any(context.rest.values()) for context in contexts):
             return None
-        by = [path for path in rest if all(path in v.enough_alone for v in views)]
-        if any(all(v.twice(path) for v in views) for path in by):
+        sufficient = [path for path in rest if all(path in context.implied_others for context in contexts)]
+        if any(all(context.repeats(path) for context in contexts) for path in sufficient):
             return "twice"
-        if any(all(v.same(path) for v in views) for path in by):
+        if any(all(context.implied_by_other(path) for context in contexts) for path in sufficient):
             return "same"
-        return "less" if by else "others"
+        return "less" if sufficient else "others"
 
 
 class _PartContext:
     """A part and the remaining parts beside it, for one kind of request."""
 
-    def __init__(self, face: _RowShape, part: Part, gone: Gone) -> None:
-        self._face = face
+    def __init__(self, shape: _RowShape, part: Part, removed: RemovedPaths) -> None:
+        self._shape = shape
         self._part = part
-        self._node = face.nodes[part.node.path]
+        self._node = shape.nodes[part.node.path]
         self._axis = PLACES if self._node.grid and part.kind == "object" else USES
-        self.rest = face.reader.listed(self._node, gone, self._axis)
-        self.own = self.rest.pop(part.path)
+        self.rest = shape.reader.part_values(self._node, removed, self._axis)
+        self.literal = self.rest.pop(part.path)
         if self.rest and self._node.shape == "all-grid" and self._axis == PLACES:
             # Different objects may provide different privileges, so compare with the term without this object.
-            self.own = face.reader.value(self._node, gone)
-            self.rest = {part.path: face.reader.value(self._node, gone | {part.path})}
+            self.literal = shape.reader.value(self._node, removed)
+            self.rest = {part.path: shape.reader.value(self._node, removed | {part.path})}
 
-    def gives(self, others: Iterable[int]) -> bool:
+    def implied_by(self, others: Iterable[int]) -> bool:
         """Whether the others, with the gate, imply the part."""
-        circuit = self._face.circuit
-        return circuit.implies(circuit.all_of([self._face.gate, *others]), self.own)
+        circuit = self._shape.circuit
+        return circuit.implies(circuit.all_of([self._shape.gate, *others]), self.literal)
 
-    def open(self) -> bool:
+    def always_holds(self) -> bool:
         """Whether the part always holds."""
-        return self._face.circuit.implies(self._face.circuit.true, self.own)
+        return self._shape.circuit.implies(self._shape.circuit.true, self.literal)
 
-    def enough(self, others: Iterable[int]) -> bool:
+    def implies_any(self, others: Iterable[int]) -> bool:
         """Whether at least one of the others holds wherever the part does."""
-        circuit = self._face.circuit
-        return circuit.implies(circuit.all_of([self._face.gate, self.own]), circuit.any_of(others))
+        circuit = self._shape.circuit
+        return circuit.implies(circuit.all_of([self._shape.gate, self.literal]), circuit.any_of(others))
 
     @cached_property
-    def enough_alone(self) -> frozenset[Path]:
+    def implied_others(self) -> frozenset[Path]:
         """The others that each hold wherever the part does."""
-        circuit = self._face.circuit
-        implied = circuit.implied(circuit.all_of([self._face.gate, self.own]), self.rest.values())
+        circuit = self._shape.circuit
+        implied = circuit.implied(circuit.all_of([self._shape.gate, self.literal]), self.rest.values())
         return frozenset(path for path, value in self.rest.items() if value in implied)
 
-    def same(self, path: Path) -> bool:
+    def implied_by_other(self, path: Path) -> bool:
         """Whether the part holds wherever another one does."""
-        circuit = self._face.circuit
-        return circuit.implies(circuit.all_of([self._face.gate, self.rest[path]]), self.own)
+        circuit = self._shape.circuit
+        return circuit.implies(circuit.all_of([self._shape.gate, self.rest[path]]), self.literal)
 
-    def twice(self, path: Path) -> bool:
+    def repeats(self, path: Path) -> bool:
         """Whether another part is the same condition, regardless of aliases and parentheses."""
-        return path != self._part.path and self._words(path) == self._words(self._part.path)
+        return path != self._part.path and self._formulas(path) == self._formulas(self._part.path)
 
-    def _words(self, path: Path) -> list[Formula]:
-        formula = self._face.reader.lowering.formula
+    def _formulas(self, path: Path) -> list[Formula]:
+        formula = self._shape.reader.lowering.formula
         if not self._node.grid:
             return [formula(self._node.parts[path[-1]].condition)]
         grid = self._node.grid
@@ -310,15 +320,15 @@ def _conjunct(part: Part) -> bool:
     return part.kind == "condition"
 
 
-def _inside(part: Part, gone: Collection[Path]) -> bool:
+def _inside(part: Part, removed: Collection[Path]) -> bool:
     """Whether a part lies in a dropped one."""
-    return part.path in gone or any(part.path[:length] in gone for length in range(1, len(part.path)))
+    return part.path in removed or any(part.path[:length] in removed for length in range(1, len(part.path)))
 
 
 _ORDER: tuple[Kind, ...] = ("alternative", "object", "privilege", "condition")
 
 
-def _as_told(part: Part) -> int:
+def _by_preference(part: Part) -> int:
     return _ORDER.index(part.kind)
 
 

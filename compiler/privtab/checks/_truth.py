@@ -18,10 +18,10 @@ class Circuit:
     `unnamed`: the type of a resource whose last name is omitted. Raises Undecided if a question is too expensive.
     """
 
-    def __init__(self, seen: View, types: Mapping[str, Collection[str]], unnamed: str | None = None) -> None:
-        self._program = seen.program
+    def __init__(self, view: View, types: Mapping[str, Collection[str]], unnamed: str | None = None) -> None:
+        self._program = view.program
         self._unnamed = unnamed
-        self.solver = seen.exact.solver
+        self.solver = view.exact.solver
         self.true = self.solver.true
         self._requests = self.solver.requests(types)
         self.all_of = self.solver.all_of
@@ -41,10 +41,10 @@ class Circuit:
         """Whether all literals hold in some state, for some request."""
         return self.solver.possible([*literals, self._requests])
 
-    def implies(self, one: int, other: int) -> bool:
+    def implies(self, literal: int, other: int) -> bool:
         """Whether the other literal holds wherever the first one does."""
-        return one == other or not self.possible(one, -other)
+        return literal == other or not self.possible(literal, -other)
 
-    def implied(self, one: int, others: Iterable[int]) -> frozenset[int]:
+    def implied(self, literal: int, others: Iterable[int]) -> frozenset[int]:
         """Those of the other literals that hold wherever the first one does."""
-        return self.solver.implied([one, self._requests], tuple(others))
+        return self.solver.implied([literal, self._requests], tuple(others))

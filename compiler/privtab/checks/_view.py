@@ -27,7 +27,7 @@ Setting = tuple[frozenset[str], dict[str, str]]
 """The flags that a request sets, and the type of each of its `with` objects."""
 
 
-_KINDS = 1_024
+_MAX_SETTINGS = 1_024
 """The most sets of flags, times choices of types, that are enumerated."""
 
 
@@ -42,7 +42,7 @@ class View:
         """For each row, the codes of findings that exceeded their budget."""
         self._implied: dict[tuple[PairKey, Formula, Formula], bool | None] = {}
         self._sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = {}
-        self._about: dict[Formula, tuple[frozenset[str], frozenset[str]]] = {}
+        self._dependencies: dict[Formula, tuple[frozenset[str], frozenset[str]]] = {}
 
     @cached_property
     def lowering(self) -> Lowering:
@@ -88,13 +88,13 @@ class View:
         """
         from privtab.ir.formula import item_condition
 
-        told = [self._told_apart(formula) for formula in about or (item_condition(rule),)]
-        flags = sorted({flag for some, _ in told for flag in some})
-        slots = {slot for _, some in told for slot in some}
-        slots |= self._told_apart(types_of)[1] if types_of is not None else set()
+        dependencies = [self._dependencies_of(formula) for formula in about or (item_condition(rule),)]
+        flags = sorted({flag for some, _ in dependencies for flag in some})
+        slots = {slot for _, some in dependencies for slot in some}
+        slots |= self._dependencies_of(types_of)[1] if types_of is not None else set()
         types = [slot.types if slot.name in slots else slot.types[:1] for slot in rule.withs]
-        if len(flags) > _KINDS or prod(map(len, types)) << len(flags) > _KINDS:
-            raise Undecided(f"`{rule.entity}/{rule.operation}` has more than {_KINDS:,} kinds of requests")
+        if len(flags) > _MAX_SETTINGS or prod(map(len, types)) << len(flags) > _MAX_SETTINGS:
+            raise Undecided(f"`{rule.entity}/{rule.operation}` has more than {_MAX_SETTINGS:,} kinds of requests")
         names = [slot.name for slot in rule.withs]
         return [
             (frozenset(some), dict(zip(names, chosen, strict=True)))
@@ -103,16 +103,16 @@ class View:
             for chosen in product(*types)
         ]
 
-    def _told_apart(self, formula: Formula) -> tuple[frozenset[str], frozenset[str]]:
+    def _dependencies_of(self, formula: Formula) -> tuple[frozenset[str], frozenset[str]]:
         """The flags that a condition depends on, and the slots whose type it depends on."""
         from privtab.ir.formula import followed
         from privtab.ir.nodes import ByType, When
 
-        if formula not in self._about:
+        if formula not in self._dependencies:
             nodes = list(followed(self.program, formula))
             flags = frozenset(node.flag for node in nodes if isinstance(node, When))
-            self._about[formula] = flags, frozenset(node.slot for node in nodes if isinstance(node, ByType))
-        return self._about[formula]
+            self._dependencies[formula] = flags, frozenset(node.slot for node in nodes if isinstance(node, ByType))
+        return self._dependencies[formula]
 
     def sets(self, formula: Formula, setting: Setting) -> tuple[AtomSet, ...]:
         """The minimal sets of a condition."""
@@ -122,30 +122,34 @@ class View:
             self._sets[key] = tuple(map(frozenset, self.canonical.minimal_sets(formula, flags, types)))
         return self._sets[key]
 
-    def implies(self, rule: Rule, one: Formula, other: Formula, *, unknown: bool = False) -> bool:
-        """Whether `one` implies `other`, for every state, all flags and all types of the rule's objects.
+    def implies(self, rule: Rule, premise: Formula, conclusion: Formula, *, unknown: bool = False) -> bool:
+        """Whether the premise implies the conclusion, for every state, all flags and all types of the rule's objects.
 
         `unknown`: the answer if that is undecided, which is also recorded.
         """
-        found = self.known_to_imply(rule, one, other)
-        if found is None:
+        answer = self.known_to_imply(rule, premise, conclusion)
+        if answer is None:
             self.undecided(self.policy.rows[rule.entity, rule.operation])
-        return unknown if found is None else found
+        return unknown if answer is None else answer
 
-    def known_to_imply(self, rule: Rule, one: Formula, other: Formula) -> bool | None:
+    def known_to_imply(self, rule: Rule, premise: Formula, conclusion: Formula) -> bool | None:
         """The same as `implies`; None if undecided."""
         from privtab.ir.nodes import ALWAYS
 
-        key = ((rule.entity, rule.operation), one, other)
+        key = ((rule.entity, rule.operation), premise, conclusion)
         if key not in self._implied:
             try:
-                always = one == ALWAYS
-                self._implied[key] = self._open(rule, other) if always else self.exact.always_implies(rule, one, other)
+                always = premise == ALWAYS
+                self._implied[key] = (
+                    self._always_holds(rule, conclusion)
+                    if always
+                    else self.exact.always_implies(rule, premise, conclusion)
+                )
             except Undecided:
                 self._implied[key] = None
         return self._implied[key]
 
-    def _open(self, rule: Rule, formula: Formula) -> bool:
+    def _always_holds(self, rule: Rule, formula: Formula) -> bool:
         """Whether a condition always holds, that is, for every request of a caller who holds nothing."""
         solver = self._no_access
         solver.renew()
@@ -176,8 +180,8 @@ class View:
             formula = without_name(self.program, formula, rule.entity)
         solver = self.full_access
         solver.renew()
-        wanted = [-solver.literal(formula), *(solver.with_flags(frozenset()) if flagless else ())]
-        found = solver.model(wanted, {slot.name: slot.types for slot in rule.withs})
+        assumptions = [-solver.literal(formula), *(solver.with_flags(frozenset()) if flagless else ())]
+        found = solver.model(assumptions, {slot.name: slot.types for slot in rule.withs})
         return None if found is None else (found.flags, found.types)
 
     def allowed(self, rule: Rule, formula: Formula, setting: Setting | None = None, *, unnamed: bool = False) -> bool:
@@ -228,8 +232,8 @@ class View:
         for pair, rule in self.program.rules.items():
             conditions = list(dict.fromkeys((item_condition(rule), call_condition(rule))))
             slots = {slot.name: slot.types for slot in rule.withs}
-            asked = set(leaves(self.program, conditions[0]))
-            if asked <= found:
+            reached = set(leaves(self.program, conditions[0]))
+            if reached <= found:
                 continue
             shorter = [absorbed(self.canonical, condition) for condition in conditions]
             if all(unrelated(self.program, [condition], slots) for condition in shorter):
@@ -238,7 +242,7 @@ class View:
             try:
                 found |= NeededAtoms(self.exact.here).of(conditions, slots, found, self.canonical.entailments)
             except Undecided:
-                found |= asked
+                found |= reached
                 unsure.append(self.policy.rows[pair])
         return frozenset(found), tuple(unsure)
 
@@ -250,7 +254,7 @@ class View:
         return tuple(self.lowering.formula(c) for row in rows for c in (row.requires, row.each) if c is not None)
 
     @cached_property
-    def asked(self) -> frozenset[tuple[str, str]]:
+    def required_privileges(self) -> frozenset[tuple[str, str]]:
         """Each (privilege, type) that decides something, here or in a reading or a variant."""
         from privtab.ir.formula import leaves
         from privtab.ir.nodes import Has
@@ -262,18 +266,18 @@ class View:
         return frozenset((atom.privilege, atom.target.type) for atom in atoms if isinstance(atom, Has))
 
     @cached_property
-    def _counting(self) -> frozenset[tuple[str, str]]:
+    def _effective_privileges(self) -> frozenset[tuple[str, str]]:
         if self.policy.semantics.inheritance == "none":
-            return self.asked
+            return self.required_privileges
         chain = self.policy.hierarchy.chain
-        return frozenset((privilege, above) for privilege, type_ in self.asked for above in chain(type_))
+        return frozenset((privilege, above) for privilege, type_ in self.required_privileges for above in chain(type_))
 
-    def counts(self, privilege: str, type_: str) -> bool:
+    def can_matter(self, privilege: str, type_: str) -> bool:
         """Whether holding a privilege on a type can matter: it is required there or, with inheritance, below."""
-        return (privilege, type_) in self._counting
+        return (privilege, type_) in self._effective_privileges
 
     @cached_property
-    def related(self) -> frozenset[tuple[str, str]]:
+    def required_relations(self) -> frozenset[tuple[str, str]]:
         """Each (`owner` or `member`, type) that decides something, here or in a reading or a variant."""
         from privtab.ir.formula import leaves
         from privtab.ir.nodes import Member, Owner
@@ -286,7 +290,7 @@ class View:
 
 
 @once
-def view(policy: Policy) -> View:
+def view_of(policy: Policy) -> View:
     """The shared view of a policy."""
     return View(policy)
 

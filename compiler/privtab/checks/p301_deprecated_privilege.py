@@ -28,14 +28,14 @@ def _uses(policy: Policy) -> Iterator[tuple[str, Span]]:
     from privtab.model.nodes import HoldsPrivilege
     from privtab.model.walk import row_terms
 
-    seen: set[tuple[int, int, int]] = set()
+    reported: set[tuple[int, int, int]] = set()
     for row in policy.rows.values():
         uses = [use for term in row_terms(row) if isinstance(term, HoldsPrivilege) for use in term.uses]
         uses += [outcome.use for outcome in row.outcomes if outcome.use is not None]
         for use in uses:
             key = (id(use.spot.cell), use.spot.start, use.spot.end)
-            if key not in seen:
-                seen.add(key)
+            if key not in reported:
+                reported.add(key)
                 yield use.written, use.spot.span
     for set_ in policy.tables.sets:
         yield from ((word.value, word.span) for word in set_.members)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
     Or that conditions name, but that decide nothing: no minimal set contains them.
     """
     required = set(_required(policy))
-    idle = _in_force(policy) - {privilege for privilege, _ in view(policy).asked}
+    idle = _in_force(policy) - {privilege for privilege, _ in view_of(policy).required_privileges}
     for name, privilege in policy.privileges.items():
         if privilege.deprecated is not None:
             continue
@@ -37,7 +37,7 @@ def _in_force(policy: Policy) -> frozenset[str]:
     from privtab.ir.formula import atoms, item_condition
     from privtab.ir.nodes import Has
 
-    rules = view(policy).program.rules.values()
+    rules = view_of(policy).program.rules.values()
     return frozenset(a.privilege for rule in rules for a in atoms(item_condition(rule)) if isinstance(a, Has))
 
 

@@ -17,12 +17,12 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
     """Rows without `source`, each once even if it applies to several types; none if the file has no `sources`."""
     if not policy.sources:
         return
-    seen: set[int] = set()
+    reported: set[int] = set()
     example = "source: 15" if len(policy.sources) == 1 else f"source: {next(iter(policy.sources))}:15"
     for row in policy.rows.values():
-        if row.decl.source or id(row.decl.body) in seen:
+        if row.decl.source or id(row.decl.body) in reported:
             continue
-        seen.add(id(row.decl.body))
+        reported.add(id(row.decl.body))
         yield KIND.at(
             row.decl.span, f"the row `{row.operation}` has no `source`", f"add the line of the document: `{example}`"
         )

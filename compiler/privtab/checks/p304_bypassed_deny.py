@@ -19,13 +19,13 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
     if policy.semantics.inheritance != "down" or policy.semantics.deny != "overrides":
         return
-    seen: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for row in policy.rows.values():
         for condition in conditions(row):
             for upper, lower, privilege in _pairs(policy, condition):
                 key = (id(upper.spot.cell), upper.spot.start)
-                if key not in seen:
-                    seen.add(key)
+                if key not in reported:
+                    reported.add(key)
                     yield _finding(upper, lower, privilege)
 
 
@@ -41,14 +41,14 @@ def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetS
         for any_of in alternatives(condition)
     )
     for group in groups:
-        held = [(use.members, place) for term in group for use in term.uses for place in term.places]
-        for members, place in held:
-            for other_members, other in held:
-                same = place.slot == other.slot and len(place.types) == len(other.types) == 1
+        listed = [(use.members, place) for term in group for use in term.uses for place in term.places]
+        for members, place in listed:
+            for other_members, other_place in listed:
+                same = place.slot == other_place.slot and len(place.types) == len(other_place.types) == 1
                 common = [p for p in members if p in other_members]
-                above = same and place.types != other.types
-                if above and common and policy.hierarchy.within(other.types[0], place.types[0]):
-                    yield place, other, common[0]
+                above = same and place.types != other_place.types
+                if above and common and policy.hierarchy.within(other_place.types[0], place.types[0]):
+                    yield place, other_place, common[0]
 
 
 def _finding(upper: m.TargetSlot, lower: m.TargetSlot, privilege: str) -> Diagnostic:

@@ -21,7 +21,7 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
     reported too: nothing in the tables says that such entities are created on their own.
     """
     by_rows = _granted(policy, core=False)
-    anyhow = _granted(policy, core=True)
+    by_any_row = _granted(policy, core=True)
     if not any(o.kind == "grant" for row in policy.rows.values() for o in row.outcomes):
         return
     lacking: dict[tuple[str, bool], list[str]] = {}
@@ -30,7 +30,7 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
         above = policy.hierarchy.chain(type_) if policy.semantics.inheritance == "down" else (type_,)
         if policy.entities[type_].parent is None or any((privilege, t) in by_rows for t in above):
             continue
-        key = (type_, any((privilege, t) in anyhow for t in above))
+        key = (type_, any((privilege, t) in by_any_row for t in above))
         lacking.setdefault(key, []).append(privilege)
         first.setdefault(key, spot)
     for (type_, core), privileges in lacking.items():
@@ -61,7 +61,7 @@ def _required(policy: Policy) -> dict[tuple[str, str], Spot]:
 
 
 def _granted(policy: Policy, *, core: bool) -> set[tuple[str, str]]:
-    granted = {(p, type_) for role in policy.roles.values() for type_, held in role.grants for p in held}
+    granted = {(p, type_) for role in policy.roles.values() for type_, privileges in role.grants for p in privileges}
     for row in policy.rows.values():
         if row.origin == "core" and not core:
             continue

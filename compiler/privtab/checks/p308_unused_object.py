@@ -15,11 +15,11 @@ KIND = FindingKind("P308", "unused-object", Severity.WARNING)
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
     """Objects that occur neither in a condition nor in an effect, each once."""
-    seen: set[int] = set()
+    reported: set[int] = set()
     for row in policy.rows.values():
-        if not row.withs or id(row.decl.withs) in seen:
+        if not row.withs or id(row.decl.withs) in reported:
             continue
-        seen.add(id(row.decl.withs))
+        reported.add(id(row.decl.withs))
         used = set(_slots(row))
         for with_ in row.decl.withs:
             if with_.name.value not in used:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     This includes the privileges and objects of one term: with inheritance, `READ (shop, shelf)` requires no more than
     `READ (shelf)`. It excludes conditions that always hold, and a set beside its members in one term.
     """
-    for part in view(policy).superfluous:
+    for part in view_of(policy).superfluous:
         if part.kind != "condition":
             yield KIND.at(
                 part.spot.span, f"this {part.kind} {_why(part)}", "drop it, or check what it was meant to say"

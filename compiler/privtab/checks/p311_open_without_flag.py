@@ -22,28 +22,28 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """
     from privtab.model.walk import conditions
 
-    seen: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for row in policy.rows.values():
         for condition in conditions(row):
-            if not asks_nothing(condition, flags=False) or asks_nothing(condition, flags=True):
+            if not requires_nothing(condition, flags=False) or requires_nothing(condition, flags=True):
                 continue
             first = _first(condition)
-            if first is not None and (key := (id(first.spot.cell), first.spot.start)) not in seen:
-                seen.add(key)
+            if first is not None and (key := (id(first.spot.cell), first.spot.start)) not in reported:
+                reported.add(key)
                 yield _finding(condition, first)
 
 
-def asks_nothing(condition: m.Condition, *, flags: bool) -> bool:
+def requires_nothing(condition: m.Condition, *, flags: bool) -> bool:
     """Whether the condition always holds if the request sets all flags, or none. A `can` counts as a requirement."""
     from privtab.model import nodes as m
 
     match condition:
         case m.AllOf(parts=parts):
-            return all(asks_nothing(part, flags=flags) for part in parts)
+            return all(requires_nothing(part, flags=flags) for part in parts)
         case m.AnyOf(parts=parts):
-            return any(asks_nothing(part, flags=flags) for part in parts)
+            return any(requires_nothing(part, flags=flags) for part in parts)
         case m.Required(body=body):
-            return not flags or asks_nothing(body, flags=flags)
+            return not flags or requires_nothing(body, flags=flags)
         case m.HoldsPrivilege() | m.Related() | m.IsSelf() | m.IsServiceAdmin() | m.CanDo():
             return False
         case _:
@@ -60,7 +60,7 @@ def _first(condition: m.Condition) -> m.Required | None:
         case m.AllOf(parts=parts):
             return None if m.AllOf() in parts else next(filter(None, map(_first, parts)), None)
         case m.AnyOf(parts=parts):
-            return next(filter(None, (_first(part) for part in parts if asks_nothing(part, flags=False))), None)
+            return next(filter(None, (_first(part) for part in parts if requires_nothing(part, flags=False))), None)
         case _:
             return None
 

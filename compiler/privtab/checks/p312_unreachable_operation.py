@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.errors import Undecided
 from privtab.hints import listed
@@ -25,28 +25,28 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """
     from privtab.ir.formula import call_condition, item_condition
 
-    seen = view(policy)
-    told: set[Span] = set()
+    view = view_of(policy)
+    reported: set[Span] = set()
     for row in policy.rows.values():
-        rule = seen.rule(row)
-        if row.decl.span in told:
+        rule = view.rule(row)
+        if row.decl.span in reported:
             continue
-        asked, unnamed = item_condition(rule), False
-        example = seen.refused(rule, asked)
+        condition, unnamed = item_condition(rule), False
+        example = view.refused(rule, condition)
         if example is None and rule.unnamed:
-            asked, unnamed = call_condition(rule), True
-            example = seen.refused(rule, asked, unnamed=True)
+            condition, unnamed = call_condition(rule), True
+            example = view.refused(rule, condition, unnamed=True)
         if example is not None:
-            told.add(row.decl.span)
+            reported.add(row.decl.span)
             try:
-                settings = seen.settings(rule)
-                never = [s for s in settings if not seen.allowed(rule, asked, s, unnamed=unnamed)]
+                settings = view.settings(rule)
+                unreachable = [s for s in settings if not view.allowed(rule, condition, s, unnamed=unnamed)]
             except Undecided:
-                settings, never = [], [example]
-            yield _finding(rule, never, always=len(never) == len(settings), unnamed=unnamed)
+                settings, unreachable = [], [example]
+            yield _finding(rule, unreachable, always=len(unreachable) == len(settings), unnamed=unnamed)
 
 
-def _finding(rule: Rule, never: list[Setting], *, always: bool, unnamed: bool) -> Diagnostic:
+def _finding(rule: Rule, unreachable: list[Setting], *, always: bool, unnamed: bool) -> Diagnostic:
     call = " without a name" if unnamed else ""
     if unnamed:
         advice = f"such a call names no `{rule.entity}`, so nothing can be held on one: require something on its parent, or use `each`"
@@ -55,23 +55,23 @@ def _finding(rule: Rule, never: list[Setting], *, always: bool, unnamed: bool) -
     else:
         advice = (
             "remove the type from `with`, or write what is required of it"
-            if never[0][1]
+            if unreachable[0][1]
             else "check what the flag was meant to require"
         )
     return KIND.at(
         rule.span,
-        f"no state allows `{rule.entity}/{rule.operation}`{call}{'' if always else _where(rule, never)}",
+        f"no state allows `{rule.entity}/{rule.operation}`{call}{'' if always else _where(rule, unreachable)}",
         advice,
     )
 
 
-def _where(rule: Rule, never: list[Setting]) -> str:
+def _where(rule: Rule, unreachable: list[Setting]) -> str:
     """The objects and flags for which the row is unreachable, with as few flags as possible."""
-    fewest = min(len(flags) for flags, _ in never)
-    flags = next(flags for flags, _ in never if len(flags) == fewest)
+    fewest = min(len(flags) for flags, _ in unreachable)
+    flags = next(flags for flags, _ in unreachable if len(flags) == fewest)
     where = ""
     for slot in rule.withs:
-        types = list(dict.fromkeys(types[slot.name] for some, types in never if some == flags))
+        types = list(dict.fromkeys(types[slot.name] for some, types in unreachable if some == flags))
         if len(types) < len(slot.types):
             where = f" where `{slot.name}` is of the type {listed(types, last='or')}"
             break

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._compare import compare
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import listed
 
@@ -23,11 +23,11 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     A row with a note, title, source or readings of its own records a cell, which would be lost with it; these are
     reported in one finding.
     """
-    seen = view(policy)
+    view = view_of(policy)
     recorded: list[m.Row] = []
     for row in policy.rows.values():
-        core = seen.alternative_rows.core(row)
-        if core is None or not compare(seen, seen.rule(row), seen.lowering.rule(core)).equal:
+        core = view.alternative_rows.core(row)
+        if core is None or not compare(view, view.rule(row), view.lowering.rule(core)).equal:
             continue
         if _records(row.decl, core.decl):
             recorded.append(row)
@@ -41,8 +41,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _records(row: RowDecl, core: RowDecl) -> bool:
-    own = (row.title, row.note, row.source, row.ambiguous, row.deprecated)
-    return any(own) and own != (core.title, core.note, core.source, core.ambiguous, core.deprecated)
+    record = (row.title, row.note, row.source, row.ambiguous, row.deprecated)
+    return any(record) and record != (core.title, core.note, core.source, core.ambiguous, core.deprecated)
 
 
 def _finding(span: Span, message: str, advice: str) -> Diagnostic:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.errors import Undecided
 from privtab.hints import listed
@@ -44,31 +44,31 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     The created type is that of the row, or its child type if an effect names it. An operation reads if its first word
     says so and it has no effects; types without such operations are skipped.
     """
-    seen = view(policy)
+    view = view_of(policy)
     readings = _readings(policy)
     groups: dict[str, list[tuple[m.Row, str, str]]] = {}
     for row in policy.rows.values():
-        for type_ in _made(policy, row):
-            reading = readings.get(type_, [])
+        for type_ in _created_types(policy, row):
+            reading_rows = readings.get(type_, [])
             try:
-                if reading and not _may_read(seen, seen.rule(row), type_, [seen.rule(r) for r in reading]):
-                    groups.setdefault(_given(row, type_), []).append((row, type_, reading[0].operation))
+                if reading_rows and not _may_read(view, view.rule(row), type_, [view.rule(r) for r in reading_rows]):
+                    groups.setdefault(_given_text(row, type_), []).append((row, type_, reading_rows[0].operation))
             except Undecided:
-                seen.undecided(row)
-    for given, cases in groups.items():
+                view.undecided(row)
+    for given_text, cases in groups.items():
         row, type_, operation = cases[0]
         others = [other for _, other, _ in cases[1:]]
         yield KIND.at(
             row.decl.span,
-            f"the creator of a `{type_}` cannot read it: `{row.operation}` gives {given}, which is not enough for `{operation}`",
+            f"the creator of a `{type_}` cannot read it: `{row.operation}` gives {given_text}, which is not enough for `{operation}`",
             f"grant what `{operation}` requires" + (f"; the same applies to {listed(others)}" if others else ""),
         )
 
 
-def _made(policy: m.Policy, row: m.Row) -> Iterator[str]:
+def _created_types(policy: m.Policy, row: m.Row) -> Iterator[str]:
     """The types that the row creates and on which its effects give something."""
-    given = dict.fromkeys(o.type for o in row.outcomes if o.kind != "revoke" and o.slot == "")
-    for type_ in given:
+    given_types = dict.fromkeys(o.type for o in row.outcomes if o.kind != "revoke" and o.slot == "")
+    for type_ in given_types:
         inside = policy.entities[type_].parent == row.entity and not policy.entities[type_].single
         if inside or (type_ == row.entity and (row.creates or row.operation == "create")):
             yield type_
@@ -89,11 +89,11 @@ def _word(operation: str) -> str:
     return operation.partition("_")[0]
 
 
-def _given(row: m.Row, type_: str) -> str:
+def _given_text(row: m.Row, type_: str) -> str:
     return listed(dict.fromkeys(o.what for o in row.outcomes if o.kind != "revoke" and o.type == type_))
 
 
-def _may_read(seen: View, rule: Rule, type_: str, reading: list[Rule]) -> bool:
+def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule]) -> bool:
     """Whether each minimal set for creation, together with the effects, suffices for some reading operation.
 
     Flags only add requirements, so it is enough to check the sets without flags.
@@ -101,12 +101,12 @@ def _may_read(seen: View, rule: Rule, type_: str, reading: list[Rule]) -> bool:
     from privtab.ir.formula import call_condition, item_condition
     from privtab.ir.nodes import ALWAYS
 
-    wanted = [sets for other in reading for sets in seen.sets(item_condition(other), (frozenset(), {}))]
+    reading_sets = [sets for other in reading_rules for sets in view.sets(item_condition(other), (frozenset(), {}))]
     gained = {atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(effect)}
     return all(
-        seen.canonical.implies([_on(seen, atoms | gained, type_)], wanted)
-        for setting in seen.settings(rule, ALWAYS, types_of=call_condition(rule))
-        for atoms in seen.sets(call_condition(rule), setting)
+        view.canonical.implies([_with_inherited(view, atoms | gained, type_)], reading_sets)
+        for setting in view.settings(rule, ALWAYS, types_of=call_condition(rule))
+        for atoms in view.sets(call_condition(rule), setting)
     )
 
 
@@ -118,13 +118,13 @@ def _atoms(effect: Effect) -> Iterator[Atom]:
     yield from (Has(privilege=privilege, target=effect.target) for privilege in effect.privileges)
 
 
-def _on(seen: View, atoms: AtomSet, type_: str) -> AtomSet:
+def _with_inherited(view: View, atoms: AtomSet, type_: str) -> AtomSet:
     """The atoms and, with inheritance, the privileges they give on the new entity, which has no denials yet."""
     from privtab.ir.nodes import Has, Target
 
-    if seen.policy.semantics.inheritance == "none":
+    if view.policy.semantics.inheritance == "none":
         return atoms
-    within = seen.policy.hierarchy.within
+    within = view.policy.hierarchy.within
     return atoms | {
         Has(privilege=atom.privilege, target=Target(slot="", type=type_))
         for atom in atoms

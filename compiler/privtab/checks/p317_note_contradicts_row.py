@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import in_every_type, view
+from privtab.checks._view import in_every_type, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.errors import Undecided
 
@@ -57,11 +57,11 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
-    seen = view(policy)
+    view = view_of(policy)
     for row in policy.rows.values():
         if row.decl.note is None:
             continue
-        for claim, fact in _decided(seen, row, " ".join(row.decl.note.split())):
+        for claim, fact in _decided_claims(view, row, " ".join(row.decl.note.split())):
             yield (
                 row,
                 KIND.at(
@@ -73,52 +73,60 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
             break
 
 
-def _decided(seen: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
+def _decided_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
     try:
-        yield from _wrong(seen, row, note)
+        yield from _false_claims(view, row, note)
     except Undecided:
-        seen.undecided(row)
+        view.undecided(row)
 
 
-def _wrong(seen: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
+def _false_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
     from privtab.ir.formula import conjunction, item_condition
     from privtab.ir.nodes import Has, Owner, ServiceAdmin
 
-    rule = seen.rule(row)
-    asks = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
+    rule = view.rule(row)
+    required = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
 
-    def ways() -> list[AtomSet]:
-        return [atoms for s in seen.settings(rule) for atoms in seen.sets(item_condition(rule), s)]
+    def minimal_sets() -> list[AtomSet]:
+        return [atoms for s in view.settings(rule) for atoms in view.sets(item_condition(rule), s)]
 
     claims: tuple[tuple[re.Pattern[str], Callable[[], bool], str], ...] = (
-        (_UNFILTERED, lambda: _filters(seen, rule), "items are left out"),
-        (_OPEN, lambda: not seen.implies(rule, rule.gate, asks, unknown=True), "something is required of the caller"),
-        (_OWNERS, lambda: any(not any(isinstance(a, Owner) for a in s) for s in ways()), "others pass too"),
-        (_ADMINS, lambda: any(not any(isinstance(a, ServiceAdmin) for a in s) for s in ways()), "others pass too"),
+        (_UNFILTERED, lambda: _filters(view, rule), "items are left out"),
+        (
+            _OPEN,
+            lambda: not view.implies(rule, rule.gate, required, unknown=True),
+            "something is required of the caller",
+        ),
+        (_OWNERS, lambda: any(not any(isinstance(a, Owner) for a in s) for s in minimal_sets()), "others pass too"),
+        (
+            _ADMINS,
+            lambda: any(not any(isinstance(a, ServiceAdmin) for a in s) for s in minimal_sets()),
+            "others pass too",
+        ),
         (_NOTHING, lambda: bool(rule.effects), "it has effects"),
     )
     for pattern, wrong, fact in claims:
         match = pattern.search(note)
         if match and wrong():
             yield _short(match.group()), fact
-    for name in seen.policy.privileges:
+    for name in view.policy.privileges:
         if name not in note:
             continue
         claim = re.search(rf"\b{re.escape(name)}\b (?P<rest>[^.;,]*)", note)
         if claim is None:
             continue
-        uses = [[isinstance(a, Has) and a.privilege == name for a in s] for s in ways()]
+        uses = [[isinstance(a, Has) and a.privilege == name for a in s] for s in minimal_sets()]
         if _NOT_NEEDED.match(claim["rest"]) and uses and all(any(use) for use in uses):
             yield _short(claim.group()), f"no caller passes without `{name}`"
         if _NOT_ENOUGH.match(claim["rest"]) and any(all(use) for use in uses if use):
             yield _short(claim.group()), f"`{name}` is enough"
 
 
-def _filters(seen: View, rule: Rule) -> bool:
+def _filters(view: View, rule: Rule) -> bool:
     """Whether `each` requires more than the call does."""
     from privtab.ir.formula import call_condition
 
-    return rule.each is not None and not seen.implies(rule, call_condition(rule), rule.each, unknown=True)
+    return rule.each is not None and not view.implies(rule, call_condition(rule), rule.each, unknown=True)
 
 
 def _short(text: str) -> str:

@@ -15,12 +15,12 @@ KIND = FindingKind("P318", "unsettled-ambiguity", Severity.WARNING)
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """Rows with `ambiguous` but without readings or without `why`; each once."""
-    told: set[int] = set()
+    reported: set[int] = set()
     for row in policy.rows.values():
         ambiguous = row.decl.ambiguous
-        if ambiguous is None or id(ambiguous) in told:
+        if ambiguous is None or id(ambiguous) in reported:
             continue
-        told.add(id(ambiguous))
+        reported.add(id(ambiguous))
         if not ambiguous.readings:
             message = f"the row `{row.operation}` is ambiguous, but records no other reading"
             advice = "write the other readings under `readings`, or drop `ambiguous`"

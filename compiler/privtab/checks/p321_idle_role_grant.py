@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
     A set is reported if none of its members is required. A role without any effective grant is reported once.
     """
-    seen = view(policy)
+    view = view_of(policy)
     for role in (*policy.tables.roles, *(r for v in policy.tables.variants for r in v.roles)):
         idle = [
             (type_, word)
             for type_, words in role.grants
             for word in words
-            if not any(seen.counts(member, type_.value) for member in _members(policy, word.value))
+            if not any(view.can_matter(member, type_.value) for member in _members(policy, word.value))
         ]
         if len(idle) == sum(len(words) for _, words in role.grants):
             message = f"the role `{role.name.value}` grants nothing that a row requires"

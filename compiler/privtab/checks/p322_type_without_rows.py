@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
@@ -22,17 +22,17 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """
     from privtab.ir.nodes import RESOURCE
 
-    seen = view(policy)
+    view = view_of(policy)
     named = {type_ for type_, _ in policy.rows}
     named |= {table.entity.value for variant in policy.tables.variants for table in variant.tables}
     named |= {entity.parent for entity in policy.entities.values() if entity.parent is not None}
-    for rule in seen.program.rules.values():
+    for rule in view.program.rules.values():
         named |= {slot_type for slot in rule.withs for slot_type in slot.types}
         named |= {effect.target.type for effect in rule.effects if effect.target.slot == RESOURCE}
         for condition in (rule.gate, rule.requires, rule.each):
             if condition is not None:
                 named |= set(_targets(condition))
-    for formula in seen.alternative_conditions:
+    for formula in view.alternative_conditions:
         named |= set(_targets(formula))
     for decl in policy.tables.entities:
         name = decl.name.value

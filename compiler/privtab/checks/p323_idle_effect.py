@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import in_every_type, view
+from privtab.checks._view import in_every_type, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
@@ -26,21 +26,21 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
-    seen = view(policy)
+    view = view_of(policy)
     for row in policy.rows.values():
-        rule = seen.rule(row)
+        rule = view.rule(row)
         for outcome, effect in zip(row.outcomes, rule.effects, strict=True):
             if effect.kind == "revoke" or not _written(row, outcome):
                 continue
-            said = _idle(seen, rule, effect)
-            if said is None:
+            reason = _idle(view, rule, effect)
+            if reason is None:
                 continue
             verb = "grants" if effect.kind == "grant" else "makes the caller"
             yield (
                 row,
                 KIND.at(
                     row.decl.span if outcome.use is None else outcome.use.spot.span,
-                    f"the row `{row.operation}` {verb} `{effect.what}` of the `{effect.target.type}`, {said}",
+                    f"the row `{row.operation}` {verb} `{effect.what}` of the `{effect.target.type}`, {reason}",
                     "drop it, or check what it was meant to give",
                 ),
             )
@@ -51,24 +51,26 @@ def _written(row: m.Row, outcome: m.Outcome) -> bool:
     return outcome.use is not None or row.decl.body.becomes is not None
 
 
-def _idle(seen: View, rule: Rule, effect: Effect) -> str | None:
+def _idle(view: View, rule: Rule, effect: Effect) -> str | None:
     from privtab.ir.formula import call_condition, conjunction
     from privtab.ir.nodes import RESOURCE, Has, Member, Owner
 
-    given: list[Formula] = [Has(privilege=p, target=effect.target) for p in effect.privileges]
-    if not given:
-        given = [Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)]
-    if effect.target.slot == RESOURCE and seen.implies(rule, call_condition(rule), conjunction(*given)):
+    given_atoms: list[Formula] = [Has(privilege=p, target=effect.target) for p in effect.privileges]
+    if not given_atoms:
+        given_atoms = [Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)]
+    if effect.target.slot == RESOURCE and view.implies(rule, call_condition(rule), conjunction(*given_atoms)):
         return "which the call already requires"
     if effect.privileges:
-        counts = any(seen.counts(privilege, effect.target.type) for privilege in effect.privileges)
+        matters = any(view.can_matter(privilege, effect.target.type) for privilege in effect.privileges)
     else:
-        counts = _relation_counts(seen, effect)
-    return None if counts else "which no row requires"
+        matters = _relation_matters(view, effect)
+    return None if matters else "which no row requires"
 
 
-def _relation_counts(seen: View, effect: Effect) -> bool:
-    owner = seen.policy.semantics.owner
-    held = owner.holds if effect.what == "owner" and owner is not None else ()
-    on = effect.target.type
-    return (effect.what, on) in seen.related or any(seen.counts(privilege, on) for privilege in held)
+def _relation_matters(view: View, effect: Effect) -> bool:
+    owner = view.policy.semantics.owner
+    owner_privileges = owner.holds if effect.what == "owner" and owner is not None else ()
+    type_ = effect.target.type
+    return (effect.what, type_) in view.required_relations or any(
+        view.can_matter(privilege, type_) for privilege in owner_privileges
+    )

@@ -24,20 +24,20 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     revoked = [o for row in policy.rows.values() for o in row.outcomes if o.kind == "revoke"]
     if all(o.what in PRINCIPAL_TABLES and o.use is None for o in revoked):
         return
-    given: dict[str, str] = {}
+    granted: dict[str, str] = {}
     for row in policy.rows.values():
         for outcome in row.outcomes:
             if outcome.kind != "revoke" and outcome.type == row.entity and outcome.slot == "":
-                given.setdefault(row.entity, outcome.what)
-    told: set[Span] = set()
+                granted.setdefault(row.entity, outcome.what)
+    reported: set[Span] = set()
     for row in policy.rows.values():
         deletes = row.operation.partition("_")[0] in _DELETING and not row.operation.partition("_")[2]
         revokes = any(o.kind == "revoke" for o in row.outcomes)
-        if not deletes or revokes or row.entity not in given or row.decl.span in told:
+        if not deletes or revokes or row.entity not in granted or row.decl.span in reported:
             continue
-        told.add(row.decl.span)
+        reported.add(row.decl.span)
         yield KIND.at(
             row.decl.span,
-            f"`{row.operation}` leaves `{given[row.entity]}` of the `{row.entity}` behind",
-            f"whoever creates another with the same name inherits it: add `revokes: {given[row.entity]}`",
+            f"`{row.operation}` leaves `{granted[row.entity]}` of the `{row.entity}` behind",
+            f"whoever creates another with the same name inherits it: add `revokes: {granted[row.entity]}`",
         )

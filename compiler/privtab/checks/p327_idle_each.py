@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import in_every_type, view
+from privtab.checks._view import in_every_type, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     from privtab.ir.nodes import ALWAYS
     from privtab.model.walk import first_spot
 
-    seen = view(policy)
+    view = view_of(policy)
     for row in policy.rows.values():
-        rule = seen.rule(row)
+        rule = view.rule(row)
         if row.each is None or rule.each is None or rule.each == ALWAYS:
             continue
-        if seen.implies(rule, call_condition(rule), rule.each):
+        if view.implies(rule, call_condition(rule), rule.each):
             spot = first_spot(row.each)
             yield (
                 row,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
     `anyone` beside other parts is skipped, since it states that a row is open unless a flag is set.
     """
-    for part in view(policy).superfluous:
+    for part in view_of(policy).superfluous:
         if part.kind == "condition":
             yield KIND.at(
                 part.spot.span,

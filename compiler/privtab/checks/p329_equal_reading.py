@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._compare import compare
-from privtab.checks._view import in_every_type, view
+from privtab.checks._view import in_every_type, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
@@ -22,20 +22,22 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
-    seen = view(policy)
+    view = view_of(policy)
     for row in policy.rows.values():
-        before: list[tuple[str, Rule]] = [("the row itself", seen.rule(row))]
-        for reading, other in seen.alternative_rows.readings(row):
-            rule = seen.lowering.rule(other)
+        earlier: list[tuple[str, Rule]] = [("the row itself", view.rule(row))]
+        for reading, other in view.alternative_rows.readings(row):
+            rule = view.lowering.rule(other)
             name = reading.name.value
-            same = next((said for said, known in before if compare(seen, rule, known).equal), None)
-            before.append((f"the reading `{name}`", rule))
-            if same is not None and f"{row.entity}/{row.operation}" not in policy.chosen:
+            equal_reading = next(
+                (description for description, earlier_rule in earlier if compare(view, rule, earlier_rule).equal), None
+            )
+            earlier.append((f"the reading `{name}`", rule))
+            if equal_reading is not None and f"{row.entity}/{row.operation}" not in policy.chosen:
                 yield (
                     row,
                     KIND.at(
                         reading.name.span,
-                        f"the reading `{name}` means the same as {same}",
+                        f"the reading `{name}` means the same as {equal_reading}",
                         "drop it, or write what it was meant to say: choosing it changes no answer",
                     ),
                 )

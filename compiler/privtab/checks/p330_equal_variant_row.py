@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._compare import compare
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 
 if TYPE_CHECKING:
@@ -22,29 +22,31 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
     A row that is reached by `can` may differ in the variant; then only identical conditions count as equal.
     """
-    seen = view(policy)
-    told: set[Span] = set()
-    rows = list(seen.alternative_rows.variants())
+    view = view_of(policy)
+    reported: set[Span] = set()
+    rows = list(view.alternative_rows.variants())
     replaced = {variant: {(r.entity, r.operation) for v, r in rows if v == variant} for variant, _ in rows}
     for variant, row in rows:
-        known = policy.rows[row.entity, row.operation]
-        if row.decl.span in told or not _equal(seen, seen.lowering.rule(row), seen.rule(known), replaced[variant]):
+        file_row = policy.rows[row.entity, row.operation]
+        if row.decl.span in reported or not _equal(
+            view, view.lowering.rule(row), view.rule(file_row), replaced[variant]
+        ):
             continue
-        told.add(row.decl.span)
+        reported.add(row.decl.span)
         yield KIND.at(
             row.decl.span,
             f"`{row.entity}/{row.operation}` of the variant `{variant}` means the same as the row of the file",
             "drop it, or write what the variant changes",
-            related=(Related(message="the row of the file", span=known.decl.span),),
+            related=(Related(message="the row of the file", span=file_row.decl.span),),
         )
 
 
-def _equal(seen: View, one: Rule, other: Rule, replaced: set[tuple[str, str]]) -> bool:
+def _equal(view: View, first: Rule, second: Rule, replaced: set[tuple[str, str]]) -> bool:
     from privtab.ir.formula import followed, item_condition
     from privtab.ir.nodes import Can
 
-    if not compare(seen, one, other).equal:
+    if not compare(view, first, second).equal:
         return False
-    nodes = (node for rule in (one, other) for node in followed(seen.program, item_condition(rule)))
+    nodes = (node for rule in (first, second) for node in followed(view.program, item_condition(rule)))
     reached = {(node.target.type, node.operation) for node in nodes if isinstance(node, Can)}
-    return item_condition(one) == item_condition(other) or not reached & replaced
+    return item_condition(first) == item_condition(second) or not reached & replaced

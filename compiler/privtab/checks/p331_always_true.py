@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import in_every_type, view
+from privtab.checks._view import in_every_type, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     from privtab.ir.nodes import ALWAYS
 
-    seen = view(policy)
+    view = view_of(policy)
     for row in policy.rows.values():
-        rule = seen.rule(row)
+        rule = view.rule(row)
         for key, formula in (("requires", rule.requires), ("each", rule.each)):
             if formula in (None, ALWAYS, rule.gate):
                 continue
-            if seen.implies(rule, rule.gate, formula):
-                who = "every caller that passes the gate" if rule.gate != ALWAYS else "every caller"
+            if view.implies(rule, rule.gate, formula):
+                callers = "every caller that passes the gate" if rule.gate != ALWAYS else "every caller"
                 yield (
                     row,
                     KIND.at(
                         row.decl.span,
-                        f"`{key}` of `{row.operation}` holds for {who}",
+                        f"`{key}` of `{row.operation}` holds for {callers}",
                         f"write `{key}: anyone` if that is intended; else check its alternatives",
                     ),
                 )

@@ -34,17 +34,19 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     rows: dict[str, list[RowDecl]] = {}
     for row in policy.rows.values():
         rows.setdefault(row.operation, []).append(row.decl)
-    yield from _pairs("operation", {name: min(d.span for d in decls) for name, decls in rows.items()}, _meant(rows))
+    yield from _pairs(
+        "operation", {name: min(d.span for d in decls) for name, decls in rows.items()}, _intended_operations(rows)
+    )
 
 
-def _pairs(kind: str, names: Mapping[str, Span], meant: Callable[[str, str, bool], bool]) -> Iterator[Diagnostic]:
+def _pairs(kind: str, names: Mapping[str, Span], is_intended: Callable[[str, str, bool], bool]) -> Iterator[Diagnostic]:
     for name, other in _near(names):
         same_words = _words(name) == _words(other)
-        if (same_words or _one_letter(name, other)) and not meant(name, other, same_words):
-            (span, at) = names[name], names[other]
-            (first, _), (second, place) = sorted(((name, span), (other, at)), key=lambda pair: pair[1])
+        if (same_words or _one_letter(name, other)) and not is_intended(name, other, same_words):
+            (span, other_span) = names[name], names[other]
+            (first, _), (second, second_span) = sorted(((name, span), (other, other_span)), key=lambda pair: pair[1])
             yield KIND.at(
-                place,
+                second_span,
                 f"the {kind}s `{first}` and `{second}` are easily confused",
                 "use one name if they mean the same; else distinguish them, by a title if the names are fixed",
             )
@@ -52,20 +54,20 @@ def _pairs(kind: str, names: Mapping[str, Span], meant: Callable[[str, str, bool
 
 def _near(names: Iterable[str]) -> list[tuple[str, str]]:
     """Pairs that may be confused: names with the same words, or equal after dropping a letter of one word."""
-    alike: dict[object, list[str]] = {}
+    groups: dict[object, list[str]] = {}
     for name in names:
-        alike.setdefault(_words(name), []).append(name)
+        groups.setdefault(_words(name), []).append(name)
         words = name.casefold().split("_")
         long = [(i, word) for i, word in enumerate(words) if len(word) >= _LONG - 1 and word.isalpha()]
-        for key in {(i, _without(words, i, at)) for i, word in long for at in range(len(word) + 1)}:
-            alike.setdefault(key, []).append(name)
-    return sorted({pair for some in alike.values() for pair in combinations(some, 2)})
+        for key in {(i, _without(words, i, index)) for i, word in long for index in range(len(word) + 1)}:
+            groups.setdefault(key, []).append(name)
+    return sorted({pair for group in groups.values() for pair in combinations(group, 2)})
 
 
-def _without(words: list[str], number: int, at: int) -> tuple[str, ...]:
+def _without(words: list[str], number: int, index: int) -> tuple[str, ...]:
     """The words, without one letter of one of them; all letters stay if `at` is behind its end."""
     word = words[number]
-    return (*words[:number], word[:at] + word[at + 1 :], *words[number + 1 :])
+    return (*words[:number], word[:index] + word[index + 1 :], *words[number + 1 :])
 
 
 def _never(_name: str, _other: str, _same_words: bool) -> bool:  # noqa: FBT001  signature shared with other functions
@@ -77,14 +79,14 @@ def _aliases(policy: m.Policy) -> Callable[[str, str, bool], bool]:
     return lambda name, other, _: name in root and root.get(name) == root.get(other)
 
 
-def _meant(rows: Mapping[str, list[RowDecl]]) -> Callable[[str, str, bool], bool]:
-    def meant(name: str, other: str, same_words: bool) -> bool:  # noqa: FBT001  as above
-        ours, theirs = rows[name], rows[other]
-        together = {id(decl.body) for decl in ours} & {id(decl.body) for decl in theirs}
-        titled = all(decl.title for decl in (*ours, *theirs))
-        return bool(together) or titled or (same_words and all(decl.source for decl in (*ours, *theirs)))
+def _intended_operations(rows: Mapping[str, list[RowDecl]]) -> Callable[[str, str, bool], bool]:
+    def is_intended(name: str, other: str, same_words: bool) -> bool:  # noqa: FBT001  as above
+        decls, other_decls = rows[name], rows[other]
+        together = {id(decl.body) for decl in decls} & {id(decl.body) for decl in other_decls}
+        titled = all(decl.title for decl in (*decls, *other_decls))
+        return bool(together) or titled or (same_words and all(decl.source for decl in (*decls, *other_decls)))
 
-    return meant
+    return is_intended
 
 
 def _flags(policy: m.Policy) -> dict[str, Span]:
@@ -104,18 +106,20 @@ def _words(name: str) -> tuple[str, ...]:
     return tuple(sorted(part.removesuffix("s") if len(part) > 3 else part for part in parts))
 
 
-def _one_letter(one: str, other: str) -> bool:
+def _one_letter(name: str, other: str) -> bool:
     """Whether one word differs by one letter, or by two swapped letters, after the same first letter."""
-    ours, theirs = one.casefold().split("_"), other.casefold().split("_")
-    if len(ours) != len(theirs):
+    words, other_words = name.casefold().split("_"), other.casefold().split("_")
+    if len(words) != len(other_words):
         return False
-    apart = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
-    if len(apart) != 1:
+    differing = [(a, b) for a, b in zip(words, other_words, strict=True) if a != b]
+    if len(differing) != 1:
         return False
-    a, b = sorted(apart[0], key=len)
+    a, b = sorted(differing[0], key=len)
     if len(a) < _LONG or a[0] != b[0] or len(b) - len(a) > 1 or any(c.isdigit() for c in a + b):
         return False
-    at = next((i for i, (c, d) in enumerate(zip(a, b, strict=False)) if c != d), len(a))
+    index = next((i for i, (c, d) in enumerate(zip(a, b, strict=False)) if c != d), len(a))
     if len(a) < len(b):
-        return a[at:] == b[at + 1 :]
-    return a[at + 1 :] == b[at + 1 :] or (a[at : at + 2] == b[at : at + 2][::-1] and a[at + 2 :] == b[at + 2 :])
+        return a[index:] == b[index + 1 :]
+    return a[index + 1 :] == b[index + 1 :] or (
+        a[index : index + 2] == b[index : index + 2][::-1] and a[index + 2 :] == b[index + 2 :]
+    )

@@ -18,10 +18,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     first: dict[tuple[str | None, frozenset[tuple[str, str]]], str] = {}
     places = {role.name.value: role.name.span for role in policy.tables.roles}
     for role in policy.roles.values():
-        given = frozenset((type_, privilege) for type_, held in role.grants for privilege in held)
-        if not given or role.name not in places:
+        grants = frozenset((type_, privilege) for type_, privileges in role.grants for privilege in privileges)
+        if not grants or role.name not in places:
             continue
-        twin = first.setdefault((role.scope, given), role.name)
+        twin = first.setdefault((role.scope, grants), role.name)
         if twin != role.name:
             yield KIND.at(
                 places[role.name],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """
     from privtab.ir.formula import call_condition
 
-    seen = view(policy)
-    told: set[Span] = set()
+    view = view_of(policy)
+    reported: set[Span] = set()
     for row in policy.rows.values():
         settled = row.decl.creates is not None or row.decl.ambiguous is not None
-        if row.operation != "create" or row.creates or settled or row.decl.span in told:
+        if row.operation != "create" or row.creates or settled or row.decl.span in reported:
             continue
-        rule = seen.rule(row)
-        if not seen.allowed(rule, call_condition(rule), unnamed=True):
-            told.add(row.decl.span)
+        rule = view.rule(row)
+        if not view.allowed(rule, call_condition(rule), unnamed=True):
+            reported.add(row.decl.span)
             yield KIND.at(
                 row.decl.span,
                 f"creating a `{row.entity}` requires something on the `{row.entity}`, which does not exist yet",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.errors import Undecided
 
@@ -22,27 +22,27 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """Rows that require at most the gate, and grant or give ownership of an entity that they do not create."""
     from privtab.ir.formula import conjunction
 
-    seen = view(policy)
-    told: set[Span] = set()
+    view = view_of(policy)
+    reported: set[Span] = set()
     for row in policy.rows.values():
-        given = [outcome for outcome in row.outcomes if outcome.kind == "grant" or outcome.what == "owner"]
-        given = [outcome for outcome in given if outcome.kind != "revoke"]
-        if _creates(row) or not given or row.decl.span in told:
+        gains = [outcome for outcome in row.outcomes if outcome.kind == "grant" or outcome.what == "owner"]
+        gains = [outcome for outcome in gains if outcome.kind != "revoke"]
+        if _creates(row) or not gains or row.decl.span in reported:
             continue
-        rule = seen.rule(row)
-        asks = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
+        rule = view.rule(row)
+        required = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
         try:
             # A flag that the gate does not depend on only adds requirements.
-            settings = seen.settings(rule, rule.gate, types_of=asks)
-            is_open = any(seen.exact.implies(rule.gate, asks, *setting) for setting in settings)
+            settings = view.settings(rule, rule.gate, types_of=required)
+            is_open = any(view.exact.implies(rule.gate, required, *setting) for setting in settings)
         except Undecided:
-            seen.undecided(row)
+            view.undecided(row)
             continue
         if is_open:
-            told.add(row.decl.span)
+            reported.add(row.decl.span)
             yield KIND.at(
                 row.decl.span,
-                f"every caller gets `{given[0].what}` of a `{given[0].type}` by `{row.operation}`",
+                f"every caller gets `{gains[0].what}` of a `{gains[0].type}` by `{row.operation}`",
                 "require something that not every caller has",
             )
 

@@ -18,18 +18,20 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     from privtab.model.nodes import CanDo
     from privtab.model.walk import row_terms
 
-    told: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for row in policy.rows.values():
         for term in row_terms(row) if row.decl.deprecated is None else ():
-            if not isinstance(term, CanDo) or (id(term.spot.cell), term.spot.start) in told:
+            if not isinstance(term, CanDo) or (id(term.spot.cell), term.spot.start) in reported:
                 continue
-            named = [policy.rows.get((type_, term.operation)) for place in term.places for type_ in place.types]
-            old = next((other for other in named if other is not None and other.decl.deprecated is not None), None)
-            if old is not None:
-                told.add((id(term.spot.cell), term.spot.start))
-                advice = old.decl.deprecated if old.decl.deprecated != "deprecated" else None
+            referenced = [policy.rows.get((type_, term.operation)) for place in term.places for type_ in place.types]
+            deprecated = next(
+                (other for other in referenced if other is not None and other.decl.deprecated is not None), None
+            )
+            if deprecated is not None:
+                reported.add((id(term.spot.cell), term.spot.start))
+                advice = deprecated.decl.deprecated if deprecated.decl.deprecated != "deprecated" else None
                 yield KIND.at(
                     term.spot.span,
-                    f"the row `{old.entity}/{old.operation}` is deprecated",
+                    f"the row `{deprecated.entity}/{deprecated.operation}` is deprecated",
                     advice or "write what is meant without it",
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
     A privilege that nothing requires at all is reported by another finding.
     """
-    seen = view(policy)
-    asked = {privilege for privilege, _ in seen.asked}
+    view = view_of(policy)
+    required = {privilege for privilege, _ in view.required_privileges}
     for decl in policy.tables.privileges:
         for word in decl.on or ():
             name = decl.name.value
-            if name in asked and not seen.counts(name, word.value):
+            if name in required and not view.can_matter(name, word.value):
                 yield KIND.at(
                     word.span,
                     f"no row requires `{name}` on a `{word.value}`",

@@ -17,10 +17,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """Rows with `gate: none` where `semantics` has no gate; each once."""
     if policy.tables.semantics.gate is not None:
         return
-    told: set[int] = set()
+    reported: set[int] = set()
     for row in policy.rows.values():
-        if row.decl.ungated and id(row.decl.body) not in told:
-            told.add(id(row.decl.body))
+        if row.decl.ungated and id(row.decl.body) not in reported:
+            reported.add(id(row.decl.body))
             yield KIND.at(
                 row.decl.span,
                 f"the row `{row.operation}` has `gate: none`, but the file has no gate",

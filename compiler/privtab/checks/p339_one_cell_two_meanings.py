@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._compare import compare
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     Rows with a `note` or `ambiguous` are skipped, since the difference is known; so are rows whose sources differ in
     any line.
     """
-    seen = view(policy)
+    view = view_of(policy)
     first: dict[tuple[str, tuple[tuple[str | None, int | None], ...]], m.Row] = {}
     for row in policy.rows.values():
         decl = row.decl
@@ -29,15 +29,15 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             continue
         if any(ref.line is None for ref in decl.source):
             continue
-        known = first.setdefault((row.entity, tuple((ref.name, ref.line) for ref in decl.source)), row)
-        if known is row or known.decl.body is decl.body:
+        earlier = first.setdefault((row.entity, tuple((ref.name, ref.line) for ref in decl.source)), row)
+        if earlier is row or earlier.decl.body is decl.body:
             continue
-        found = compare(seen, seen.rule(row), seen.rule(known))
-        if found.equal or found.breadth == "unknown":
+        comparison = compare(view, view.rule(row), view.rule(earlier))
+        if comparison.equal or comparison.breadth == "unknown":
             continue
         yield KIND.at(
             decl.span,
-            f"`{row.operation}` and `{known.operation}` come from one line of the document, but differ",
+            f"`{row.operation}` and `{earlier.operation}` come from one line of the document, but differ",
             "correct one of them, or explain in a `note` why they differ",
-            related=(Related(message="the other row", span=known.decl.span),),
+            related=(Related(message="the other row", span=earlier.decl.span),),
         )

@@ -18,23 +18,23 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
     A condition that requires nothing without flags is left to P311, or states with `anyone` that it is intended.
     """
-    from privtab.checks.p311_open_without_flag import asks_nothing
+    from privtab.checks.p311_open_without_flag import requires_nothing
     from privtab.model.walk import conditions, flags
 
-    told: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for row in policy.rows.values():
         declared = {flag.name.value for flag in row.decl.flags}
         for condition in conditions(row):
-            if asks_nothing(condition, flags=False):
+            if requires_nothing(condition, flags=False):
                 continue
             for when in flags(condition):
                 key = (id(when.spot.cell), when.spot.start)
                 if when.flag in declared:
                     continue
                 declared.add(when.flag)
-                if key in told:
+                if key in reported:
                     continue
-                told.add(key)
+                reported.add(key)
                 yield KIND.at(
                     when.spot.span,
                     f"a request without the flag `{when.flag}` has fewer requirements",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._view import view
+from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.hints import listed
 
@@ -22,7 +22,7 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
     """
     from privtab.ir.solver import CONFLICTS
 
-    for pair, codes in view(policy).undecided_codes.items():
+    for pair, codes in view_of(policy).undecided_codes.items():
         row = policy.rows[pair]
         yield KIND.at(
             row.decl.span,
