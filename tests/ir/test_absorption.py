@@ -52,7 +52,7 @@ def test_it_means_the_same(seed: int) -> None:
         assert exact.always_implies(rule, shorter, asked)
         slots = {slot.name: slot.types for slot in rule.withs}
         if unrelated(program, [shorter], slots):
-            needed = NeededAtoms(FactSemantics(program)).of([asked], slots, (), form.entailments)
+            needed = NeededAtoms(FactSemantics(program)).needed([asked], slots, (), form.entailments)
             assert needed == set(leaves(program, shorter))
 
 

@@ -159,14 +159,14 @@ class View:
     def _no_access(self) -> NoAccess:
         from privtab.ir.full_access import NoAccess
 
-        return NoAccess(self.exact.here)
+        return NoAccess(self.exact.semantics)
 
     @cached_property
     def full_access(self) -> FullAccess:
         """Conditions for a caller who holds every atom."""
         from privtab.ir.full_access import FullAccess
 
-        return FullAccess(self.exact.here)
+        return FullAccess(self.exact.semantics)
 
     def refused(self, rule: Rule, formula: Formula, *, unnamed: bool = False, flagless: bool = False) -> Setting | None:
         """A kind of request that no state allows; None if a caller with every atom is always allowed.
@@ -240,7 +240,7 @@ class View:
                 found.update(*(leaves(self.program, condition) for condition in shorter))
                 continue
             try:
-                found |= NeededAtoms(self.exact.here).of(conditions, slots, found, self.canonical.entailments)
+                found |= NeededAtoms(self.exact.semantics).needed(conditions, slots, found, self.canonical.entailments)
             except Undecided:
                 found |= reached
                 unsure.append(self.policy.rows[pair])

@@ -31,17 +31,17 @@ class _Absorbed(Rebuilt):
         self._form = form
 
     def all_of(self, values: Iterable[Formula]) -> Formula:
-        return self._left(conjunction(*values))
+        return self._without_absorbed(conjunction(*values))
 
     def any_of(self, values: Iterable[Formula]) -> Formula:
-        return self._left(disjunction(*values))
+        return self._without_absorbed(disjunction(*values))
 
-    def _left(self, formula: Formula) -> Formula:
+    def _without_absorbed(self, formula: Formula) -> Formula:
         if not isinstance(formula, And | Or):
             return formula
         atoms = [part for part in formula.parts if isinstance(part, ATOMS)]
-        gone = superfluous_atoms(self._form, atoms, every=isinstance(formula, And))
-        if not gone:
+        superfluous = superfluous_atoms(self._form, atoms, every=isinstance(formula, And))
+        if not superfluous:
             return formula
         join = conjunction if isinstance(formula, And) else disjunction
-        return join(*(part for part in formula.parts if part not in gone))
+        return join(*(part for part in formula.parts if part not in superfluous))

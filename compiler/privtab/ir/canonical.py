@@ -65,11 +65,11 @@ class Canonical:
         self._down = program.semantics.inheritance == "down"
         self._denies = program.semantics.deny == "overrides"
         self._can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
-        self._left = STEPS
+        self._steps_left = STEPS
         self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
-        self.cut: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
+        self.partial_listings: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
         """The listed minimal sets of conditions that have too many."""
-        self.few: dict[tuple[Can, frozenset[str]], list[AtomSet]] = {}
+        self.some_sets_of_can: dict[tuple[Can, frozenset[str]], list[AtomSet]] = {}
         """Some minimal sets of the condition that a `can` refers to, if there are too many."""
 
     def minimal_sets(
@@ -79,7 +79,7 @@ class Canonical:
 
         `flags`: those that the request sets. `types`: the type of the object in each `with` slot that allows several.
         """
-        self._left = STEPS
+        self._steps_left = STEPS
         return self.ordered(self._sets(formula, flags, types or {}))
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:
@@ -154,13 +154,13 @@ class Canonical:
                     below = [a for a in same if a is not lower and self._reaches(lower.target, a.target)]
                     yield from (((upper, under), lower) for upper in above for under in below)
 
-    def implies(self, one: Iterable[AtomSet], other: Iterable[AtomSet]) -> bool:
-        """Whether each set of `one` suffices for some set of `other`, so that the first condition implies the second."""
-        targets = list(other)
-        return all(any(self._suffices(s, t) for t in targets) for s in one)
+    def implies(self, premise: Iterable[AtomSet], conclusion: Iterable[AtomSet]) -> bool:
+        """Whether each set of the premise suffices for some set of the conclusion, so that the first condition implies the second."""
+        targets = list(conclusion)
+        return all(any(self._suffices(s, t) for t in targets) for s in premise)
 
-    def _suffices(self, atoms: AtomSet, wanted: AtomSet) -> bool:
-        return wanted <= atoms or all(self._follows(atoms, atom) for atom in wanted - atoms)
+    def _suffices(self, atoms: AtomSet, required: AtomSet) -> bool:
+        return required <= atoms or all(self._follows(atoms, atom) for atom in required - atoms)
 
     def _reaches(self, upper: Target, lower: Target) -> bool:
         """Whether `upper` is `lower` or, with inheritance, lies above it on the same path."""
@@ -170,12 +170,12 @@ class Canonical:
 
     def reduce(self, atoms: AtomSet) -> AtomSet:
         """Drop the atoms that the others entail. The result is unique because entailment has no cycles."""
-        kept = atoms
+        remaining = atoms
         for atom in atoms:
             if isinstance(atom, Has):  # only privileges are ever entailed
-                rest = kept - {atom}
-                kept = rest if self._follows(rest, atom) else kept
-        return kept
+                rest = remaining - {atom}
+                remaining = rest if self._follows(rest, atom) else remaining
+        return remaining
 
     def antichain(self, sets: Iterable[AtomSet]) -> frozenset[AtomSet]:
         """The weakest sets, none of which suffices for another. Of reduced sets, no two different ones suffice for each other."""
@@ -193,8 +193,8 @@ class Canonical:
 
     def spend(self, steps: int) -> None:
         """Deduct steps from those left. Raises Undecided if there are too few."""
-        self._left -= steps
-        if self._left < 0:
+        self._steps_left -= steps
+        if self._steps_left < 0:
             raise Undecided(f"not decided: the minimal sets of a condition take more than {STEPS:,} steps")
 
     def _sets(self, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> frozenset[AtomSet]:
@@ -203,17 +203,17 @@ class Canonical:
     def resolved(self, can: Can, flags: frozenset[str]) -> frozenset[AtomSet]:
         """The minimal sets of what a `can` refers to, computed once; their steps are counted each time, so that order does not matter."""
         key = (can.target.type, can.operation, flags)
-        if self._too_many.get(key, -1) >= self._left:
-            self.spend(self._left + 1)  # at least as many steps were not enough before
+        if self._too_many.get(key, -1) >= self._steps_left:
+            self.spend(self._steps_left + 1)  # at least as many steps were not enough before
         if key not in self._can:
-            here = Can(operation=can.operation, target=Target(slot=RESOURCE, type=can.target.type))
-            before = self._left
+            on_resource = Can(operation=can.operation, target=Target(slot=RESOURCE, type=can.target.type))
+            steps_before = self._steps_left
             try:
-                sets = self._sets(resolve(self.program, here), flags, {})
+                sets = self._sets(resolve(self.program, on_resource), flags, {})
             except Undecided:
-                self._too_many[key] = before
+                self._too_many[key] = steps_before
                 raise
-            self._can[key] = sets, before - self._left
+            self._can[key] = sets, steps_before - self._steps_left
         else:
             self.spend(self._can[key][1])
         sets, _ = self._can[key]
@@ -275,8 +275,8 @@ def target_text(target: Target, rule: Rule, types: Mapping[str, str] | None = No
     if target.slot == RESOURCE:
         return target.type
     slot = next(w for w in rule.withs if w.name == target.slot)
-    itself = (types or {}).get(slot.name, slot.types[0])
-    return slot.name if target.type == itself else f"{slot.name}.{target.type}"
+    object_type = (types or {}).get(slot.name, slot.types[0])
+    return slot.name if target.type == object_type else f"{slot.name}.{target.type}"
 
 
 def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) -> str:

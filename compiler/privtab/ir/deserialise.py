@@ -50,7 +50,7 @@ from privtab.ir.serialise import FORMAT
 
 T = TypeVar("T")
 
-_OF_TARGET: Mapping[str, type[Owner | Member | Self | Holds]] = {
+_NODES_WITH_TARGET: Mapping[str, type[Owner | Member | Self | Holds]] = {
     "owner": Owner,
     "member": Member,
     "self": Self,
@@ -67,8 +67,8 @@ def program_from_json(document: object, shown: str) -> Program:
     span = Span(path=shown, line=1, column=1, end_line=1, end_column=1)
     rules = {
         (entity, operation): _rule(entity, operation, rule, span)
-        for entity, of in top.parts("rules")
-        for operation, rule in of.items()
+        for entity, operations in top.parts("rules")
+        for operation, rule in operations.items()
     }
     for name in (*(e.parent for e in entities.values() if e.parent is not None), *(entity for entity, _ in rules)):
         if name not in entities:
@@ -122,7 +122,7 @@ class _JsonObject:
         value = self.get(key)
         if not isinstance(value, list):
             raise ValueError(f"{self.where}.{key} is not a list")
-        return [_JsonObject(one, f"{self.where}.{key}.{at}") for at, one in enumerate(value)]
+        return [_JsonObject(item, f"{self.where}.{key}.{index}") for index, item in enumerate(value)]
 
     def text(self, key: str) -> str:
         return _text(self.get(key), f"{self.where}.{key}")
@@ -156,7 +156,7 @@ def _text(value: object, where: str) -> str:
 def _texts(value: object, where: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"{where} is not a list")
-    return tuple(_text(one, where) for one in value)
+    return tuple(_text(item, where) for item in value)
 
 
 def _one_of(value: object, where: str, kind: Any) -> Any:
@@ -193,7 +193,7 @@ def _owner(part: _JsonObject) -> OwnerSemantics:
 
 def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> Rule:
     each = None if part.get("each") is None else _formula(part.part("each"))
-    made = Rule(
+    rule = Rule(
         id=part.text("id"),
         entity=entity,
         operation=operation,
@@ -210,8 +210,8 @@ def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> Rule:
         creates=part.flag("unnamed") and each is None,
         source=_source(part.text_or_none("source")),
     )
-    texts = [None if f is None or f == ALWAYS else _condition_text(f, made) for f in (made.requires, each)]
-    return replace(made, requires_text=texts[0], each_text=texts[1])
+    texts = [None if f is None or f == ALWAYS else _condition_text(f, rule) for f in (rule.requires, each)]
+    return replace(rule, requires_text=texts[0], each_text=texts[1])
 
 
 def _source(text: str | None) -> Source | None:
@@ -244,7 +244,7 @@ def _formula(part: _JsonObject) -> Formula:
             inside = part.part(kind)
             return Has(privilege=inside.text("privilege"), target=_target(inside))
         case "owner" | "member" | "self" | "holds":
-            return _OF_TARGET[kind](target=_target(part.part(kind)))
+            return _NODES_WITH_TARGET[kind](target=_target(part.part(kind)))
         case "service_admin":
             return ServiceAdmin()
         case "and":

@@ -57,28 +57,30 @@ from privtab.ir.nodes import (
 )
 from privtab.ir.solver import Slots, Solver
 
-_WAYS = 50_000
+_MAX_COMBINATIONS = 50_000
 """Limit on the ways to give one minimal set; to exceed it, a table would have to ask for a dozen things through a dozen owners."""
 
 
 class ImplicationChecker:
     """Compares the conditions of one program with those of another, or of itself.
 
-    `unsaid`: names of sets and aliases that no grant of a state uses.
+    `unused_names`: names of sets and aliases that no grant of a state uses.
     """
 
-    def __init__(self, one: Program, other: Program | None = None, unsaid: frozenset[str] = frozenset()) -> None:
-        self.one = one
-        self.other = one if other is None else other
-        self.here = FactSemantics(one, unsaid)
-        self.there = self.here if other is None else FactSemantics(other, unsaid)
-        self._alike = other is None or _same_semantics(one, other)
+    def __init__(
+        self, program: Program, other_program: Program | None = None, unused_names: frozenset[str] = frozenset()
+    ) -> None:
+        self.program = program
+        self.other_program = program if other_program is None else other_program
+        self.semantics = FactSemantics(program, unused_names)
+        self.other_semantics = self.semantics if other_program is None else FactSemantics(other_program, unused_names)
+        self._alike = other_program is None or _same_semantics(program, other_program)
         self._same_words: dict[str, bool] = {}
 
     @cached_property
     def solver(self) -> Solver:
         """Circuits for the conditions of both programs: side 0 and side 1, or side 0 alone if the programs are the same."""
-        return Solver(self.here, self.there)
+        return Solver(self.semantics, self.other_semantics)
 
     def always_implies(
         self, rule: Rule, f: Formula, g: Formula, flags: frozenset[str] | None = None, *, unnamed: str | None = None
@@ -91,30 +93,32 @@ class ImplicationChecker:
 
     def _implies(self, f: Formula, g: Formula, flags: frozenset[str] | None, slots: Slots, unnamed: str | None) -> bool:
         if unnamed is not None:
-            f, g = without_name(self.one, f, unnamed), without_name(self.other, g, unnamed)
+            f, g = without_name(self.program, f, unnamed), without_name(self.other_program, g, unnamed)
         solver = self.solver
         solver.renew()
-        wanted = [solver.literal(f, 0), -solver.literal(g, self._side), solver.requests(slots)]
-        return not solver.possible([*wanted, *(() if flags is None else solver.with_flags(flags))])
+        assumptions = [solver.literal(f, 0), -solver.literal(g, self._side), solver.requests(slots)]
+        return not solver.possible([*assumptions, *(() if flags is None else solver.with_flags(flags))])
 
     @property
     def _side(self) -> int:
-        return 0 if self.here is self.there else 1
+        return 0 if self.semantics is self.other_semantics else 1
 
     def alike(self, f: Formula, g: Formula) -> bool:
         """Whether everything that `f` in one program and `g` in the other refer to means the same in both."""
-        if self.here is self.there:
+        if self.semantics is self.other_semantics:
             return True
-        return self._alike and all(self._same(node) for node in (*followed(self.one, f), *followed(self.other, g)))
+        return self._alike and all(
+            self._same_meaning(node) for node in (*followed(self.program, f), *followed(self.other_program, g))
+        )
 
-    def _same(self, node: Formula) -> bool:
+    def _same_meaning(self, node: Formula) -> bool:
         """Whether, in both programs, a privilege is given by the same names and roles, and a target lies on the same path."""
         match node:
             case Has():
                 if node.privilege not in self._same_words:
-                    self._same_words[node.privilege] = self.here.grantable_names(
+                    self._same_words[node.privilege] = self.semantics.grantable_names(
                         node.privilege
-                    ) == self.there.grantable_names(node.privilege)
+                    ) == self.other_semantics.grantable_names(node.privilege)
                 return self._same_words[node.privilege] and self._same_path(node.target.type)
             case Owner() | Member() | Self() | Holds() | Can():
                 return self._same_path(node.target.type)
@@ -126,7 +130,7 @@ class ImplicationChecker:
                 assert_never(node)
 
     def _same_path(self, type_: str) -> bool:
-        return self.here.place(type_) == self.there.place(type_)
+        return self.semantics.place(type_) == self.other_semantics.place(type_)
 
     def implies(
         self,
@@ -161,24 +165,26 @@ class ImplicationChecker:
         self, f: Formula, g: Formula, flags: frozenset[str], types: Mapping[str, str], unnamed: str | None
     ) -> Iterator[Facts]:
         if unnamed is not None:
-            f, g = without_name(self.one, f, unnamed), without_name(self.other, g, unnamed)
-        form = canonical(self.one)
+            f, g = without_name(self.program, f, unnamed), without_name(self.other_program, g, unnamed)
+        form = canonical(self.program)
         alike = self.alike(f, g)
-        wanted = [frozenset(s) for s in canonical(self.other).minimal_sets(g, flags, types)] if alike else ()
+        other_sets = (
+            [frozenset(s) for s in canonical(self.other_program).minimal_sets(g, flags, types)] if alike else ()
+        )
         for atoms in map(frozenset, form.minimal_sets(f, flags, types)):
-            if alike and form.implies([atoms], wanted):
+            if alike and form.implies([atoms], other_sets):
                 continue
-            for given in self._fact_sets(atoms):
-                facts = given | self._denials(atoms, given, g)
-                if not self.there.holds(g, facts, flags, types):
-                    yield self._with_fewest_denials(given, facts - given, g, flags, types)
+            for base in self._fact_sets(atoms):
+                facts = base | self._denials(atoms, base, g)
+                if not self.other_semantics.holds(g, facts, flags, types):
+                    yield self._with_fewest_denials(base, facts - base, g, flags, types)
 
     def _fact_sets(self, atoms: AtomSet) -> Iterator[Facts]:
         """The ways to give a set of atoms in the first program."""
-        options = [tuple(self._facts_giving(atom)) for atom in sorted(atoms, key=canonical(self.one).order)]
-        if prod(map(len, options)) > _WAYS:
+        options = [tuple(self._facts_giving(atom)) for atom in sorted(atoms, key=canonical(self.program).order)]
+        if prod(map(len, options)) > _MAX_COMBINATIONS:
             raise UnsupportedError(
-                f"one condition requires {len(atoms)} atoms that can be given in more than {_WAYS:,} ways"
+                f"one condition requires {len(atoms)} atoms that can be given in more than {_MAX_COMBINATIONS:,} ways"
             )
         yield from map(frozenset, product(*options))
 
@@ -188,18 +194,20 @@ class ImplicationChecker:
             case Has(privilege=privilege, target=target):
                 yield from self._granted(privilege, target)
                 yield from self._by_role(privilege, target)
-                if privilege in self.here.held:
-                    for at in self.here.looked_at(target):
-                        yield from self._owned(at)
+                if privilege in self.semantics.held:
+                    for place in self.semantics.looked_at(target):
+                        yield from self._owned(place)
             case Owner(target=target):
                 yield from self._owned(target)
             case Member(target=target):
                 yield Joined(target=target)
-                if self.one.entities[target.type].principal == "group":
-                    there = self.other.entities.get(target.type)
-                    unseen = there is None or there.principal != "group"
+                if self.program.entities[target.type].principal == "group":
+                    other_type = self.other_program.entities.get(target.type)
+                    other_has_no_group = other_type is None or other_type.principal != "group"
                     for carrier in ("group", "brought"):
-                        if carrier in self.here.carriers and (unseen or carrier not in self.there.carriers):
+                        if carrier in self.semantics.carriers and (
+                            other_has_no_group or carrier not in self.other_semantics.carriers
+                        ):
                             yield Joined(target=target, carrier=carrier)
             case Self(target=target):
                 yield Is(target=target)
@@ -215,101 +223,114 @@ class ImplicationChecker:
 
     def _carriers(self) -> tuple[Carrier, ...]:
         """The caller, and the sources of groups that count in the first program only."""
-        return ("user", *sorted(self.here.carriers - self.there.carriers))
+        return ("user", *sorted(self.semantics.carriers - self.other_semantics.carriers))
 
     def _granted(self, privilege: str, target: Target) -> Iterator[Fact]:
-        for at in self.here.looked_at(target):
-            for name in self._names(privilege, at.type):
-                seen = privilege in self.there.given(name, at.type)
+        for place in self.semantics.looked_at(target):
+            for name in self._names(privilege, place.type):
+                recognised = privilege in self.other_semantics.given(name, place.type)
                 # A grant further up, or by a set or an alias, gives at least as much as one of the privilege on the object itself.
                 # So it is tried only where the other program does not recognise it.
-                reaches = self.there.down and seen and self._on_other_path(at, target)
-                if (at == target or not reaches) and (name == privilege or not seen):
+                reaches = self.other_semantics.down and recognised and self._on_other_path(place, target)
+                if (place == target or not reaches) and (name == privilege or not recognised):
                     for carrier in self._carriers():
-                        yield Granted(effect="allow", name=name, target=at, carrier=carrier)
+                        yield Granted(effect="allow", name=name, target=place, carrier=carrier)
 
-    def _on_other_path(self, at: Target, target: Target) -> bool:
+    def _on_other_path(self, place: Target, target: Target) -> bool:
         """Whether `at` is on the path of `target` in the other program too; a type may have moved."""
-        return target.type in self.other.entities and at in self.there.path(target)
+        return target.type in self.other_program.entities and place in self.other_semantics.path(target)
 
     def _names(self, privilege: str, type_: str) -> Iterator[str]:
-        return (name for name in self.here.names_of(privilege) if privilege in self.here.given(name, type_))
+        return (name for name in self.semantics.names_of(privilege) if privilege in self.semantics.given(name, type_))
 
     def _by_role(self, privilege: str, target: Target) -> Iterator[Fact]:
-        for role in self.one.roles.values():
-            there = self.other.roles.get(role.name)
-            path = self.here.path(target)
-            same = there is not None and (there.scope, dict(there.grants)) == (role.scope, dict(role.grants))
-            if same and all(self._on_other_path(at, target) for at in path):
+        for role in self.program.roles.values():
+            other_role = self.other_program.roles.get(role.name)
+            path = self.semantics.path(target)
+            same_role = other_role is not None and (other_role.scope, dict(other_role.grants)) == (
+                role.scope,
+                dict(role.grants),
+            )
+            if same_role and all(self._on_other_path(place, target) for place in path):
                 continue
             scopes = [None, *path] if role.scope is None else [t for t in path if t.type == role.scope]
             for scope in scopes:
                 assigned = Assigned(role=role.name, scope=scope)
-                if any(self.here.by_default(privilege, at, assigned) for at in self.here.looked_at(target)):
+                if any(
+                    self.semantics.by_default(privilege, place, assigned) for place in self.semantics.looked_at(target)
+                ):
                     for carrier in self._carriers():
                         yield Assigned(role=role.name, scope=scope, carrier=carrier)
 
     def _owned(self, target: Target) -> Iterator[Fact]:
         """Ownership in the first way that the other program does not recognise; if it recognises all, by the most direct kind."""
-        ways = [(kind, carrier) for kind in self.here.kinds for carrier in self.here.carriers_of(kind)]
-        unseen = [(k, c) for k, c in ways if k not in self.there.kinds or c not in self.there.carriers]
-        plain = sorted(ways, key=lambda way: ("user", "role", "group").index(way[0]))
-        for kind, carrier in unseen[:1] or plain[:1]:
+        owner_kinds = [(kind, carrier) for kind in self.semantics.kinds for carrier in self.semantics.carriers_of(kind)]
+        unrecognised = [
+            (k, c)
+            for k, c in owner_kinds
+            if k not in self.other_semantics.kinds or c not in self.other_semantics.carriers
+        ]
+        most_direct_first = sorted(owner_kinds, key=lambda way: ("user", "role", "group").index(way[0]))
+        for kind, carrier in unrecognised[:1] or most_direct_first[:1]:
             yield Owned(target=target, kind=kind, carrier=carrier)
 
-    def _denials(self, atoms: AtomSet, given: Facts, g: Formula) -> Facts:
-        """Every denial of a privilege that `g` asks for, as long as it leaves the given atoms intact."""
-        if not self.there.denies:
+    def _denials(self, atoms: AtomSet, base: Facts, g: Formula) -> Facts:
+        """Every denial of a privilege that `g` asks for, as long as the base facts still give the atoms."""
+        if not self.other_semantics.denies:
             return frozenset()
-        protected = self._protected(atoms, given)
-        asked = {(a.privilege, a.target) for a in leaves(self.other, g) if isinstance(a, Has)}
+        protected = self._protected(atoms, base)
+        required = {(a.privilege, a.target) for a in leaves(self.other_program, g) if isinstance(a, Has)}
         found: set[Fact] = set()
-        for privilege, target in sorted(asked, key=repr):
-            if privilege not in self.other.privileges or target.type not in self.other.entities:
+        for privilege, target in sorted(required, key=repr):
+            if privilege not in self.other_program.privileges or target.type not in self.other_program.entities:
                 continue
-            for at in self.there.looked_at(target):
-                for name in self.there.names_of(privilege):
-                    if privilege not in self.there.given(name, at.type):
+            for place in self.other_semantics.looked_at(target):
+                for name in self.other_semantics.names_of(privilege):
+                    if privilege not in self.other_semantics.given(name, place.type):
                         continue
-                    taken = {(p, at) for p in self.here.given(name, at.type)} if self.here.denies else set()
-                    hidden = sorted(self.there.carriers - self.here.carriers)
-                    carriers: list[Carrier] = ["user"] if not taken & protected else hidden[:1]
-                    found |= {Granted(effect="deny", name=name, target=at, carrier=c) for c in carriers}
+                    denied = (
+                        {(p, place) for p in self.semantics.given(name, place.type)} if self.semantics.denies else set()
+                    )
+                    unrecognised = sorted(self.other_semantics.carriers - self.semantics.carriers)
+                    carriers: list[Carrier] = ["user"] if not denied & protected else unrecognised[:1]
+                    found |= {Granted(effect="deny", name=name, target=place, carrier=c) for c in carriers}
         return frozenset(found)
 
-    def _protected(self, atoms: AtomSet, given: Facts) -> frozenset[tuple[str, Target]]:
+    def _protected(self, atoms: AtomSet, base: Facts) -> frozenset[tuple[str, Target]]:
         """What must not be denied in the first program: each privilege that no ownership gives, wherever a denial counts."""
-        owned = {fact.target for fact in given if isinstance(fact, Owned)}
-        kept: set[tuple[str, Target]] = set()
+        owned = {fact.target for fact in base if isinstance(fact, Owned)}
+        protected: set[tuple[str, Target]] = set()
         for atom in atoms:
             if isinstance(atom, Has):
-                looked_at = self.here.looked_at(atom.target)
-                if not (atom.privilege in self.here.held and owned.intersection(looked_at)):
-                    kept |= {(atom.privilege, at) for at in looked_at}
-        return frozenset(kept)
+                looked_at = self.semantics.looked_at(atom.target)
+                if not (atom.privilege in self.semantics.held and owned.intersection(looked_at)):
+                    protected |= {(atom.privilege, place) for place in looked_at}
+        return frozenset(protected)
 
     def _with_fewest_denials(
         self,
-        given: Facts,
+        base: Facts,
         denials: Facts,
         g: Formula,
         flags: frozenset[str],
         types: Mapping[str, str],
     ) -> Facts:
-        """The given facts with as few of the denials as suffice to keep `g` from holding."""
-        listed = sorted(denials, key=lambda d: (isinstance(d, Granted) and d.name not in self.one.privileges, repr(d)))
+        """The base facts with as few of the denials as suffice to keep `g` from holding."""
+        needed = sorted(
+            denials, key=lambda d: (isinstance(d, Granted) and d.name not in self.program.privileges, repr(d))
+        )
 
-        def stands(some: Iterable[Fact]) -> bool:
-            return not self.there.holds(g, given | frozenset(some), flags, types)
+        def refutes(chosen: Iterable[Fact]) -> bool:
+            return not self.other_semantics.holds(g, base | frozenset(chosen), flags, types)
 
-        for some in chain.from_iterable(combinations(listed, size) for size in range(3)):
-            if stands(some):
-                return given | frozenset(some)
-        for one in tuple(listed):
-            rest = [d for d in listed if d != one]
-            if stands(rest):
-                listed = rest
-        return given | frozenset(listed)
+        for chosen in chain.from_iterable(combinations(needed, size) for size in range(3)):
+            if refutes(chosen):
+                return base | frozenset(chosen)
+        for denial in tuple(needed):
+            rest = [d for d in needed if d != denial]
+            if refutes(rest):
+                needed = rest
+        return base | frozenset(needed)
 
 
 def equivalent(program: Program, rule: Rule, f: Formula, g: Formula) -> bool:
@@ -318,26 +339,26 @@ def equivalent(program: Program, rule: Rule, f: Formula, g: Formula) -> bool:
     return exact.always_implies(rule, f, g) and exact.always_implies(rule, g, f)
 
 
-def settings(program: Program, rule: Rule, *more: Formula) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
+def settings(program: Program, rule: Rule, *further: Formula) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
     """Every set of the flags that a rule depends on, with every choice of types for its `with` objects.
 
     `more`: further conditions whose flags are included.
     """
     flags = set(rule_flags(program, rule))
-    for formula in more:
+    for formula in further:
         flags |= {node.flag for node in followed(program, formula) if isinstance(node, When)}
     for size in range(len(flags) + 1):
-        for some in combinations(sorted(flags), size):
+        for chosen in combinations(sorted(flags), size):
             for types in product(*(slot.types for slot in rule.withs)):
-                yield frozenset(some), dict(zip((slot.name for slot in rule.withs), types, strict=True))
+                yield frozenset(chosen), dict(zip((slot.name for slot in rule.withs), types, strict=True))
 
 
-def _same_semantics(one: Program, other: Program) -> bool:
+def _same_semantics(first: Program, second: Program) -> bool:
     """Whether the file-wide semantics are the same, apart from the names of privileges and types."""
 
     def meaning(program: Program) -> tuple[object, ...]:
-        said = program.semantics
-        owner = said.owner and (frozenset(said.owner.kinds), frozenset(said.owner.holds))
-        return said.inheritance, said.deny, owner, frozenset(said.groups)
+        semantics = program.semantics
+        owner = semantics.owner and (frozenset(semantics.owner.kinds), frozenset(semantics.owner.holds))
+        return semantics.inheritance, semantics.deny, owner, frozenset(semantics.groups)
 
-    return meaning(one) == meaning(other)
+    return meaning(first) == meaning(second)

@@ -94,12 +94,12 @@ Facts: TypeAlias = frozenset[Fact]
 class FactSemantics:
     """Evaluates facts under the semantics of one program; a fact that the program does not know has no effect.
 
-    `unsaid`: names that no fact uses.
+    `unused_names`: names that no fact uses.
     """
 
-    def __init__(self, program: Program, unsaid: frozenset[str] = frozenset()) -> None:
+    def __init__(self, program: Program, unused_names: frozenset[str] = frozenset()) -> None:
         self.program = program
-        self.unsaid = unsaid
+        self.unused_names = unused_names
         self.names = PrivilegeNames(program)
         self.down = program.semantics.inheritance == "down"
         self.denies = program.semantics.deny == "overrides"
@@ -125,7 +125,7 @@ class FactSemantics:
     def _names_of(self) -> Mapping[str, tuple[str, ...]]:
         names: dict[str, list[str]] = {}
         for name in self.names.known_privileges():
-            if name in self.unsaid:
+            if name in self.unused_names:
                 continue
             for privilege in self.names.privileges(name) or ():
                 names.setdefault(privilege, []).append(name)
@@ -141,8 +141,8 @@ class FactSemantics:
         roles = {
             (role.name, role.scope, type_)
             for role in self.program.roles.values()
-            for type_, given in role.grants
-            if privilege in given
+            for type_, privileges in role.grants
+            if privilege in privileges
         }
         return known and frozenset(known.on), frozenset(self.names_of(privilege)), roles
 
@@ -174,7 +174,7 @@ class FactSemantics:
         declared = self.program.roles.get(role)
         return dict(declared.grants).get(type_, ()) if declared else ()
 
-    def fits(self, assigned: Assigned) -> bool:
+    def accepts(self, assigned: Assigned) -> bool:
         """Whether the policy accepts an assignment: if the role declares a scope, the assignment must have one of that type."""
         declared = self.program.roles.get(assigned.role)
         if declared is None or assigned.carrier not in self.carriers:
@@ -233,19 +233,19 @@ class FactSemantics:
         for fact in facts:
             match fact:
                 case Granted():
-                    counts = fact.target in looked_at and fact.carrier in self.carriers
-                    if counts and privilege in self.given(fact.name, fact.target.type):
+                    applies = fact.target in looked_at and fact.carrier in self.carriers
+                    if applies and privilege in self.given(fact.name, fact.target.type):
                         if fact.effect == "allow":
                             allowed = True
                         elif self.denies:
                             return False
-                case Assigned() if not allowed and self.fits(fact):
-                    allowed = any(self.by_default(privilege, at, fact) for at in looked_at)
+                case Assigned() if not allowed and self.accepts(fact):
+                    allowed = any(self.by_default(privilege, place, fact) for place in looked_at)
                 case _:
                     pass
         return allowed
 
-    def by_default(self, privilege: str, at: Target, assigned: Assigned) -> bool:
+    def by_default(self, privilege: str, place: Target, assigned: Assigned) -> bool:
         """Whether a role's default grants give the privilege on an object that lies in the role's scope."""
-        within = assigned.scope is None or assigned.scope in self.path(at)
-        return within and privilege in self.default_grants(assigned.role, at.type)
+        within = assigned.scope is None or assigned.scope in self.path(place)
+        return within and privilege in self.default_grants(assigned.role, place.type)

@@ -204,13 +204,13 @@ def walk(formula: Formula) -> Iterator[Formula]:
 
 def followed(program: Program, formula: Formula) -> Iterator[Formula]:
     """Like `walk`, but through every `can` as well, each followed once; may repeat formulas."""
-    seen: set[Can] = set()
+    visited: set[Can] = set()
     waiting = [formula]
     while waiting:
         for node in walk(waiting.pop()):
             yield node
-            if isinstance(node, Can) and node not in seen:
-                seen.add(node)
+            if isinstance(node, Can) and node not in visited:
+                visited.add(node)
                 waiting.append(resolve(program, node))
 
 
@@ -255,8 +255,8 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
     """
     owner = program.semantics.owner
     held = frozenset(owner.holds) if owner else frozenset()
-    seen: set[Formula] = set()
-    names: set[object] = set()
+    visited: set[Formula] = set()
+    privilege_keys: set[object] = set()
     owners = False
     waiting = list(formulas)
     while waiting:
@@ -277,15 +277,15 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
             case Has(privilege=privilege, target=target):
                 # With inheritance, a privilege on one object bears on others on the same path.
                 key = (privilege, target.slot) if program.semantics.inheritance == "down" else (privilege, target)
-                if key in names:
+                if key in privilege_keys:
                     return False
-                names.add(key)
+                privilege_keys.add(key)
                 owners |= privilege in held
             case _:
-                if node in seen:
+                if node in visited:
                     return False
-                seen.add(node)
-    return not (owners and any(isinstance(node, Owner) for node in seen))
+                visited.add(node)
+    return not (owners and any(isinstance(node, Owner) for node in visited))
 
 
 def without_name(program: Program, formula: Formula, type_: str) -> Formula:

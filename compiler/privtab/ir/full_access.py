@@ -10,8 +10,8 @@ from privtab.ir.solver import Solver
 class FullAccess(Solver):
     """The solver for a caller who holds every atom."""
 
-    def __init__(self, reading: FactSemantics) -> None:
-        super().__init__(reading, reading)
+    def __init__(self, semantics: FactSemantics) -> None:
+        super().__init__(semantics, semantics)
 
     def _atom(self, atom: Atom, side: int) -> int:
         del atom, side
@@ -21,8 +21,8 @@ class FullAccess(Solver):
 class NoAccess(Solver):
     """The solver for a caller who holds no atom."""
 
-    def __init__(self, reading: FactSemantics) -> None:
-        super().__init__(reading, reading)
+    def __init__(self, semantics: FactSemantics) -> None:
+        super().__init__(semantics, semantics)
 
     def _atom(self, atom: Atom, side: int) -> int:
         del atom, side

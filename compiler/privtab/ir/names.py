@@ -18,13 +18,13 @@ class PrivilegeNames:
             self._members[name] = self._privileges(name, frozenset())
         return self._members[name]
 
-    def _privileges(self, name: str, within: frozenset[str]) -> tuple[str, ...] | None:
+    def _privileges(self, name: str, visiting: frozenset[str]) -> tuple[str, ...] | None:
         if name in self.program.privileges:
             return (name,)
         parts = (self.program.aliases[name].of,) if name in self.program.aliases else self.program.sets.get(name)
-        if parts is None or name in within:
+        if parts is None or name in visiting:
             return None
-        members = [self._privileges(part, within | {name}) or () for part in parts]
+        members = [self._privileges(part, visiting | {name}) or () for part in parts]
         return tuple(dict.fromkeys(member for inner in members for member in inner))
 
     def known_privileges(self) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ class NeededAtoms(Solver):
     the atom is still closed but no longer satisfies the condition.
     """
 
-    def __init__(self, reading: FactSemantics) -> None:
+    def __init__(self, semantics: FactSemantics) -> None:
         self._without: dict[Atom, int] = {}
-        super().__init__(reading, reading)
+        super().__init__(semantics, semantics)
 
     def _atom(self, atom: Atom, side: int) -> int:
         if side == 0:
@@ -27,7 +27,7 @@ class NeededAtoms(Solver):
             self._without[atom] = self._variable()
         return self.all_of([self._memo(atom, 0), -self._without[atom]])
 
-    def of(
+    def needed(
         self,
         conditions: Iterable[Formula],
         slots: Slots,
@@ -38,22 +38,22 @@ class NeededAtoms(Solver):
 
         `entailments`: returns pairs of premises and a conclusion; the premises together entail the conclusion.
         """
-        asked = [(self.literal(formula, 0), self.literal(formula, 1)) for formula in conditions]
-        for body, head in entailments(tuple(self._without)):
-            held = [-self._memo(atom, 0) for atom in body]
-            self._clause([*held, self._memo(head, 0)])
-            self._clause([*held, -self._without[head]])
-        gone = [self._without[atom] for atom in self._without if atom not in known]
+        literal_pairs = [(self.literal(formula, 0), self.literal(formula, 1)) for formula in conditions]
+        for premises, conclusion in entailments(tuple(self._without)):
+            negated_premises = [-self._memo(atom, 0) for atom in premises]
+            self._clause([*negated_premises, self._memo(conclusion, 0)])
+            self._clause([*negated_premises, -self._without[conclusion]])
+        removable = [self._without[atom] for atom in self._without if atom not in known]
         for atom, literal in self._without.items():
             self._clause([-literal, -self.true if atom in known else self._memo(atom, 0)])
-        self._at_most_one(gone)
+        self._at_most_one(removable)
         found: set[Atom] = set()
-        names = {literal: atom for atom, literal in self._without.items()}
-        for whole, without in asked:
-            while self.possible([whole, -without, self.requests(slots)]):
-                one = next(literal for literal in self._true_literals() if literal in names)
-                found.add(names[one])
-                self._clause([-one])
+        atoms_by_literal = {literal: atom for atom, literal in self._without.items()}
+        for full, without in literal_pairs:
+            while self.possible([full, -without, self.requests(slots)]):
+                removed = next(literal for literal in self._true_literals() if literal in atoms_by_literal)
+                found.add(atoms_by_literal[removed])
+                self._clause([-removed])
         return frozenset(found)
 
     def _at_most_one(self, literals: list[int]) -> None:

@@ -326,7 +326,7 @@ def depths(entities: Mapping[str, EntityType]) -> Mapping[str, int]:
 
 
 def _upwards(entities: Mapping[str, EntityType], name: str) -> Iterator[str]:
-    at: str | None = name
-    while at is not None:
-        yield at
-        at = entities[at].parent
+    current: str | None = name
+    while current is not None:
+        yield current
+        current = entities[current].parent

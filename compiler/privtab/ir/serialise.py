@@ -143,7 +143,7 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
     listings = {"item": _variants(program, rule, item_condition(rule))}
     if rule.unnamed:
         listings["call"] = _variants(program, rule, asked_condition(program, rule, named=False))
-    cut = {form: [key for key, one in of.items() if not one.complete] for form, of in listings.items()}
+    cut = {form: [key for key, listed in by_key.items() if not listed.complete] for form, by_key in listings.items()}
     more = next(itertools.islice(_combinations(program, rule), VARIANTS, None), None) is not None
     return {
         "id": rule.id,
@@ -162,8 +162,8 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
         ],
         "minimal": {
             form: {
-                key: [[atoms.setdefault(atom, len(atoms)) for atom in row] for row in one.sets]
-                for key, one in listings.get(form, {}).items()
+                key: [[atoms.setdefault(atom, len(atoms)) for atom in row] for row in listed.sets]
+                for key, listed in listings.get(form, {}).items()
             }
             for form in ("item", "call")
         },
@@ -200,10 +200,10 @@ def listing(program: Program, rule: Rule, *, named: bool, flags: frozenset[str],
     """The minimal sets of one kind of request as listed in the program's JSON, which are all that explanations see."""
     first = itertools.islice(_combinations(program, rule), VARIANTS + 1)
     known = [(frozenset(some), chosen) for some, chosen in first]
-    asked = flags & frozenset(rule_flags(program, rule)), {w.name: types[w.name] for w in rule.withs}
-    if len(known) > VARIANTS and asked not in known[:VARIANTS]:
+    setting = flags & frozenset(rule_flags(program, rule)), {w.name: types[w.name] for w in rule.withs}
+    if len(known) > VARIANTS and setting not in known[:VARIANTS]:
         return Listing((), complete=False)
-    return minimal_listing(canonical(program), asked_condition(program, rule, named=named), *asked)
+    return minimal_listing(canonical(program), asked_condition(program, rule, named=named), *setting)
 
 
 def variant_key(flags: tuple[str, ...], types: dict[str, str]) -> str:

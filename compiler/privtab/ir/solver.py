@@ -76,12 +76,12 @@ class Solver:
     `renew` restores it.
     """
 
-    def __init__(self, *readings: FactSemantics) -> None:
-        self.readings = readings
-        self._one_program = len({id(reading) for reading in readings}) == 1
+    def __init__(self, *sides: FactSemantics) -> None:
+        self.sides = sides
+        self._one_program = len({id(semantics) for semantics in sides}) == 1
         self._engine: Engine | None = None
         self._end: Callable[[], object] = lambda: None
-        self._last = self._written = self._spent_before = self._renewed = self._largest = 0
+        self._last_variable = self._literals_written = self._spent_before = self._renewed = self._largest = 0
         self._begin()
         self.renew()
 
@@ -89,15 +89,15 @@ class Solver:
         """Restore the full budget for the next finding or comparison."""
         self._conflicts = CONFLICTS
         self._propagations = PROPAGATIONS
-        self._largest = max(self._largest, self._last - self._renewed)
-        if self._last > max(_MOST_VARIABLES, 2 * self._largest) or self._written > LITERALS // 2:
+        self._largest = max(self._largest, self._last_variable - self._renewed)
+        if self._last_variable > max(_MOST_VARIABLES, 2 * self._largest) or self._literals_written > LITERALS // 2:
             self._begin()
-        self._renewed, self._spent_before = self._last, self._written
+        self._renewed, self._spent_before = self._last_variable, self._literals_written
 
     @property
     def spent(self) -> float:
         """The share of the budget spent since it was renewed."""
-        literals = self._written - self._spent_before
+        literals = self._literals_written - self._spent_before
         return max(1 - self._conflicts / CONFLICTS, 1 - self._propagations / PROPAGATIONS, literals / LITERALS)
 
     def _begin(self) -> None:
@@ -108,44 +108,44 @@ class Solver:
         # Also free it at exit, before its module is unloaded.
         self._end()
         self._end = finalize(self, self._engine.delete)
-        self._last = self._written = self._spent_before = self._renewed = self._largest = 0
+        self._last_variable = self._literals_written = self._spent_before = self._renewed = self._largest = 0
         self._gates: dict[tuple[int, ...], int] = {}
         self._inputs: dict[int, frozenset[int]] = {}
         self._facts: dict[Fact, int] = {}
         self._flags: dict[str, int] = {}
         self._chosen: dict[str, dict[str, int]] = {}
-        self._known: dict[tuple[object, ...], int] = {}
-        self._same: dict[tuple[int, int], tuple[Atom, int]] = {}
+        self._cache: dict[tuple[object, ...], int] = {}
+        self._by_identity: dict[tuple[int, int], tuple[Atom, int]] = {}
         self.true = self._variable()
         self._clause([self.true])
 
     # Circuits.
 
     def _variable(self) -> int:
-        self._last += 1
-        return self._last
+        self._last_variable += 1
+        return self._last_variable
 
     def _clause(self, literals: list[int]) -> None:
         assert self._engine is not None
-        self._written += len(literals)
-        if self._written - self._spent_before > LITERALS:
+        self._literals_written += len(literals)
+        if self._literals_written - self._spent_before > LITERALS:
             raise Undecided(f"the conditions take more than {LITERALS:,} literals")
         self._engine.add_clause(literals)
 
     def all_of(self, literals: Iterable[int]) -> int:
         """The literal that holds if all the given ones do."""
-        kept: set[int] = set()
+        distinct: set[int] = set()
         for literal in literals:
-            if literal == -self.true or -literal in kept:
+            if literal == -self.true or -literal in distinct:
                 return -self.true
             if literal != self.true:
-                kept.add(literal)
-        if len(kept) < 2:
-            return next(iter(kept), self.true)
-        key = tuple(sorted(kept))
+                distinct.add(literal)
+        if len(distinct) < 2:
+            return next(iter(distinct), self.true)
+        key = tuple(sorted(distinct))
         if key not in self._gates:
             gate = self._gates[key] = self._variable()
-            self._inputs[gate] = frozenset(kept)
+            self._inputs[gate] = frozenset(distinct)
             for literal in key:
                 self._clause([-gate, literal])
             self._clause([gate, *(-literal for literal in key)])
@@ -184,9 +184,9 @@ class Solver:
                 return self.any_of([-self.flag(formula.flag), self.literal(formula.body, side)])
             case Can():
                 key = ("can", side, formula.target.slot, formula.target.type, formula.operation)
-                if key not in self._known:
-                    self._known[key] = self.literal(resolve(self.readings[side].program, formula), side)
-                return self._known[key]
+                if key not in self._cache:
+                    self._cache[key] = self.literal(resolve(self.sides[side].program, formula), side)
+                return self._cache[key]
             case ByType():
                 cases = (
                     self.all_of([self.type_of(formula.slot, type_), self.literal(case_, side)])
@@ -198,33 +198,33 @@ class Solver:
 
     def _memo(self, atom: Atom, side: int) -> int:
         # Long conditions are visited often: look atoms up by identity first, since hashing them costs more.
-        same = self._same.get((side, id(atom)))
-        if same is not None and same[0] is atom:
-            return same[1]
+        known = self._by_identity.get((side, id(atom)))
+        if known is not None and known[0] is atom:
+            return known[1]
         key = (side, atom)
-        if key not in self._known:
-            self._known[key] = self._atom(atom, side)
-        self._same[side, id(atom)] = atom, self._known[key]
-        return self._known[key]
+        if key not in self._cache:
+            self._cache[key] = self._atom(atom, side)
+        self._by_identity[side, id(atom)] = atom, self._cache[key]
+        return self._cache[key]
 
     def _atom(self, atom: Atom, side: int) -> int:
         """The circuit of an atom, with the meaning of `FactSemantics.atom`."""
-        reading = self.readings[side]
+        semantics = self.sides[side]
         match atom:
             case Has(privilege=privilege, target=target):
-                given = self._on_path("allow", privilege, target, side)
-                if reading.denies:
-                    given = self.all_of([given, -self._on_path("deny", privilege, target, side)])
-                owned = self._on_path("own", "", target, side) if privilege in reading.held else -self.true
-                return self.any_of([given, owned])
+                granted = self._on_path("allow", privilege, target, side)
+                if semantics.denies:
+                    granted = self.all_of([granted, -self._on_path("deny", privilege, target, side)])
+                owned = self._on_path("own", "", target, side) if privilege in semantics.held else -self.true
+                return self.any_of([granted, owned])
             case Owner(target=target):
                 return self._owner(target, side)
             case Member(target=target):
-                ways: list[Fact] = [Joined(target=target)]
-                if reading.program.entities[target.type].principal == "group":
-                    carriers = sorted(reading.carriers - {"user"}) if not self._one_program else ()
-                    ways += [Joined(target=target, carrier=c) for c in carriers if c != "user"]
-                return self._any_fact(ways)
+                facts: list[Fact] = [Joined(target=target)]
+                if semantics.program.entities[target.type].principal == "group":
+                    carriers = sorted(semantics.carriers - {"user"}) if not self._one_program else ()
+                    facts += [Joined(target=target, carrier=c) for c in carriers if c != "user"]
+                return self._any_fact(facts)
             case Holds(target=target):
                 return self._any_fact(HasRole(target=target, carrier=c) for c in self._carriers(side))
             case Self(target=target):
@@ -234,51 +234,51 @@ class Solver:
             case _:
                 assert_never(atom)
 
-    def _on_path(self, what: str, privilege: str, target: Target, side: int) -> int:
+    def _on_path(self, kind: str, privilege: str, target: Target, side: int) -> int:
         """Whether a grant, a denial or an ownership counts for a target; circuits are shared along its path."""
-        key = (what, side, privilege, target.slot, target.type)
-        if key not in self._known:
-            reading = self.readings[side]
-            below = -self.true
-            for at in reading.looked_at(target):
-                step = (what, side, privilege, at.slot, at.type) if reading.down else key
-                if step not in self._known:
-                    here = self._owner(at, side) if what == "own" else self._granted(what, privilege, at, side)
-                    self._known[step] = self.any_of([below, here])
-                below = self._known[step]
-        return self._known[key]
+        key = (kind, side, privilege, target.slot, target.type)
+        if key not in self._cache:
+            semantics = self.sides[side]
+            inherited = -self.true
+            for place in semantics.looked_at(target):
+                step = (kind, side, privilege, place.slot, place.type) if semantics.down else key
+                if step not in self._cache:
+                    direct = self._owner(place, side) if kind == "own" else self._granted(kind, privilege, place, side)
+                    self._cache[step] = self.any_of([inherited, direct])
+                inherited = self._cache[step]
+        return self._cache[key]
 
-    def _granted(self, effect: str, privilege: str, at: Target, side: int) -> int:
+    def _granted(self, effect: str, privilege: str, place: Target, side: int) -> int:
         """Whether a row allows or denies a privilege on the object itself.
 
         With one program alone, a grant to the caller by the privilege's own name represents all other ways.
         """
-        reading = self.readings[side]
-        names = [n for n in reading.names_of(privilege) if privilege in reading.given(n, at.type)]
+        semantics = self.sides[side]
+        names = [n for n in semantics.names_of(privilege) if privilege in semantics.given(n, place.type)]
         found: list[Fact] = []
         for name in names[:1] if self._one_program else names:
             for carrier in self._carriers(side):
                 kind = "allow" if effect == "allow" else "deny"
-                found.append(Granted(effect=kind, name=name, target=at, carrier=carrier))  # type: ignore[arg-type]
+                found.append(Granted(effect=kind, name=name, target=place, carrier=carrier))  # type: ignore[arg-type]
         if effect == "allow" and not (self._one_program and found):
-            for role in reading.program.roles.values():
-                if privilege in reading.default_grants(role.name, at.type):
-                    for scope in (None, *reading.path(at)):
+            for role in semantics.program.roles.values():
+                if privilege in semantics.default_grants(role.name, place.type):
+                    for scope in (None, *semantics.path(place)):
                         facts = [Assigned(role=role.name, scope=scope, carrier=c) for c in self._carriers(side)]
-                        found += [fact for fact in facts if reading.fits(fact)]
+                        found += [fact for fact in facts if semantics.accepts(fact)]
         return self._any_fact(found)
 
     def _owner(self, target: Target, side: int) -> int:
-        reading = self.readings[side]
-        ways = [
+        semantics = self.sides[side]
+        facts = [
             Owned(target=target, kind=kind, carrier=carrier)
-            for kind in sorted(reading.kinds, key=("user", "role", "group").index)
-            for carrier in sorted(reading.carriers_of(kind), key=("user", "group", "brought").index)
+            for kind in sorted(semantics.kinds, key=("user", "role", "group").index)
+            for carrier in sorted(semantics.carriers_of(kind), key=("user", "group", "brought").index)
         ]
-        return self._any_fact(ways[:1] if self._one_program else ways)
+        return self._any_fact(facts[:1] if self._one_program else facts)
 
     def _carriers(self, side: int) -> tuple[Carrier, ...]:
-        carriers = self.readings[side].carriers
+        carriers = self.sides[side].carriers
         return ("user",) if self._one_program else tuple(sorted(carriers, reverse=True))
 
     def _any_fact(self, facts: Iterable[Fact]) -> int:
@@ -304,18 +304,18 @@ class Solver:
     def possible(self, literals: Iterable[int]) -> bool:
         """Whether all literals can hold together. Raises Undecided if that exceeds what is left of the budget."""
         assert self._engine is not None
-        wanted = {literal for literal in literals if literal != self.true}
-        if -self.true in wanted or any(-literal in wanted for literal in wanted):
+        assumed = {literal for literal in literals if literal != self.true}
+        if -self.true in assumed or any(-literal in assumed for literal in assumed):
             return False
-        for literal in wanted:  # a negated conjunction contradicts its own parts
-            if self._inputs.get(-literal, frozenset()) and self._inputs[-literal] <= wanted:
+        for literal in assumed:  # a negated conjunction contradicts its own parts
+            if self._inputs.get(-literal, frozenset()) and self._inputs[-literal] <= assumed:
                 return False
         if self._conflicts <= 0 or self._propagations <= 0:
             raise Undecided(_OVER_BUDGET)
         before = self._engine.accum_stats()
         self._engine.conf_budget(self._conflicts)
         self._engine.prop_budget(self._propagations)
-        answer = self._engine.solve_limited(assumptions=sorted(wanted, key=abs))
+        answer = self._engine.solve_limited(assumptions=sorted(assumed, key=abs))
         after = self._engine.accum_stats()
         self._conflicts -= after["conflicts"] - before["conflicts"]
         # Solving costs a decision for each variable that is not propagated.
@@ -326,20 +326,20 @@ class Solver:
             raise Undecided(_OVER_BUDGET)
         return bool(answer)
 
-    def implies(self, one: int, other: int, *under: int) -> bool:
-        """Whether `one` implies `other`, given `under`."""
-        return one == other or not self.possible([one, -other, *under])
+    def implies(self, premise: int, conclusion: int, *given: int) -> bool:
+        """Whether the premise implies the conclusion if the given literals hold."""
+        return premise == conclusion or not self.possible([premise, -conclusion, *given])
 
     def implied(self, literals: Collection[int], candidates: Collection[int]) -> frozenset[int]:
         """The candidates that hold whenever all the literals do."""
         found: set[int] = set()
-        left = list(dict.fromkeys(candidates))
-        while left:
-            candidate = left.pop()
+        remaining = list(dict.fromkeys(candidates))
+        while remaining:
+            candidate = remaining.pop()
             if self.possible([*literals, -candidate]):
-                if left:  # what does not hold in this model is not implied
-                    held = self._true_literals()
-                    left = [other for other in left if (abs(other) in held) == (other > 0)]
+                if remaining:  # what does not hold in this model is not implied
+                    true_literals = self._true_literals()
+                    remaining = [other for other in remaining if (abs(other) in true_literals) == (other > 0)]
             else:
                 found.add(candidate)
         return frozenset(found)
@@ -349,24 +349,25 @@ class Solver:
 
         No single fact can be removed. `slots`: as for `requests`, which must hold too.
         """
-        wanted = [*literals, self.requests(slots)]
-        if not self.possible(wanted):
+        assumptions = [*literals, self.requests(slots)]
+        if not self.possible(assumptions):
             return None
-        held = self._true_literals()
-        flags = [name for name, number in self._flags.items() if number in held]
+        true_literals = self._true_literals()
+        flags = [name for name, number in self._flags.items() if number in true_literals]
         types = {
-            slot: next(t for t in of if self.type_of(slot, t) in held or len(of) == 1) for slot, of in slots.items()
+            slot: next(t for t in slot_types if self.type_of(slot, t) in true_literals or len(slot_types) == 1)
+            for slot, slot_types in slots.items()
         }
-        fixed = [number if number in held else -number for number in self._flags.values()]
+        fixed = [number if number in true_literals else -number for number in self._flags.values()]
         fixed += [self.type_of(slot, type_) for slot, type_ in types.items()]
-        kept = [fact for fact, number in self._facts.items() if number in held]
-        absent = [-number for fact, number in self._facts.items() if number not in held]
-        for fact in tuple(kept):
-            if fact in kept and self.possible([*wanted, *fixed, *absent, -self._facts[fact]]):
-                now = self._true_literals()
-                absent += [-self._facts[f] for f in kept if self._facts[f] not in now]
-                kept = [f for f in kept if self._facts[f] in now]
-        return Model(facts=frozenset(kept), flags=frozenset(flags), types=types)
+        facts = [fact for fact, number in self._facts.items() if number in true_literals]
+        absent = [-number for fact, number in self._facts.items() if number not in true_literals]
+        for fact in tuple(facts):
+            if fact in facts and self.possible([*assumptions, *fixed, *absent, -self._facts[fact]]):
+                still_true = self._true_literals()
+                absent += [-self._facts[f] for f in facts if self._facts[f] not in still_true]
+                facts = [f for f in facts if self._facts[f] in still_true]
+        return Model(facts=frozenset(facts), flags=frozenset(flags), types=types)
 
     def _true_literals(self) -> frozenset[int]:
         assert self._engine is not None

@@ -23,30 +23,30 @@ def minimal_listing(
 ) -> Listing:
     """The minimal sets of a formula, or some of them if they take more than `canonical.STEPS`."""
     key = formula, flags, tuple((types or {}).items())
-    if key in form.cut:
-        return Listing(form.cut[key], complete=False)
+    if key in form.partial_listings:
+        return Listing(form.partial_listings[key], complete=False)
     try:
         return Listing(form.minimal_sets(formula, flags, types))
     except Undecided:
-        form.cut[key] = form.ordered(some_minimal_sets(form, formula, flags, types or {}))
-        return Listing(form.cut[key], complete=False)
+        form.partial_listings[key] = form.ordered(some_minimal_sets(form, formula, flags, types or {}))
+        return Listing(form.partial_listings[key], complete=False)
 
 
 def some_minimal_sets(
     form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str]
 ) -> frozenset[AtomSet]:
     """At most `LISTED` minimal sets of a condition; arguments as for `Canonical.minimal_sets`."""
-    return _Few(form, formula, flags, types).sets()
+    return _SomeSets(form, formula, flags, types).sets()
 
 
 def weakest(
     form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str], atoms: AtomSet
 ) -> AtomSet:
     """A minimal set of a condition for which the atoms suffice; other arguments as for `some_minimal_sets`."""
-    return _Few(form, formula, flags, types).weakest(atoms)
+    return _SomeSets(form, formula, flags, types).weakest(atoms)
 
 
-class _Few(RequestAlgebra[list[AtomSet]]):
+class _SomeSets(RequestAlgebra[list[AtomSet]]):
     """Keeps the smallest sets of each part. The resulting sets suffice, and are weakened until they are minimal."""
 
     def __init__(self, form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> None:
@@ -54,7 +54,7 @@ class _Few(RequestAlgebra[list[AtomSet]]):
         self._form = form
         self._formula = formula
         self._flags = flags
-        self._known: dict[AtomSet, bool] = {}
+        self._cache: dict[AtomSet, bool] = {}
 
     def sets(self) -> frozenset[AtomSet]:
         return frozenset(map(self.weakest, self.fold(self._formula)))
@@ -67,22 +67,22 @@ class _Few(RequestAlgebra[list[AtomSet]]):
         for right in values:
             # Both sides are sorted by size, so that the first pairs combine the smallest sets.
             pairs = sorted((i + j, i, j) for i in range(len(joined)) for j in range(len(right)))
-            joined = self._first(joined[i] | right[j] for _, i, j in islice(pairs, 4 * LISTED))
+            joined = self._smallest(joined[i] | right[j] for _, i, j in islice(pairs, 4 * LISTED))
         return joined
 
     def any_of(self, values: Iterable[list[AtomSet]]) -> list[AtomSet]:
-        return self._first(atoms for sets in values for atoms in sets)
+        return self._smallest(atoms for sets in values for atoms in sets)
 
     def can(self, can: Can) -> list[AtomSet]:
         key = can, self._flags
-        if key not in self._form.few:
-            self._form.few[key] = super().referred(can)
-        return self._form.few[key]
+        if key not in self._form.some_sets_of_can:
+            self._form.some_sets_of_can[key] = super().referred(can)
+        return self._form.some_sets_of_can[key]
 
     def by_type(self, choice: ByType) -> list[AtomSet]:
         return super().by_type(choice) if choice.slot in self.types else [frozenset({choice})]
 
-    def _first(self, sets: Iterable[AtomSet]) -> list[AtomSet]:
+    def _smallest(self, sets: Iterable[AtomSet]) -> list[AtomSet]:
         """The smallest sets, in the order that outputs use."""
         order = self._form.order
         rows = sorted({self._form.reduce(atoms) for atoms in sets}, key=lambda s: (len(s), sorted(map(order, s))))
@@ -90,41 +90,41 @@ class _Few(RequestAlgebra[list[AtomSet]]):
 
     def weakest(self, atoms: AtomSet) -> AtomSet:
         """A minimal set for which these atoms suffice: weaken them to what they entail as long as that still suffices."""
-        held = atoms
+        sufficient = atoms
         if not self._form.independent:
-            held |= {atom for atom in self._asked if self._form.entails(atoms, atom)}
-        kept: set[Leaf] = set()
+            sufficient |= {atom for atom in self._leaves if self._form.entails(atoms, atom)}
+        needed: set[Leaf] = set()
         before = None
-        while held != before:
-            before = held
-            for atom in sorted(held - kept, key=self._form.order):
-                rest = held - {atom}
+        while sufficient != before:
+            before = sufficient
+            for atom in sorted(sufficient - needed, key=self._form.order):
+                rest = sufficient - {atom}
                 if self._form.entails(rest, atom):
                     continue
                 if self._fulfils(rest):
-                    held = rest
+                    sufficient = rest
                 else:
-                    kept.add(atom)
-        return self._form.reduce(held)
+                    needed.add(atom)
+        return self._form.reduce(sufficient)
 
-    def _fulfils(self, held: AtomSet) -> bool:
+    def _fulfils(self, atoms: AtomSet) -> bool:
         """Whether a set fulfils the condition; small sets have the same parts, among them the empty one."""
-        if held not in self._known:
-            self._known[held] = _Holds(self._form, self._flags, self.types, held).fold(self._formula)
-        return self._known[held]
+        if atoms not in self._cache:
+            self._cache[atoms] = _Holds(self._form, self._flags, self.types, atoms).fold(self._formula)
+        return self._cache[atoms]
 
     @cached_property
-    def _asked(self) -> AtomSet:
+    def _leaves(self) -> AtomSet:
         return frozenset(leaves(self._form.program, self._formula))
 
 
 class _Holds(Truth):
     """Whether a set of atoms that is closed under entailment satisfies a condition."""
 
-    def __init__(self, form: Canonical, flags: frozenset[str], types: Mapping[str, str], held: AtomSet) -> None:
-        super().__init__(form.program, flags, types, held.__contains__)
+    def __init__(self, form: Canonical, flags: frozenset[str], types: Mapping[str, str], atoms: AtomSet) -> None:
+        super().__init__(form.program, flags, types, atoms.__contains__)
         self._form = form
-        self._held = held
+        self._atoms = atoms
 
     def by_type(self, choice: ByType) -> bool:
-        return super().by_type(choice) if choice.slot in self.types else choice in self._held
+        return super().by_type(choice) if choice.slot in self.types else choice in self._atoms

@@ -59,10 +59,10 @@ def resolve(
         rows_unknown=_unknown_rows(tables),
     )
     resolved = _resolve_rows(rows, selection.pairs.items(), found)
-    _clashes(rows, selection, found)
-    _unused(rows, selection, found)
-    circles = find_cycles(resolved)
-    found.extend(circles or find_deep(resolved))
+    _report_clashes(rows, selection, found)
+    _check_unused(rows, selection, found)
+    cycles = find_cycles(resolved)
+    found.extend(cycles or find_deep(resolved))
     found.extend(_unknown_flags(resolved))
     roles = resolve_roles(_overlaid(tables.roles, overlay), names, found)
     conflicts = resolve_conflicts(tables.conflicts, names, selection.pairs, rows.rows_unknown, found)
@@ -108,26 +108,26 @@ def _resolve_rows(
     resolved: dict[m.PairKey, m.Row] = {}
     shared: list[tuple[Diagnostic, str]] = []
     for pair, chosen in pairs:
-        mine: list[Diagnostic] = []
-        row = rows.resolve(pair[0], chosen, mine)
+        row_findings: list[Diagnostic] = []
+        row = rows.resolve(pair[0], chosen, row_findings)
         if row is not None:
             resolved[pair] = row
         if chosen.origin == "row":
-            found.extend(mine)
+            found.extend(row_findings)
         else:
-            shared.extend((d, pair[0]) for d in mine)
+            shared.extend((d, pair[0]) for d in row_findings)
     found.extend(_one_per_position(shared))
     return resolved
 
 
 def _unknown_flags(rows: Mapping[m.PairKey, m.Row]) -> Iterator[Diagnostic]:
     """One finding for each flag that a row declares and does not read, however many types the row is for."""
-    told: set[int] = set()
+    reported: set[int] = set()
     for pair, row in rows.items():
         read = flags_read(rows, pair) if row.decl.flags else None
         for flag in row.decl.flags:
-            if read is not None and flag.name.value not in read and id(flag) not in told:
-                told.add(id(flag))
+            if read is not None and flag.name.value not in read and id(flag) not in reported:
+                reported.add(id(flag))
                 yield p108_unknown_flag.finding(flag.name.span, row.operation, flag.name.value, read)
 
 
@@ -136,10 +136,10 @@ def _one_per_position(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
     groups: dict[tuple[Span, str], tuple[Diagnostic, list[str]]] = {}
     for diagnostic, type_ in found:
         groups.setdefault((diagnostic.span, diagnostic.code), (diagnostic, []))[1].append(type_)
-    return [_for_all(diagnostic, types[1:]) for diagnostic, types in groups.values()]
+    return [_with_other_types(diagnostic, types[1:]) for diagnostic, types in groups.values()]
 
 
-def _for_all(diagnostic: Diagnostic, others: list[str]) -> Diagnostic:
+def _with_other_types(diagnostic: Diagnostic, others: list[str]) -> Diagnostic:
     if not others or diagnostic.code != p104_target_not_on_path.KIND.code:
         return diagnostic
     return replace(diagnostic, help=f"the same goes for {listed(others)}; {diagnostic.help}")
@@ -150,35 +150,35 @@ def _merge_repeated(found: Iterable[Diagnostic]) -> list[Diagnostic]:
     groups: dict[tuple[str, str], list[Diagnostic]] = {}
     for diagnostic in found:
         groups.setdefault((diagnostic.code, diagnostic.message), []).append(diagnostic)
-    folded: list[Diagnostic] = []
+    merged: list[Diagnostic] = []
     for (code, _), group in groups.items():
         if code in _UNKNOWN and len(group) > _MANY:
             first = min(group, key=lambda d: d.span)
             more = f"the same in {len(group) - 1} more places"
-            folded.append(replace(first, help=f"{first.help}; {more}" if first.help else more))
+            merged.append(replace(first, help=f"{first.help}; {more}" if first.help else more))
         else:
-            folded.extend(group)
-    return folded
+            merged.extend(group)
+    return merged
 
 
-def _clashes(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
+def _report_clashes(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
     """Report each second row of the same pair once, however many types it is for."""
     shared: list[tuple[Diagnostic, str]] = []
-    told: set[int] = set()
+    reported: set[int] = set()
     for clash in selection.clashes:
-        mine: list[Diagnostic] = []
+        row_findings: list[Diagnostic] = []
         first = rows.resolve(clash.pair[0], ChosenRow(clash.first, clash.origin), [])
-        second = rows.resolve(clash.pair[0], ChosenRow(clash.second, clash.origin), mine)
-        shared.extend((d, clash.pair[0]) for d in mine)
-        if first is None or second is None or id(clash.second) in told:
+        second = rows.resolve(clash.pair[0], ChosenRow(clash.second, clash.origin), row_findings)
+        shared.extend((d, clash.pair[0]) for d in row_findings)
+        if first is None or second is None or id(clash.second) in reported:
             continue
-        told.add(id(clash.second))
+        reported.add(id(clash.second))
         check = p201_duplicate_row if same_meaning(first, second) else p202_contradicting_row
         found.append(check.finding(clash.second.operation.span, *clash.pair, clash.first.operation.span))
     found.extend(_one_per_position(shared))
 
 
-def _unused(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
+def _check_unused(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
     """Check the privileges of rows that apply to no pair."""
     used = {id(c.decl) for c in selection.pairs.values()} | {id(c.second) for c in selection.clashes}
     tables = rows.tables
@@ -203,8 +203,8 @@ def _overlaid(roles: tuple[RoleDecl, ...], overlay: VariantDecl | None) -> list[
 def _check_variant(rows: Rows, variant: VariantDecl, found: list[Diagnostic]) -> None:
     """Add the findings of a variant that is not applied: those of its own rows, resolved with its overlay."""
     selection = select(rows.tables, variant, rows.names, found)
-    own = {id(d) for t in variant.tables for d in t.rows} | {id(d) for d in (*variant.core, *variant.any)}
-    under = Rows(
+    own_rows = {id(d) for t in variant.tables for d in t.rows} | {id(d) for d in (*variant.core, *variant.any)}
+    variant_rows = Rows(
         tables=rows.tables,
         names=rows.names,
         semantics=rows.semantics,
@@ -213,6 +213,8 @@ def _check_variant(rows: Rows, variant: VariantDecl, found: list[Diagnostic]) ->
         rows_unknown=rows.rows_unknown,
         gates=rows.gates,
     )
-    _resolve_rows(under, ((p, c) for p, c in selection.pairs.items() if id(c.decl) in own), found)
-    _clashes(under, Selection(selection.pairs, tuple(c for c in selection.clashes if id(c.second) in own)), found)
+    _resolve_rows(variant_rows, ((p, c) for p, c in selection.pairs.items() if id(c.decl) in own_rows), found)
+    _report_clashes(
+        variant_rows, Selection(selection.pairs, tuple(c for c in selection.clashes if id(c.second) in own_rows)), found
+    )
     resolve_roles(variant.roles, rows.names, found)

@@ -26,8 +26,8 @@ class AlternativeRows:
             sources=policy.sources,
         )
         overlay = find_variant(policy.tables, policy.variant)
-        replaced = {row.operation.value: row for row in (overlay.core if overlay is not None else ())}
-        self._core = {row.operation.value: row for row in policy.tables.core} | replaced
+        replacements = {row.operation.value: row for row in (overlay.core if overlay is not None else ())}
+        self._core = {row.operation.value: row for row in policy.tables.core} | replacements
 
     def row(self, entity: str, decl: RowDecl, origin: Origin) -> m.Row | None:
         """Resolve a row as if it applied to the type; None if it is invalid there."""
@@ -51,11 +51,11 @@ class AlternativeRows:
         if self.policy.variant is not None:
             return
         for variant in self.policy.tables.variants:
-            own = {id(d) for t in variant.tables for d in t.rows} | {id(d) for d in (*variant.core, *variant.any)}
+            own_rows = {id(d) for t in variant.tables for d in t.rows} | {id(d) for d in (*variant.core, *variant.any)}
             pairs = select(self.policy.tables, variant, self._rows.names, []).pairs
-            under = replace(self._rows, pairs=pairs)
+            variant_rows = replace(self._rows, pairs=pairs)
             for (entity, operation), chosen in pairs.items():
-                if id(chosen.decl) in own and (entity, operation) in self.policy.rows:
-                    row = under.resolve(entity, chosen, [])
+                if id(chosen.decl) in own_rows and (entity, operation) in self.policy.rows:
+                    row = variant_rows.resolve(entity, chosen, [])
                     if row is not None:
                         yield variant.name.value, row

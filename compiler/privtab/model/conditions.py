@@ -65,7 +65,7 @@ class Scope:
     def _condition(self, expression: x.Expression, cell: Cell) -> m.Condition | None:
         match expression:
             case x.PrivilegeTerm():
-                return self._held(expression, cell)
+                return self._privilege_term(expression, cell)
             case x.Related(kind=kind, targets=targets, word=word):
                 return self._related(kind, targets, word, cell)
             case x.CanDo():
@@ -96,7 +96,7 @@ class Scope:
             if condition is not None:
                 yield condition
 
-    def _held(self, term: x.PrivilegeTerm, cell: Cell) -> m.Condition | None:
+    def _privilege_term(self, term: x.PrivilegeTerm, cell: Cell) -> m.Condition | None:
         uses = tuple(use for name in term.privileges if (use := self.privilege(name, cell)) is not None)
         places = self._places(term.targets, cell)
         if len(uses) < len(term.privileges) or len(places) < len(term.targets):
@@ -195,7 +195,7 @@ class Scope:
         operation = term.operation.text
         spot = m.Spot(cell, term.operation.start, term.operation.end)
         places = self._places(term.targets, cell)
-        good: list[m.TargetSlot] = []
+        valid: list[m.TargetSlot] = []
         for place in places:
             chosen = [self.pairs[t, operation] for t in place.types if (t, operation) in self.pairs]
             objects = sorted({w.name.value for c in chosen if c.decl.withs for w in c.decl.withs})
@@ -211,8 +211,8 @@ class Scope:
             elif objects and all(c.decl.withs for c in chosen):
                 self.fail(p209_can_with_objects.finding(spot.span, operation, place.types, objects))
             else:
-                good.append(place)
-        return m.CanDo(operation, tuple(good), spot) if good else None
+                valid.append(place)
+        return m.CanDo(operation, tuple(valid), spot) if valid else None
 
 
 def fitting_types(

@@ -31,7 +31,7 @@ def resolve_conflicts(
             if (type_, operation) in pairs:
                 operations.append((type_, operation))
             elif not rows_unknown & {type_, ""}:
-                known = tuple(op for of, op in pairs if of == type_)
+                known = tuple(op for entity, op in pairs if entity == type_)
                 span = _part(word, len(type_) + 1, len(word.value)).span
                 found.append(p105_unknown_operation.finding(span, operation, (type_,), known))
         if len(operations) == len(decl.operations):

@@ -13,7 +13,7 @@ def find_cycles(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
     """One finding for each cycle of rows; a row for many types makes only one. Depth first, without recursion."""
     found: list[Diagnostic] = []
     done: set[m.PairKey] = set()
-    told: set[Span] = set()
+    reported: set[Span] = set()
     for start in rows:
         if start in done:
             continue
@@ -25,18 +25,18 @@ def find_cycles(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
             edge = next(todo[-1], None)
             if edge is None:
                 todo.pop()
-                left = path.pop()
-                del on_path[left]
-                done.add(left)
+                finished = path.pop()
+                del on_path[finished]
+                done.add(finished)
                 if spots:
                     spots.pop()
                 continue
             pair, spot = edge
             if pair in on_path:
-                circle = _circle(path[on_path[pair] :], [*spots[on_path[pair] :], spot])
-                if circle.span not in told:
-                    told.add(circle.span)
-                    found.append(circle)
+                cycle = _cycle_finding(path[on_path[pair] :], [*spots[on_path[pair] :], spot])
+                if cycle.span not in reported:
+                    reported.add(cycle.span)
+                    found.append(cycle)
             elif pair not in done and pair in rows:
                 on_path[pair] = len(path)
                 path.append(pair)
@@ -57,14 +57,18 @@ def find_deep(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
         todo = [start]
         while todo:
             pair = todo[-1]
-            below = [(at, level) for at, level in _levels(rows[pair]) if at is None or at in rows]
-            waiting = [at for at, _ in below if at is not None and at not in levels]
+            below = [
+                (reference, level) for reference, level in _levels(rows[pair]) if reference is None or reference in rows
+            ]
+            waiting = [reference for reference, _ in below if reference is not None and reference not in levels]
             if pair not in levels and waiting:
                 todo += waiting
                 continue
             todo.pop()
             if pair not in levels:
-                deepest = max((level + (0 if at is None else levels[at]) for at, level in below), default=0)
+                deepest = max(
+                    (level + (0 if reference is None else levels[reference]) for reference, level in below), default=0
+                )
                 if deepest > DEEPEST:
                     found.append(p216_too_deep.finding(rows[pair].decl.span, "/".join(pair), DEEPEST))
                     deepest = 0  # report this row only, not each row that refers to it
@@ -88,21 +92,21 @@ def _levels(row: m.Row) -> Iterator[tuple[m.PairKey | None, int]]:
                 yield None, level
 
 
-def _circle(path: list[m.PairKey], spots: list[m.Spot]) -> Diagnostic:
+def _cycle_finding(path: list[m.PairKey], spots: list[m.Spot]) -> Diagnostic:
     spans = [spot.span for spot in spots]
-    begin = min(range(len(spans)), key=lambda i: (spans[i].line, spans[i].column))
+    first = min(range(len(spans)), key=lambda i: (spans[i].line, spans[i].column))
     names = [f"{type_}/{operation}" for type_, operation in path]
-    return p204_can_cycle.finding([*spans[begin:], *spans[:begin]], [*names[begin:], *names[:begin]])
+    return p204_can_cycle.finding([*spans[first:], *spans[:first]], [*names[first:], *names[:first]])
 
 
 def _edges(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> Iterator[tuple[m.PairKey, m.Spot]]:
     row = rows[pair]
     for condition in (row.gate, row.requires, row.each):
         if condition is not None:
-            yield from _cans(condition)
+            yield from _references(condition)
 
 
-def _cans(condition: m.Condition) -> Iterator[tuple[m.PairKey, m.Spot]]:
+def _references(condition: m.Condition) -> Iterator[tuple[m.PairKey, m.Spot]]:
     match condition:
         case m.CanDo(operation=operation, places=places, spot=spot):
             for place in places:
@@ -110,8 +114,8 @@ def _cans(condition: m.Condition) -> Iterator[tuple[m.PairKey, m.Spot]]:
                     yield (type_, operation), spot
         case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
             for part in parts:
-                yield from _cans(part)
+                yield from _references(part)
         case m.Required(body=body):
-            yield from _cans(body)
+            yield from _references(body)
         case _:
             return

@@ -19,11 +19,11 @@ class Hierarchy:
     def chain(self, type_: str) -> tuple[str, ...]:
         """The types on the path of a `type_` entity, from the root to itself."""
         todo: list[str] = []
-        at: str | None = type_
-        while at is not None and at not in self.chains:
-            todo.append(at)
-            at = self.entities[at].parent
-        chain = self.chains[at] if at is not None else ()
+        current: str | None = type_
+        while current is not None and current not in self.chains:
+            todo.append(current)
+            current = self.entities[current].parent
+        chain = self.chains[current] if current is not None else ()
         for name in reversed(todo):
             chain = (*chain, name)
             self.chains[name] = chain
@@ -35,12 +35,12 @@ class Hierarchy:
 
     def reaches(self, type_: str, target: str) -> bool:
         """Whether the path of a `type_` entity leads to one `target`: an ancestor, itself, or a `single` type attached to one of these."""
-        at: str | None = target
+        current: str | None = target
         chain = self.chain(type_)
-        while at is not None and at not in chain:
-            entity = self.entities[at]
-            at = entity.parent if entity.single else None
-        return at is not None
+        while current is not None and current not in chain:
+            entity = self.entities[current]
+            current = entity.parent if entity.single else None
+        return current is not None
 
     def targets(self, type_: str) -> tuple[str, ...]:
         """Every type that a condition about a `type_` entity can name: its path from the root down, then `single` types attached to it."""

@@ -39,13 +39,13 @@ def _with_required_flags(policy: m.Policy, rules: dict[_Pair, ir.Rule]) -> dict[
     waiting = [pair for pair, flags in required.items() if flags]
     if not waiting:
         return rules
-    asked_by: dict[_Pair, set[_Pair]] = {}
+    referrers: dict[_Pair, set[_Pair]] = {}
     for pair, rule in rules.items():
         for can in references(item_condition(rule)):
-            asked_by.setdefault((can.target.type, can.operation), set()).add(pair)
+            referrers.setdefault((can.target.type, can.operation), set()).add(pair)
     while waiting:
         reached = waiting.pop()
-        for pair in asked_by.get(reached, ()):
+        for pair in referrers.get(reached, ()):
             if not required[reached] <= required[pair]:
                 required[pair] |= required[reached]
                 waiting.append(pair)
@@ -107,11 +107,11 @@ class Lowering:
                 terms = [_any(_all(self.has(p, place) for p in use.members) for place in places) for use in uses]
                 return _all(terms) if every else _any(terms)
             case m.Related(kind="owner", places=places):
-                return _any(self.at(place, lambda t: ir.Owner(target=t), "owner") for place in places)
+                return _any(self.at_place(place, lambda t: ir.Owner(target=t), "owner") for place in places)
             case m.Related(kind="member", places=places):
-                return _any(self.at(place, lambda t: ir.Member(target=t), "member") for place in places)
+                return _any(self.at_place(place, lambda t: ir.Member(target=t), "member") for place in places)
             case m.Related(places=places):
-                return _any(self.at(p, lambda t: ir.Holds(target=t), "holds", self.is_role) for p in places)
+                return _any(self.at_place(p, lambda t: ir.Holds(target=t), "holds", self.is_role) for p in places)
             case m.IsSelf(type=type_):
                 return ir.Self(target=self.target(ir.RESOURCE, type_))
             case m.IsServiceAdmin():
@@ -130,12 +130,14 @@ class Lowering:
     def has(self, privilege: str, place: m.TargetSlot) -> ir.Formula:
         """A privilege on a place, for the types that it can be granted on."""
         on = self.policy.privileges[privilege].on
-        return self.at(place, lambda t: ir.Has(privilege=privilege, target=t), privilege, lambda type_: type_ in on)
+        return self.at_place(
+            place, lambda t: ir.Has(privilege=privilege, target=t), privilege, lambda type_: type_ in on
+        )
 
     def can(self, operation: str, place: m.TargetSlot) -> ir.Formula:
         """An operation on a place, for the types whose row for it needs no `with` objects."""
         rows = self.policy.rows
-        return self.at(
+        return self.at_place(
             place,
             lambda t: ir.Can(operation=operation, target=t),
             f"can {operation}",
@@ -146,17 +148,17 @@ class Lowering:
         """Whether entities of the type are roles."""
         return self.policy.entities[type_].principal == "role"
 
-    def at(
+    def at_place(
         self,
         place: m.TargetSlot,
         make: Callable[[ir.Target], ir.Formula],
         text: str,
-        fits: Callable[[str], bool] = lambda _: True,
+        accepts: Callable[[str], bool] = lambda _: True,
     ) -> ir.Formula:
         """The formula at a place; if the type is known only from the request, with a case for each fitting type."""
         if len(place.types) == 1:
             return make(self.target(place.slot, place.types[0]))
-        cases = tuple((type_, make(self.target(place.slot, type_))) for type_ in place.types if fits(type_))
+        cases = tuple((type_, make(self.target(place.slot, type_))) for type_ in place.types if accepts(type_))
         return ir.ByType(slot=place.slot, cases=cases, text=f"{text} ({place.slot})")
 
 

@@ -92,19 +92,19 @@ def resolve_names(tables: Tables, found: list[Diagnostic]) -> DeclaredNames:
 
 
 def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:
-    said = {t.name.value: t for t in tables.types}
+    details = {t.name.value: t for t in tables.types}
     entities: dict[str, EntityType] = {}
     for decl in tables.entities:
         name = decl.name.value
-        more = said.get(name)
+        detail = details.get(name)
         principal: OwnerKind | None = _PRINCIPALS.get(name)
-        if more is not None and more.principal is not None:
-            principal = None if more.principal == "none" else more.principal
+        if detail is not None and detail.principal is not None:
+            principal = None if detail.principal == "none" else detail.principal
         entities[name] = EntityType(
             name=name,
             parent=decl.parent,
-            single=more is not None and more.single,
-            title=None if more is None else more.title,
+            single=detail is not None and detail.single,
+            title=None if detail is None else detail.title,
             principal=principal,
         )
     if "entities" not in tables.unreadable:
@@ -140,25 +140,25 @@ def _aliases(aliases: dict[str, PrivilegeDecl], names: DeclaredNames, found: lis
     done: set[str] = set()
     for name in aliases:
         path: list[str] = []
-        at = name
-        while at in aliases and at not in path and at not in done:
-            path.append(at)
-            of = aliases[at].alias_of
-            at = of.value if of is not None else ""
-        if at in path:
-            cycle = path[path.index(at) :]
+        current = name
+        while current in aliases and current not in path and current not in done:
+            path.append(current)
+            of = aliases[current].alias_of
+            current = of.value if of is not None else ""
+        if current in path:
+            cycle = path[path.index(current) :]
             found.append(p203_alias_cycle.finding([cast(Word, aliases[n].alias_of) for n in cycle], cycle))
             names.poisoned.update(path)
-        elif at in names.poisoned:
+        elif current in names.poisoned:
             names.poisoned.update(path)
-        elif at not in names.privileges and at not in names.aliases:
+        elif current not in names.privileges and current not in names.aliases:
             if path:
                 of = cast(Word, aliases[path[-1]].alias_of)
                 if names.privileges_known and of.value not in names.lost:
                     found.append(p106_alias_of_nothing.finding(of.span, path[-1], of.value, names.privileges))
                 names.poisoned.update(path)
         else:
-            root = names.aliases[at].of if at in names.aliases else at
+            root = names.aliases[current].of if current in names.aliases else current
             for alias in path:
                 names.aliases[alias] = Alias(name=alias, of=root, deprecated=aliases[alias].deprecated)
         done.update(path)
@@ -254,7 +254,7 @@ def resolve_roles(decls: Iterable[RoleDecl], names: DeclaredNames, found: list[D
         grants: list[tuple[str, tuple[str, ...]]] = []
         for type_, words in decl.grants:
             known = names.check_type(type_, found)
-            held: dict[str, None] = {}
+            privileges: dict[str, None] = {}
             for word in words:
                 members = names.members(word.value)
                 if members is None:
@@ -263,8 +263,8 @@ def resolve_roles(decls: Iterable[RoleDecl], names: DeclaredNames, found: list[D
                     continue
                 if known:
                     found.extend(unbound(names, word.value, members, (type_.value,), lambda w=word: w.span))  # type: ignore[misc]
-                held.update(dict.fromkeys(members))
-            grants.append((type_.value, tuple(held)))
+                privileges.update(dict.fromkeys(members))
+            grants.append((type_.value, tuple(privileges)))
         roles[decl.name.value] = Role(
             name=decl.name.value,
             scope=None if decl.scope is None else decl.scope.value,

@@ -180,16 +180,16 @@ class Rows:
         return m.Outcome(cell.kind, name.text, use, slot, type_)
 
     def _source(self, decl: RowDecl, scope: Scope) -> Source | None:
-        read: list[Source] = []
+        found: list[Source] = []
         for ref in decl.source:
             name = ref.name
             if name is None and len(self.sources) == 1:
                 name = next(iter(self.sources))
             if name is not None and name in self.sources:
-                read.append(Source(document=self.sources[name], line=ref.line))
+                found.append(Source(document=self.sources[name], line=ref.line))
             elif "sources" not in self.tables.unreadable:
                 scope.fail(p107_unknown_source.finding(ref.span, name, tuple(self.sources)))
-        return read[0] if read else None
+        return found[0] if found else None
 
     def _ambiguous(self, decl: RowDecl, scope: Scope) -> Ambiguous | None:
         """The readings, each resolved like the row itself, so that mistakes are found before the reading is chosen."""
@@ -208,13 +208,13 @@ class Rows:
     def _creates(
         self, decl: RowDecl, scope: Scope, conditions: tuple[m.Condition | None, ...], outcomes: tuple[m.Outcome, ...]
     ) -> bool:
-        speaks = any(c is not None and self._refers_to_itself(c, scope.entity) for c in conditions)
+        refers_to_itself = any(c is not None and self._refers_to_itself(c, scope.entity) for c in conditions)
         if decl.creates is not None:
-            if decl.creates.value and speaks:
+            if decl.creates.value and refers_to_itself:
                 scope.fail(p212_created_entity_in_condition.finding(decl.creates.span, scope.entity))
             return decl.creates.value
-        given = any(o.kind != "revoke" and o.slot == RESOURCE and o.type == scope.entity for o in outcomes)
-        return given and not speaks
+        gives_something = any(o.kind != "revoke" and o.slot == RESOURCE and o.type == scope.entity for o in outcomes)
+        return gives_something and not refers_to_itself
 
     def _refers_to_itself(self, condition: m.Condition, entity: str) -> bool:
         """Whether the condition refers to the entity itself or to a type inside it."""

@@ -8,9 +8,9 @@ from typing import assert_never
 from privtab.model import nodes as m
 
 
-def same_meaning(one: m.Row, other: m.Row) -> bool:
+def same_meaning(row: m.Row, other: m.Row) -> bool:
     """Whether conditions and effects are the same, up to order, repetition, aliases and sets."""
-    return _row(one) == _row(other)
+    return _row(row) == _row(other)
 
 
 def _row(row: m.Row) -> Hashable:

@@ -45,7 +45,7 @@ class Selection:
 class _Layer:
     """The rows of a file or a variant, by type and operation."""
 
-    own: dict[str, dict[str, RowDecl]]
+    by_type: dict[str, dict[str, RowDecl]]
     any: list[RowDecl]
     core: list[RowDecl]
 
@@ -55,11 +55,11 @@ def select(tables: Tables, variant: VariantDecl | None, names: DeclaredNames, fo
     clashes: list[Clash] = []
     base = _layer(tables.tables, tables.any, tables.core, names, found, clashes)
     if variant is not None:
-        over = _layer(variant.tables, variant.any, variant.core, names, found, clashes)
-        for type_, rows in over.own.items():
-            base.own.setdefault(type_, {}).update(rows)
-        base.any = _overlaid(base.any, over.any)
-        base.core = _overlaid(base.core, over.core)
+        overlay = _layer(variant.tables, variant.any, variant.core, names, found, clashes)
+        for type_, rows in overlay.by_type.items():
+            base.by_type.setdefault(type_, {}).update(rows)
+        base.any = _overlaid(base.any, overlay.any)
+        base.core = _overlaid(base.core, overlay.core)
     pairs: dict[PairKey, ChosenRow] = {}
     everywhere = [row for row in base.any if row.for_types is None]
     somewhere: dict[str, list[RowDecl]] = {}
@@ -67,14 +67,14 @@ def select(tables: Tables, variant: VariantDecl | None, names: DeclaredNames, fo
         for word in row.for_types or ():
             somewhere.setdefault(word.value, []).append(row)
     for type_ in names.entities:
-        for operation, decl in base.own.get(type_, {}).items():
+        for operation, decl in base.by_type.get(type_, {}).items():
             pairs[type_, operation] = ChosenRow(decl, "row")
-        mine: dict[str, RowDecl] = {}
+        any_rows: dict[str, RowDecl] = {}
         for decl in (*somewhere.get(type_, ()), *everywhere):
-            first = mine.setdefault(decl.operation.value, decl)
+            first = any_rows.setdefault(decl.operation.value, decl)
             if first is not decl and first.span != decl.span:
                 clashes.append(Clash((type_, decl.operation.value), "any", first, decl))
-        for operation, decl in mine.items():
+        for operation, decl in any_rows.items():
             pairs.setdefault((type_, operation), ChosenRow(decl, "any"))
         root = names.entities[type_].parent is None
         for decl in base.core:
@@ -98,7 +98,7 @@ def apply_readings(selection: Selection, readings: Mapping[str, str]) -> Selecti
             shared.setdefault(row, []).append(pair)
     known = by_row | shared
     pairs = dict(selection.pairs)
-    for row, name in sorted(readings.items(), key=lambda one: one[0] not in shared):
+    for row, name in sorted(readings.items(), key=lambda choice: choice[0] not in shared):
         if row not in known:
             raise UsageError(f"no row `{row}`" + (hint(row, known) or "; a row is written `entity/operation`"))
         offered: dict[str, list[tuple[PairKey, Reading]]] = {}
@@ -107,8 +107,8 @@ def apply_readings(selection: Selection, readings: Mapping[str, str]) -> Selecti
             for reading in () if ambiguous is None else ambiguous.readings:
                 offered.setdefault(reading.name.value, []).append((pair, reading))
         if name not in offered:
-            has = f"; it has {', '.join(f'`{n}`' for n in offered)}" if offered else "; it is not ambiguous"
-            raise UsageError(f"the row `{row}` has no reading `{name}`" + (hint(name, offered) or has))
+            known_readings = f"; it has {', '.join(f'`{n}`' for n in offered)}" if offered else "; it is not ambiguous"
+            raise UsageError(f"the row `{row}` has no reading `{name}`" + (hint(name, offered) or known_readings))
         for pair, reading in offered[name]:
             decl = selection.pairs[pair].decl
             pairs[pair] = replace(pairs[pair], decl=replace(decl, body=read_as(decl.body, reading.body)))
@@ -117,12 +117,12 @@ def apply_readings(selection: Selection, readings: Mapping[str, str]) -> Selecti
 
 def read_as(body: RowBody, reading: RowBody) -> RowBody:
     """The row's body with the entries of the reading in place of its own."""
-    said = {
+    entries = {
         name: value
         for name in ("requires", "each", "report", "grants", "becomes", "revokes")
         if (value := getattr(reading, name)) is not None
     }
-    return replace(body, **said)
+    return replace(body, **entries)
 
 
 def find_variant(tables: Tables, name: str | None) -> VariantDecl | None:
@@ -131,8 +131,8 @@ def find_variant(tables: Tables, name: str | None) -> VariantDecl | None:
         return None
     variants = {v.name.value: v for v in tables.variants}
     if name not in variants:
-        known = f"; it has {', '.join(f'`{n}`' for n in variants)}" if variants else "; it has none"
-        raise UsageError(f"the policy has no variant `{name}`" + (hint(name, variants) or known))
+        known_variants = f"; it has {', '.join(f'`{n}`' for n in variants)}" if variants else "; it has none"
+        raise UsageError(f"the policy has no variant `{name}`" + (hint(name, variants) or known_variants))
     return variants[name]
 
 
@@ -144,29 +144,29 @@ def _layer(
     found: list[Diagnostic],
     clashes: list[Clash],
 ) -> _Layer:
-    own: dict[str, dict[str, RowDecl]] = {}
-    lost: dict[str, list[RowDecl]] = {}
+    by_type: dict[str, dict[str, RowDecl]] = {}
+    misspelt: dict[str, list[RowDecl]] = {}
     for table in tables:
         if not names.check_type(table.entity, found):
-            meant = nearest(table.entity.value, names.entities)
-            if meant is not None:
-                lost.setdefault(meant, []).extend(replace(decl, poisoned=True) for decl in table.rows)
+            intended = nearest(table.entity.value, names.entities)
+            if intended is not None:
+                misspelt.setdefault(intended, []).extend(replace(decl, poisoned=True) for decl in table.rows)
             continue
-        rows = own.setdefault(table.entity.value, {})
+        rows = by_type.setdefault(table.entity.value, {})
         for decl in table.rows:
             first = rows.setdefault(decl.operation.value, decl)
             if first is not decl:
                 clashes.append(Clash((table.entity.value, decl.operation.value), "row", first, decl))
-    for type_, decls in lost.items():
+    for type_, decls in misspelt.items():
         for decl in decls:
-            own.setdefault(type_, {}).setdefault(decl.operation.value, decl)
+            by_type.setdefault(type_, {}).setdefault(decl.operation.value, decl)
     for decl in any_:
         for word in decl.for_types or ():
             names.check_type(word, found)
-    return _Layer(own, list(any_), _once(core, names, clashes))
+    return _Layer(by_type, list(any_), _first_of_each(core, names, clashes))
 
 
-def _once(rows: tuple[RowDecl, ...], names: DeclaredNames, clashes: list[Clash]) -> list[RowDecl]:
+def _first_of_each(rows: tuple[RowDecl, ...], names: DeclaredNames, clashes: list[Clash]) -> list[RowDecl]:
     first: dict[str, RowDecl] = {}
     for decl in rows:
         if first.setdefault(decl.operation.value, decl) is not decl:
@@ -177,9 +177,9 @@ def _once(rows: tuple[RowDecl, ...], names: DeclaredNames, clashes: list[Clash])
     return list(first.values())
 
 
-def _overlaid(rows: list[RowDecl], over: list[RowDecl]) -> list[RowDecl]:
-    replaced = {row.operation.value for row in over}
-    return [row for row in rows if row.operation.value not in replaced] + over
+def _overlaid(rows: list[RowDecl], overlay: list[RowDecl]) -> list[RowDecl]:
+    replaced = {row.operation.value for row in overlay}
+    return [row for row in rows if row.operation.value not in replaced] + overlay
 
 
 def _names_parent(decl: RowDecl) -> bool:

@@ -86,7 +86,7 @@ def flags_read(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> frozenset[st
     None if one of those rows is invalid.
     """
     found: set[str] = set()
-    seen, waiting = {pair}, [pair]
+    visited, waiting = {pair}, [pair]
     while waiting:
         row = rows.get(waiting.pop())
         if row is None:
@@ -96,8 +96,8 @@ def flags_read(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> frozenset[st
             for term in terms(condition):
                 if isinstance(term, m.CanDo):
                     reached = {(type_, term.operation) for place in term.places for type_ in place.types}
-                    waiting += sorted(reached - seen)
-                    seen |= reached
+                    waiting += sorted(reached - visited)
+                    visited |= reached
     return frozenset(found)
 
 

@@ -47,9 +47,9 @@ class Comparison:
         self._comparable_after = self._apart.program(after) if apart else after
         known = {*before.privileges, *before.aliases, *before.sets}
         # No state uses a new set or alias yet, so it gives no caller more than before.
-        unsaid = frozenset({*after.aliases, *after.sets} - known)
-        self._forward = ImplicationChecker(before, self._comparable_after, unsaid)
-        self._backward = ImplicationChecker(self._comparable_after, before, unsaid)
+        unused_names = frozenset({*after.aliases, *after.sets} - known)
+        self._forward = ImplicationChecker(before, self._comparable_after, unused_names)
+        self._backward = ImplicationChecker(self._comparable_after, before, unused_names)
         self._declared = tuple(d for d in declared if d.meaning and d.verdict is not Verdict.RENAMED)
         self._after = FactSemantics(after)
         self._same_meaning = _meaning(before.semantics) == _meaning(after.semantics)
@@ -116,14 +116,14 @@ class Comparison:
 
     def _same_place(self, type_: str) -> bool:
         if type_ not in self._places:
-            self._places[type_] = self._forward.here.place(type_) == self._forward.there.place(type_)
+            self._places[type_] = self._forward.semantics.place(type_) == self._forward.other_semantics.place(type_)
         return self._places[type_]
 
     def _same_words(self, privilege: str) -> bool:
         if privilege not in self._words:
-            self._words[privilege] = self._forward.here.grantable_names(
+            self._words[privilege] = self._forward.semantics.grantable_names(
                 privilege
-            ) == self._forward.there.grantable_names(privilege)
+            ) == self._forward.other_semantics.grantable_names(privilege)
         return self._words[privilege]
 
     def _reached(self, pair: Pair) -> Iterator[str]:
@@ -168,7 +168,7 @@ class Comparison:
             case "privilege":
                 return change.name in privileges
             case "alias" | "set":
-                readings = self._forward.here, self._backward.here
+                readings = self._forward.semantics, self._backward.semantics
                 return any(privileges & set(reading.names.privileges(change.name) or ()) for reading in readings)
             case "role":
                 roles = (program.roles.get(change.name) for program in (self.before, self.after))
@@ -213,7 +213,7 @@ class Comparison:
         )
 
     def _trial(self, pair: Pair) -> WitnessCheck:
-        return WitnessCheck((self._forward.here, self.before.rules[pair]), (self._after, self.after.rules[pair]))
+        return WitnessCheck((self._forward.semantics, self.before.rules[pair]), (self._after, self.after.rules[pair]))
 
 
 def parts(before: Rule, after: Rule) -> Iterator[str]:

@@ -69,7 +69,7 @@ def _found(
     for names, condition in one.conditions.items():
         taken = -solver.true
         if names in other.conditions and there.keys() <= slots.keys():
-            meets = solver.literal(other.conditions[names], 0 if exact.here is exact.there else 1)
+            meets = solver.literal(other.conditions[names], 0 if exact.semantics is exact.other_semantics else 1)
             taken = solver.all_of([meets, solver.requests(there), *(-off for off in left_off.values())])
         found = solver.model([*wanted(solver.literal(condition, 0), taken), *said], slots)
         if found is not None:
@@ -90,7 +90,7 @@ def _fewest(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike
     for each every minimal set, starting with those that need the fewest facts. `alike`: what the conditions name is
     known to mean the same on both sides.
     """
-    form = canonical(exact.one)
+    form = canonical(exact.program)
     waiting: list[tuple[int, int, _Kind, AtomSet, Formula]] = []
     _within_reach(allowing, denying)
     for kind in _kinds(allowing, denying):
@@ -114,7 +114,7 @@ def _least(exact: ImplicationChecker, wanted: AtomSet) -> int:
     """A lower bound on the number of facts that give all of the atoms."""
     privileges = {atom.privilege for atom in wanted if isinstance(atom, Has)}
     others = sum(not isinstance(atom, Has) for atom in wanted)
-    if privileges & exact.here.held:
+    if privileges & exact.semantics.held:
         return max(others, 1)  # ownership may give every privilege
     if len(privileges) > 1 and _given_together(exact, privileges):
         return others + 1  # one role or one set may give all
@@ -123,8 +123,8 @@ def _least(exact: ImplicationChecker, wanted: AtomSet) -> int:
 
 def _given_together(exact: ImplicationChecker, privileges: set[str]) -> bool:
     """Whether one set or one role gives two of the privileges."""
-    names = Counter(name for privilege in privileges for name in exact.here.names_of(privilege))
-    roles = ({p for _, given in role.grants for p in given} for role in exact.one.roles.values())
+    names = Counter(name for privilege in privileges for name in exact.semantics.names_of(privilege))
+    roles = ({p for _, given in role.grants for p in given} for role in exact.program.roles.values())
     return any(number > 1 for number in names.values()) or any(len(privileges & given) > 1 for given in roles)
 
 
@@ -137,8 +137,8 @@ def _smallest(exact: ImplicationChecker, allowing: Shape, denying: Shape, found:
     f, g = _conditions(allowing, denying, found.names, found.flags, found.types)
 
     def tells_apart(facts: Facts) -> bool:
-        allowed = exact.here.holds(f, facts, found.flags, found.types)
-        return allowed and not exact.there.holds(g, facts, found.flags, found.types)
+        allowed = exact.semantics.holds(f, facts, found.flags, found.types)
+        return allowed and not exact.other_semantics.holds(g, facts, found.flags, found.types)
 
     return replace(found, facts=_without_sets(exact, _fewer(exact, f, found.facts, tells_apart), tells_apart))
 
@@ -146,8 +146,8 @@ def _smallest(exact: ImplicationChecker, allowing: Shape, denying: Shape, found:
 def _without_sets(exact: ImplicationChecker, facts: Facts, do: Callable[[Facts], bool]) -> Facts:
     """The facts, with privileges in place of sets and aliases where these suffice."""
     for fact in sorted(facts, key=repr):
-        if isinstance(fact, Granted) and fact.name not in exact.one.privileges:
-            names = sorted(exact.here.given(fact.name, fact.target.type))
+        if isinstance(fact, Granted) and fact.name not in exact.program.privileges:
+            names = sorted(exact.semantics.given(fact.name, fact.target.type))
             plainer = (facts - {fact} | {replace(fact, name=name)} for name in names)
             facts = next((some for some in plainer if do(some)), facts)
     return facts
@@ -158,7 +158,7 @@ def _fewer(exact: ImplicationChecker, f: Formula, facts: Facts, tells_apart: Cal
     if len(facts) < 2:
         return facts
     several = sorted(set(_combining_facts(exact, f, facts)), key=repr)
-    if not several and all(isinstance(fact, Granted) and fact.name in exact.one.privileges for fact in facts):
+    if not several and all(isinstance(fact, Granted) and fact.name in exact.program.privileges for fact in facts):
         return facts
     for one in (None, *several):
         added = facts if one is None else facts | {one}
@@ -176,7 +176,7 @@ def _combining_facts(exact: ImplicationChecker, f: Formula, facts: Facts) -> Ite
     asked = tuple(dict.fromkeys(atoms(f)))
     privileges = {atom.privilege for atom in asked if isinstance(atom, Has)}
     granted = Counter(fact.name for fact in facts if isinstance(fact, Granted) and fact.effect == "allow")
-    here = exact.here
+    here = exact.semantics
     for atom in asked:
         if here.held and "user" in here.kinds and isinstance(atom, Owner):
             yield Owned(target=atom.target)
@@ -194,12 +194,12 @@ def _combining_facts(exact: ImplicationChecker, f: Formula, facts: Facts) -> Ite
 
 
 def _roles(exact: ImplicationChecker, atom: Has) -> Iterator[Assigned]:
-    path = exact.here.path(atom.target)
-    for role in exact.one.roles.values():
+    path = exact.semantics.path(atom.target)
+    for role in exact.program.roles.values():
         for scope in (None, *path):
             assigned = Assigned(role=role.name, scope=scope)
-            given = any(exact.here.by_default(atom.privilege, at, assigned) for at in path)
-            if given and exact.here.fits(assigned):
+            given = any(exact.semantics.by_default(atom.privilege, at, assigned) for at in path)
+            if given and exact.semantics.accepts(assigned):
                 yield assigned
 
 
@@ -240,7 +240,7 @@ def _fewest_common(
 def _hold(
     exact: ImplicationChecker, conditions: tuple[Formula, Formula], flags: frozenset[str], types: Types, facts: Facts
 ) -> bool:
-    return exact.here.holds(conditions[0], facts, flags, types) and exact.there.holds(
+    return exact.semantics.holds(conditions[0], facts, flags, types) and exact.other_semantics.holds(
         conditions[1], facts, flags, types
     )
 
