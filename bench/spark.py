@@ -10,7 +10,7 @@ import itertools
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from masks import Masks
 from measure import Report, Spread, Table, Target, WrongAnswerError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from prepared import Prepared
     from pyspark.sql import DataFrame, SparkSession
 
@@ -34,6 +35,11 @@ PRIVILEGES = ("USE_CATALOG", "USE_SCHEMA", "SELECT_TABLE")
 
 JOINS, DISTINCT_JOINS = "by hand, native joins", "by hand, native joins on distinct pairs"
 KERNEL, OWN_JOINS = "decide, kernel", "decide, joins"
+LOAD = "decide, kernel, the policy's `load`"
+THROUGH = "nothing decided: `mapInArrow` returns both columns"
+READ = "nothing decided: `mapInArrow` reads both columns and returns one Boolean"
+NEAR = 0.75
+"""Share of READ's rate that the kernel reaches with distinct pairs."""
 ONE = "one request a row, `requests`"
 REPEATED, ALONE = "10,000 distinct pairs", "all pairs distinct"
 
@@ -116,20 +122,28 @@ class Arena:
     def contestants(self, shape: str) -> list[Runner]:
         """The hand-written joins and our plans, over the frame of a shape."""
         frame = self.frame(shape)
-        hand = [Runner(name=JOINS, rows=ROWS, wrong=lambda: _wrong(self.by_hand(frame)))]
-        if shape == REPEATED:
-            hand.append(Runner(name=DISTINCT_JOINS, rows=ROWS, wrong=lambda: _wrong(self.on_distinct(frame))))
-        return [*hand, self._ours(frame, KERNEL, "kernel"), self._ours(frame, OWN_JOINS, "joins")]
+        hand = [
+            Runner(name=JOINS, rows=ROWS, wrong=lambda: _wrong(self.by_hand(frame))),
+            Runner(name=DISTINCT_JOINS, rows=ROWS, wrong=lambda: _wrong(self.on_distinct(frame))),
+        ]
+        return [
+            Runner(name=THROUGH, rows=ROWS, wrong=lambda: _missing(_through(frame))),
+            Runner(name=READ, rows=ROWS, wrong=lambda: _missing(_read(frame).where("got"))),
+            *hand,
+            self._ours(frame, KERNEL, "kernel"),
+            self._ours(frame, LOAD, "kernel", "load"),
+            self._ours(frame, OWN_JOINS, "joins"),
+        ]
 
-    def _ours(self, frame: DataFrame, name: str, plan: str) -> Runner:
+    def _ours(self, frame: DataFrame, name: str, plan: str, action: str = "select") -> Runner:
         from privtab.spark import decide
 
         started = time.perf_counter()
         decided = decide(
-            frame, self.prepared.program, self.state, subject="user", action="select", resource=("table", "table"),
+            frame, self.prepared.program, self.state, subject="user", action=action, resource=("table", "table"),
             plan=plan, allowed="got",
         )  # fmt: skip
-        wrong = decided.where("want <> got")
+        wrong = decided.where("want <> got" if action == "select" else "want_load <> got")
         self.seconds.setdefault(name, time.perf_counter() - started)
         return Runner(name=name, rows=ROWS, wrong=wrong.count)
 
@@ -146,26 +160,27 @@ class Arena:
         return state
 
     def frame(self, shape: str) -> DataFrame:
-        """`user`, `table` and `want`: the requests a hundred times, or each user with all tables of several schemas."""
+        """`user`, `table`, `want` and `want_load`: the requests a hundred times, or each user with all tables of several schemas."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         world = self.prepared.world
         if shape == REPEATED:
             pairs = list(world.requests)
-            wants = list(world.may_select)
+            wants, loads = list(world.may_select), list(world.may_load)
         else:
-            masks = Masks(world.grants, {user: world.all_roles(user) for user in world.roles_of})
-            tables = world.size.tables
-            pairs = _beside(world.requests, tables)
+            roles = {user: world.all_roles(user) for user in world.roles_of}
+            masks = Masks(world.grants, roles, members=world.members, owners=world.owners)
+            pairs = _beside(world.requests, world.size.tables)
             wants = [masks.allow(user, table) for user, table in pairs]
-        columns = {"user": [u for u, _ in pairs], "table": [t for _, t in pairs], "want": wants}
+            loads = [masks.load(user, table) for user, table in pairs]
+        columns = {"user": [u for u, _ in pairs], "table": [t for _, t in pairs], "want": wants, "want_load": loads}
         path = self.folder / f"{self.prepared.size}-{len(pairs)}.parquet"
         pq.write_table(pa.table(columns), path)
         frame = self.spark.read.parquet(str(path))
         if len(pairs) < ROWS:
             frame = frame.crossJoin(self.spark.range(ROWS // len(pairs)).withColumnRenamed("id", "time"))
-        return self._keep(frame.select("user", "table", "want").repartition(4))
+        return self._keep(frame.select(*columns).repartition(4))
 
     # --- by hand -----------------------------------------------------------------------------------------------------
 
@@ -284,6 +299,29 @@ def _enough() -> Any:
     return F.coalesce(F.col("bits"), F.lit(0)) == 7
 
 
+def _through(frame: DataFrame) -> DataFrame:
+    def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+
+    return frame.select("user", "table").mapInArrow(through, "user string, table string")
+
+
+def _read(frame: DataFrame) -> DataFrame:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for batch in batches:
+            users, tables = (pc.greater(pc.binary_length(column), 0) for column in batch.columns)
+            yield pa.RecordBatch.from_arrays([pc.and_(users, tables)], ["got"])
+
+    return frame.select("user", "table").mapInArrow(read, "got boolean")
+
+
+def _missing(frame: DataFrame) -> int:
+    return ROWS - frame.count()
+
+
 def _wrong(frame: DataFrame) -> int:
     return frame.where("want <> got").count()
 
@@ -381,6 +419,9 @@ def _targets(rates: Mapping[tuple[str, str, str], Spread], size: str) -> list[Ta
         (f"{REPEATED}: join plan / joins by hand", rates[OWN_JOINS, REPEATED, size], rates[JOINS, REPEATED, size], 1.0),
         (f"{REPEATED}: join plan / joins by hand on distinct pairs", rates[OWN_JOINS, REPEATED, size], rates[DISTINCT_JOINS, REPEATED, size], 1.0),
         (f"{ALONE}: join plan / joins by hand", rates[OWN_JOINS, ALONE, size], rates[JOINS, ALONE, size], 1.0),
+        (f"{ALONE}: join plan / joins by hand on distinct pairs", rates[OWN_JOINS, ALONE, size], rates[DISTINCT_JOINS, ALONE, size], 1.0),
+        (f"{ALONE}: decide / one Boolean and nothing decided", rates[KERNEL, ALONE, size], rates[READ, ALONE, size], NEAR),
+        (f"{ALONE}: decide, `load` / one Boolean and nothing decided", rates[LOAD, ALONE, size], rates[READ, ALONE, size], NEAR),
     ]  # fmt: skip
     row_by_row = Spread(values=tuple(rate / one.median for rate in kernel.values))
     return [

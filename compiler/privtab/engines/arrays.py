@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
 
 from privtab.arrow import Codes, Truth
 from privtab.engines.index import Index
@@ -43,10 +42,9 @@ class Kind:
             return own
         return [f"{above[parent]}/{name}" if above[parent] else name for parent, name in zip(parents, own, strict=True)]
 
-    def find(self, above: Codes, names: pa.Array | None) -> Codes:
-        """The numbers of entities, given those of the containing entities and the last names; a single type ignores `names`."""
-        own = np.zeros(len(above), np.int64) if self.single or names is None else self.names.find(names)
-        return self._children.find(pair(above, own))
+    def find(self, above: Codes, own: Codes | None) -> Codes:
+        """The numbers of entities, given those of the containing entities and of the last names in `names`; None for a single type."""
+        return self._children.find(pair(above, np.zeros(len(above), np.int64) if own is None else own))
 
 
 class Entries:

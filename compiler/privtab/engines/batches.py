@@ -30,8 +30,9 @@ from privtab.engines.columns import (
     Paths,
     Reasons,
     Texts,
-    split,
     texts,
+    well_formed,
+    widths,
 )
 from privtab.engines.conditions import RESOURCE
 from privtab.engines.forms import NO, Truths, Value, combinations, separate
@@ -233,32 +234,30 @@ class Batches:
         if answers.reasons.any():
             columns = {slot: (kind, column.fill_null("")) for slot, (kind, column) in columns.items()}
             names = names.fill_null("")
-        codes = self.arrays.people.users.find(names)
-        self._deny_empty_users(names, codes, answers.reasons)
-        lists, widths = {}, {}
-        for slot, (kind, column) in columns.items():
-            lists[slot], widths[slot], good = split(column)
-            unnamed = slot == RESOURCE and rule["unnamed"] and not self.engine.single(kind)
-            answers.reasons[~good & (answers.reasons == OK)] = MALFORMED
-            fitting = widths[slot] == reader.depth(kind)
-            if unnamed:
-                fitting |= widths[slot] == reader.depth(kind) - 1
-            answers.reasons[~fitting & (answers.reasons == OK)] = DEPTH
+        users = names.dictionary_encode()
+        who = users.indices.to_numpy()
+        if (nobody := pc.index(users.dictionary, "").as_py()) >= 0:
+            answers.reasons[(who == nobody) & (answers.reasons == OK)] = NULL
+        codes = self.arrays.people.users.find(users.dictionary)
         depth = reader.depth(group.type)
+        unnamed = rule["unnamed"] and not self.engine.single(group.type)
+        counts: dict[str, Codes] = {}
+        read: dict[str, Paths] = {}
+        for slot, (kind, column) in columns.items():
+            fitting = (reader.depth(kind), *((depth - 1,) if slot == RESOURCE and unnamed else ()))
+            counts[slot], read[slot] = self._read(column, fitting, answers.reasons)
         asked = answers.reasons == OK
         for named in (True, False) if rule["unnamed"] else (True,):
-            rows = asked & (widths[RESOURCE] == depth - (not named))
+            rows = asked & (counts[RESOURCE] == depth - (not named))
             if not rows.any():
                 continue
             kept = None if rows.all() else np.flatnonzero(rows)
-            batch = Batch(
-                names=_take(names, kept),
-                users=codes if kept is None else codes[kept],
-                paths={
-                    slot: self._paths(lists[slot], reader.depth(kind) - (slot == RESOURCE and not named), kept)
-                    for slot, (kind, _) in columns.items()
-                },
-            )
+            paths = {}
+            for slot, (kind, column) in columns.items():
+                width = reader.depth(kind) - (slot == RESOURCE and not named)
+                whole = kept is None and read[slot].width == width
+                paths[slot] = read[slot] if whole else self._paths(_take(column, kept), width)
+            batch = Batch(users.dictionary, who if kept is None else who[kept], codes, paths)
             answers.allowed[rows] = self._decide(group, batch, named=named)
             if groups is not None:
                 bring = rows & (pc.list_value_length(groups).fill_null(0).to_numpy(zero_copy_only=False) > 0)
@@ -266,6 +265,27 @@ class Batches:
                     at = np.flatnonzero(bring)
                     answers.allowed[at] = self._with_groups(group, at, names, columns, groups)
         return answers
+
+    def _read(self, column: pa.Array, fitting: Sequence[int], reasons: Reasons) -> tuple[Codes, Paths]:
+        """How many names each path has, and the paths that have as many as the first of `fitting`; wrong ones are given a reason."""
+        counts, slashes = widths(column, fitting[0])
+        usual = counts == fitting[0]
+        fits = usual if len(fitting) == 1 else usual | (counts == fitting[1])
+        if not fits.all():
+            others = np.flatnonzero(~fits)
+            wrong = np.where(well_formed(_take(column, others)), DEPTH, MALFORMED)
+            reasons[others] = np.where(reasons[others] == OK, wrong, reasons[others])
+        found = []
+        for width in fitting:
+            rows = None if usual.all() else np.flatnonzero(counts == width)
+            found.append(self._paths(_take(column, rows), width, slashes if rows is None else None))
+            bad = ~found[-1].good()
+            if bad.any():
+                at = np.flatnonzero(bad) if rows is None else rows[bad]
+                reasons[at] = np.where(reasons[at] == OK, MALFORMED, reasons[at])
+            if rows is None:
+                break
+        return counts, found[0]
 
     def _with_groups(
         self,
@@ -296,22 +316,14 @@ class Batches:
             len(rows),
         )
 
-    def _deny_empty_users(self, names: pa.Array, codes: Codes, reasons: Reasons) -> None:
-        """Deny rows with an empty user name."""
-        unknown = np.flatnonzero(codes < 0)
-        if len(unknown):
-            nobody = unknown[pc.equal(pc.binary_length(_take(names, unknown)), 0).to_numpy(zero_copy_only=False)]
-            reasons[nobody] = np.where(reasons[nobody] == OK, NULL, reasons[nobody])
-
-    def _paths(self, lists: pa.ListArray, width: int, rows: Codes | None) -> Paths:
-        lists = _take(lists, rows)
-        return Paths(lists.flatten(), width, len(lists), self.arrays, self.engine.reader.chains)
+    def _paths(self, column: pa.Array, width: int, slashes: Codes | None = None) -> Paths:
+        return Paths(column, width, self.arrays, self.engine.reader.chains, slashes)
 
     def _decide(self, group: _Group, batch: Batch, *, named: bool) -> Truth:
         kernel = self._kernel(group, named=named)
         if kernel is not None:
             return kernel.decide(batch)
-        users = batch.names.to_pylist()
+        users = batch.names.take(pa.array(batch.who)).to_pylist()
         columns = {}
         for slot, paths in batch.paths.items():
             kind = group.type if slot == RESOURCE else group.withs[slot]

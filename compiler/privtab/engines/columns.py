@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -30,6 +31,7 @@ REASONS = (
 """Why a row is denied without evaluation, by code; 0: it was evaluated."""
 OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG = range(len(REASONS))
 
+_SLASH = ord("/")
 WELL_SPELT = r"\A(?:(?:[^%]|%2F|%25)*|(?:%2A|%3F)+)\z"
 WILDCARD = r"\A[*?]+\z"
 
@@ -43,75 +45,173 @@ def texts(column: Texts) -> pa.Array:
     return column if column.type == pa.string() else column.cast(pa.string())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """Paths with the same number of names, split into the paths above them and their last names."""
+
+    texts: pa.Array
+    parents: pa.Array
+    """The distinct paths above them."""
+    above: Codes
+    """For each path, the position of the path above it in `parents`."""
+    names: pa.Array
+    """The distinct last names."""
+    own: Codes
+    """For each path, the position of its last name in `names`."""
+
+
+_EMPTY = pa.array([""], pa.string())
+
+
 class Paths:
-    """A column of well-formed paths of entities of one type, all with the same number of names."""
+    """A column of paths of entities of one type, all with the same number of names.
+
+    Everything about the paths above them is found once for each distinct one, level by level.
+    """
 
     def __init__(
-        self, parts: pa.Array, width: int, rows: int, arrays: Arrays, chains: Mapping[str, Sequence[tuple[str, int]]]
+        self,
+        texts: pa.Array,
+        width: int,
+        arrays: Arrays,
+        chains: Mapping[str, Sequence[tuple[str, int]]],
+        slashes: Codes | None = None,
     ) -> None:
-        """`parts`: the names of the first path, then of the second, and so on; `width` for each."""
-        self._parts = parts
-        self._width = width
-        self._rows = rows
+        """`texts`: paths without nulls, with `width` names each; `slashes`: the positions of all their slashes, if they are known."""
+        self.width = width
         self._arrays = arrays
         self._chains = chains
-        self._names: dict[int, pa.Array] = {}
+        self._levels: dict[int, Level] = {width: _level(texts, width, slashes)}
         self._places: dict[str, Codes] = {}
 
-    def name(self, depth: int) -> pa.Array:
-        """The names at a depth, counted from 1."""
-        if depth == 0:
-            return pa.array([""] * self._rows, pa.string())
-        if depth not in self._names:
-            at = pa.array(np.arange(depth - 1, self._width * self._rows, self._width))
-            self._names[depth] = self._parts if self._width == 1 else self._parts.take(at)
-        return self._names[depth]
-
-    def path(self, depth: int) -> pa.Array:
-        """The first `depth` names of each path, as text."""
-        return (
-            pc.binary_join_element_wise(*(self.name(at) for at in range(1, depth + 1)), "/") if depth else self.name(0)
-        )
+    def level(self, depth: int) -> Level:
+        """The distinct paths of the first `depth` names; for the whole width, the paths as given."""
+        if depth not in self._levels:
+            self._levels[depth] = _level(self.level(depth + 1).parents, depth)
+        return self._levels[depth]
 
     def whole(self) -> pa.Array:
         """The paths as text."""
-        return self.path(self._width)
+        return self.level(self.width).texts
 
-    def places(self, type_: str) -> Codes:
-        """The entities of a type on the paths, by number; -1 if the state does not name the entity."""
+    def good(self) -> Truth:
+        """Which paths have neither an empty name nor a wrong escape."""
+        good = np.ones(1, np.bool_)
+        for depth in range(1, self.width + 1):
+            level = self.level(depth)
+            good = good[level.above] & _well_spelt(level.names)[level.own]
+        return good if self.width else np.ones(len(self.whole()), np.bool_)
+
+    def places(self, type_: str, at: Codes | None) -> Codes:
+        """The entities of a type, by number, at positions of its level (None: at all); -1 if the state does not name the entity."""
+        if self._chains[type_][-1][1] == self.width:
+            return self._found(type_, at)
         if type_ not in self._places:
-            chain = self._chains[type_]
-            above = np.zeros(self._rows, np.int64) if len(chain) == 1 else self.places(chain[-2][0])
-            kind = self._arrays.kinds[type_]
-            self._places[type_] = kind.find(above, None if kind.single else self.name(chain[-1][1]))
-        return self._places[type_]
+            self._places[type_] = self._found(type_, None)
+        return taken(self._places[type_], at)
+
+    def _found(self, type_: str, at: Codes | None) -> Codes:
+        chain = self._chains[type_]
+        kind, level = self._arrays.kinds[type_], self.level(chain[-1][1])
+        if len(chain) == 1:
+            above = np.zeros(len(level.texts) if at is None else len(at), np.int64)
+        else:
+            above = self.places(chain[-2][0], at if chain[-2][1] == chain[-1][1] else taken(level.above, at))
+        return kind.find(above, None if kind.single else kind.names.find(level.names)[taken(level.own, at)])
 
 
-def split(ids: pa.Array) -> tuple[pa.ListArray, Codes, Truth]:
-    """Split paths without nulls: their names, how many each has, and which paths are well formed."""
+def taken(values: Codes, at: Codes | None) -> Codes:
+    """The values at some positions; None: all."""
+    return values if at is None else values[at]
+
+
+def _level(texts: pa.Array, width: int, slashes: Codes | None = None) -> Level:
+    count = len(texts)
+    top = np.zeros(count, np.int64)
+    if width == 0:
+        return Level(texts=texts, parents=_EMPTY, above=top, names=_EMPTY, own=top)
+    if width == 1:
+        encoded = texts.dictionary_encode()
+        own = encoded.indices.to_numpy().astype(np.int64)
+        return Level(texts=texts, parents=_EMPTY, above=top, names=encoded.dictionary, own=own)
+    ends, signs = _content(texts)
+    # Each path is cut behind its last slash: two texts that follow each other in the same bytes, all encoded at once.
+    cuts = np.empty(2 * count + 1, np.int32)
+    cuts[0::2] = ends
+    slashes = np.flatnonzero(signs == _SLASH) if slashes is None else slashes
+    np.add(slashes[width - 2 :: width - 1], 1, out=cuts[1::2], casting="same_kind")
+    encoded = pa.StringArray.from_buffers(2 * count, pa.py_buffer(cuts), pa.py_buffer(signs)).dictionary_encode()
+    pieces = encoded.indices.to_numpy()
+    parents, above = _used(encoded.dictionary, pieces[0::2])
+    names, own = _used(encoded.dictionary, pieces[1::2])
+    return Level(texts=texts, parents=_without_end(parents), above=above, names=names, own=own)
+
+
+def _used(values: pa.Array, codes: npt.NDArray[np.int32]) -> tuple[pa.Array, Codes]:
+    """The values that codes refer to, and the codes renumbered for them alone."""
+    used = np.zeros(len(values), np.bool_)
+    used[codes] = True
+    return values.filter(pa.array(used)), (np.cumsum(used) - 1)[codes]
+
+
+def _without_end(texts: pa.Array) -> pa.Array:
+    """Texts without their last byte, which is a slash."""
+    ends, signs = _content(texts)
+    kept = np.ones(len(signs), np.bool_)
+    kept[ends[1:] - 1] = False
+    shorter = ends - np.arange(len(ends), dtype=np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(shorter), pa.py_buffer(signs[kept]))
+
+
+def _content(texts: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """The bytes of all texts in one piece, and where each text begins in them, with the end of the last."""
+    _, offsets, data = texts.buffers()
+    if not len(texts) or data is None:
+        return np.zeros(len(texts) + 1, np.int32), np.zeros(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return ends - ends[0], np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
+
+
+def is_ascii(texts: pa.Array) -> bool:
+    """Whether no text has a byte beyond ASCII."""
+    _, signs = _content(texts)
+    return not len(signs) or int(signs.max()) < 128
+
+
+def widths(texts: pa.Array, usual: int) -> tuple[Codes, Codes]:
+    """How many names each path has, fastest if it is `usual` for all; and the positions of all slashes."""
+    ends, signs = _content(texts)
+    count = len(texts)
+    found = np.flatnonzero(signs == _SLASH)
+    if usual > 1 and len(found) == count * (usual - 1):
+        each = found.reshape(count, usual - 1)
+        if (each[:, 0] >= ends[:-1]).all() and (each[:, -1] < ends[1:]).all():
+            return np.full(count, usual, np.int64), found
+    return np.diff(np.searchsorted(found, ends)) + (np.diff(ends) > 0), found
+
+
+def _well_spelt(names: pa.Array) -> Truth:
+    """Which names are neither empty nor spelt with a wrong escape or as a wildcard."""
+    good: Truth = pc.binary_length(names).to_numpy() > 0
+    if any(sign in _bytes(names) for sign in (b"%", b"*", b"?")):
+        good &= pc.match_substring_regex(names, WELL_SPELT).to_numpy(zero_copy_only=False)
+        good &= ~pc.match_substring_regex(names, WILDCARD).to_numpy(zero_copy_only=False)
+    return good
+
+
+def well_formed(ids: pa.Array) -> Truth:
+    """Which paths, with any number of names, have neither an empty name nor a wrong escape; an empty path has no name."""
     lists = pc.split_pattern(ids, "/")
-    widths = np.diff(lists.offsets.to_numpy())
-    lengths = pc.binary_length(lists.values).to_numpy(zero_copy_only=False)
     good = np.ones(len(ids), np.bool_)
-    if len(lengths) and not lengths.all():
-        good[np.repeat(np.arange(len(ids)), widths)[lengths == 0]] = False
-        none = pc.equal(pc.binary_length(ids), 0).to_numpy(zero_copy_only=False)
-        good[none] = True
-        widths = np.where(none, 0, widths)
-    if any(sign in _bytes(ids) for sign in (b"%", b"*", b"?")):
-        spelt = pc.match_substring_regex(lists.values, WELL_SPELT).to_numpy(zero_copy_only=False)
-        spelt &= ~pc.match_substring_regex(lists.values, WILDCARD).to_numpy(zero_copy_only=False)
-        good[np.repeat(np.arange(len(ids)), np.diff(lists.offsets.to_numpy()))[~spelt]] = False
-    return lists, widths, good
+    rows = np.repeat(np.arange(len(ids)), np.diff(lists.offsets.to_numpy()))
+    good[rows[~_well_spelt(lists.values)]] = False
+    good[pc.equal(pc.binary_length(ids), 0).to_numpy(zero_copy_only=False)] = True
+    return good
 
 
 def _bytes(texts: pa.Array) -> bytes:
     """The bytes of all texts in one piece; searching them at once is much faster than text by text."""
-    _, offsets, data = texts.buffers()
-    if not len(texts) or data is None:
-        return b""
-    ends = np.frombuffer(offsets, np.int32)
-    return bytes(memoryview(data)[ends[texts.offset] : ends[texts.offset + len(texts)]])
+    return _content(texts)[1].tobytes()
 
 
 def decoded(names: pa.Array) -> pa.Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from privtab.arrow import Codes, Truth
 from privtab.engines.arrays import HEAVY, Arrays, Column, UserPrincipals
-from privtab.engines.columns import Paths, decoded
+from privtab.engines.columns import Level, Paths, decoded, taken
 from privtab.engines.conditions import Atom, Condition, facts, fold
 from privtab.engines.index import OWNER
 from privtab.engines.lookups import Bits, all_true, any_true, pair
@@ -32,14 +32,55 @@ MOST_SPREAD = 1 << 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The distinct pairs of a user and the first names of a path, among the requests of a batch."""
+
+    who: Codes
+    """For each pair, the position of the user's name."""
+    at: Codes | None
+    """For each pair, the position of the path in its level; None: the same position."""
+    of_rows: Codes | None
+    """For each request, the position of its pair; None if each request is a pair of its own."""
+
+    def spread(self, truth: Truth) -> Truth:
+        """The values of pairs, for each request."""
+        return truth if self.of_rows is None else truth[self.of_rows]
+
+
 class Batch:
     """Requests of one form."""
 
-    names: pa.Array
-    """The names of the users."""
-    users: Codes
-    paths: Mapping[str, Paths]
-    """By slot."""
+    def __init__(self, names: pa.Array, who: Codes, codes: Codes, paths: Mapping[str, Paths]) -> None:
+        """`names`: the distinct names of users; `who`: the position of each row's; `codes`: the user of each name; `paths`: by slot."""
+        self.names = names
+        self.who = who
+        self.codes = codes
+        self.paths = paths
+        self._views: dict[tuple[str, int], View] = {}
+        self._ups: dict[tuple[str, int], Codes] = {}
+
+    def view(self, slot: str, depth: int) -> View:
+        """The distinct pairs of a user and the first `depth` names of a path; for the whole path, the requests themselves."""
+        if (slot, depth) not in self._views:
+            paths = self.paths[slot]
+            if depth == paths.width:
+                view = View(who=self.who, at=None, of_rows=None)
+            else:
+                deeper, level = self.view(slot, depth + 1), paths.level(depth + 1)
+                count = len(level.parents)
+                pairs = pa.array(deeper.who * count + taken(level.above, deeper.at)).dictionary_encode()
+                who, at = np.divmod(pairs.dictionary.to_numpy(), count)
+                up = pairs.indices.to_numpy()
+                of_rows = up if deeper.of_rows is None else up[deeper.of_rows]
+                self._ups[slot, depth + 1] = up
+                view = View(who=who, at=at, of_rows=of_rows)
+            self._views[slot, depth] = view
+        return self._views[slot, depth]
+
+    def up(self, slot: str, depth: int) -> Codes:
+        """For each pair of a view, the position of its pair in the view one name higher."""
+        self.view(slot, depth - 1)
+        return self._ups[slot, depth]
 
 
 def in_columns(plan: Plan) -> bool:
@@ -76,28 +117,37 @@ class Kernel:
     def decide(self, batch: Batch) -> Truth:
         """Whether each request is allowed."""
         known: dict[tuple[str, str], tuple[Bits, Bits]] = {}
-        found: list[Bits] = []
-        scopes: list[list[tuple[int, Codes]]] = []
+        steps: list[_Looked] = []
         meaning = self.plan.meaning
-        users = batch.users
         for number, step in enumerate(self.plan.steps):
-            places = batch.paths[step.slot].places(step.type)
-            here = self._here(users, places, self._columns[number])
+            view = batch.view(step.slot, step.depth)
+            users = all_users = batch.codes[view.who]
+            over = None
+            if step.above >= 0:
+                higher = self.plan.steps[step.above].depth < step.depth
+                over = steps[step.above].below(batch.up(step.slot, step.depth) if higher else None)
+                users = np.where(over.denied, -1, users)
+            here = self._here(users, batch.paths[step.slot], step.type, view.at, self._columns[number])
             own = here & np.uint64(OWNER)
+            scopes: tuple[tuple[int, Codes], ...] = ()
             if meaning.roles:
-                scopes.append(list(scopes[step.above]) if step.above >= 0 else [])
-                scopes[-1].append((number, self._arrays.scopes[step.type].find(batch.users, places)))
-                here = here | self._by_default(number, batch.users, scopes[-1])
-            if meaning.down and step.above >= 0:
-                here = here | found[step.above]
-            found.append(here)
+                places = batch.paths[step.slot].places(step.type, view.at)
+                scopes = (
+                    *(over.scopes if over else ()),
+                    (number, self._arrays.scopes[step.type].find(all_users, places)),
+                )
+                here = here | self._by_default(number, all_users, scopes)
+            if meaning.down and over is not None:
+                here = here | over.held
+            denied = over.denied if over is not None else np.zeros(len(here), np.bool_)
             if step.mask:
                 place = step.slot, step.type
                 known[place] = self._standing(here), own
                 if place in self._needed:
                     # These rows are denied already: do not look up what else their users hold.
                     bits = np.uint64(self._needed[place])
-                    users = np.where(known[place][0] & bits == bits, users, -1)
+                    denied = denied | (known[place][0] & bits != bits)
+            steps.append(_Looked(held=here, denied=denied, scopes=scopes))
         return self._evaluate(self.plan.condition, batch, known)
 
     def _standing(self, here: Bits) -> Bits:
@@ -107,16 +157,15 @@ class Kernel:
             stand = np.where(here & np.uint64(OWNER) != 0, stand | self._held, stand)
         return stand
 
-    def _here(self, users: Codes, places: Codes, column: Column) -> Bits:
+    def _here(self, users: Codes, paths: Paths, type_: str, at: Codes | None, column: Column) -> Bits:
         """What the users hold on the entities themselves."""
         bits = np.zeros(len(users), np.uint64)
-        asked = np.flatnonzero((users >= 0) & column.used[places])
-        if not len(asked):
-            return bits
-        # Most rows share their user and entity, such as a catalog, with other rows.
-        distinct = pa.array(pair(users[asked], places[asked])).dictionary_encode()
-        pairs = distinct.dictionary.to_numpy()
-        bits[asked] = self._each(pairs >> 32, pairs & 0xFFFFFFFF, column)[distinct.indices.to_numpy()]
+        asked = np.flatnonzero(users >= 0)
+        if len(asked):
+            places = paths.places(type_, asked if at is None else at[asked])
+            used = np.flatnonzero(column.used[places])
+            asked = asked[used]
+            bits[asked] = self._each(users[asked], places[used], column)
         return bits
 
     def _each(self, users: Codes, places: Codes, column: Column) -> Bits:
@@ -166,46 +215,50 @@ class Kernel:
     def _evaluate(
         self, condition: Condition, batch: Batch, known: Mapping[tuple[str, str], tuple[Bits, Bits]]
     ) -> Truth:
+        @cache
         def fact(part: Atom) -> Truth:
+            if part.kind == "service_admin":
+                return self._administers(batch.codes)[batch.who]
+            view = batch.view(part.slot, self.plan.reader.depth(part.type))
             if part.kind == "has":
                 stand, _ = known[part.slot, part.type]
-                truth: Truth = stand & np.uint64(self._bit[part.privilege]) != 0
-            elif part.kind == "owner":
+                return view.spread(stand & np.uint64(self._bit[part.privilege]) != 0)
+            if part.kind == "owner":
                 _, own = known[part.slot, part.type]
-                truth = own != 0
-            else:
-                truth = self._test(part, batch)
-            return truth
+                return view.spread(own != 0)
+            return view.spread(self._test(part, batch, view))
 
-        rows = len(batch.users)
+        rows = len(batch.who)
         return fold(condition, fact, partial(all_true, count=rows), partial(any_true, count=rows))
 
-    def _test(self, fact: Atom, batch: Batch) -> Truth:
-        """Evaluate a fact that is not a privilege or an ownership."""
-        if fact.kind == "service_admin":
-            admins = np.zeros(len(self._people.users) + 1, np.bool_)
-            admins[[self._people.users[user] for user in self.plan.index.service_admins]] = True
-            by_user: Truth = admins[batch.users]
-            return by_user
-        paths = batch.paths[fact.slot]
-        depth = self.plan.reader.depth(fact.type)
-        match fact.kind:
-            case "self":
-                same: Truth = pc.equal(decoded(paths.name(depth)), batch.names).to_numpy(zero_copy_only=False)
-                return same
-            case "holds":
-                return self._named("role", paths, depth, batch.users)
-            case _:
-                members = self._arrays.members[fact.type]
-                belongs: Truth = members.find(pair(batch.users, paths.places(fact.type))) >= 0
-                if self.plan.reader.principal[fact.type] == "group":
-                    belongs = belongs | self._named("group", paths, depth, batch.users)
-                return belongs
+    def _administers(self, users: Codes) -> Truth:
+        """Which users are service administrators."""
+        admins = np.zeros(len(self._people.users) + 1, np.bool_)
+        admins[[self._people.users[user] for user in self.plan.index.service_admins]] = True
+        by_user: Truth = admins[users]
+        return by_user
 
-    def _named(self, kind: str, paths: Paths, depth: int, users: Codes) -> Truth:
-        """Whether an entity is a principal of the row's user, by its last name or by its whole path."""
+    def _test(self, fact: Atom, batch: Batch, view: View) -> Truth:
+        """Evaluate a fact about a user's names and an entity that is not a privilege or an ownership."""
+        paths = batch.paths[fact.slot]
+        level = paths.level(self.plan.reader.depth(fact.type))
+        if fact.kind == "self":
+            same = pc.index_in(decoded(level.names), value_set=batch.names).fill_null(-1).to_numpy()
+            itself: Truth = same[taken(level.own, view.at)] == view.who
+            return itself
+        users = batch.codes[view.who]
+        if fact.kind == "holds":
+            return self._named("role", level, view, users)
+        belongs: Truth = self._arrays.members[fact.type].find(pair(users, paths.places(fact.type, view.at))) >= 0
+        if self.plan.reader.principal[fact.type] == "group":
+            belongs = belongs | self._named("group", level, view, users)
+        return belongs
+
+    def _named(self, kind: str, level: Level, view: View, users: Codes) -> Truth:
+        """Whether an entity is a principal of the pair's user, by its last name or by its whole path."""
         names, label = self._people.label(kind)
-        last, whole = names.find(decoded(paths.name(depth))), names.find(paths.path(depth))
+        last = names.find(decoded(level.names))[taken(level.own, view.at)]
+        whole = taken(names.find(level.texts), view.at)
         truth = np.zeros(len(users), np.bool_)
         asked = np.flatnonzero((users >= 0) & ((last >= 0) | (whole >= 0)))
         for part in parts(asked, self._people.counts(users[asked])):
@@ -216,6 +269,24 @@ class Kernel:
                 hit = (own >= 0) & ((own == last[rows]) | (own == whole[rows]))
                 truth[rows[hit]] = True
         return truth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Looked:
+    """What a step found for each pair of its view."""
+
+    held: Bits
+    denied: Truth
+    """Pairs whose requests are denied, whatever else their users hold."""
+    scopes: tuple[tuple[int, Codes], ...]
+    """By number of the step whose entities they are, the positions of the roles that users hold within them."""
+
+    def below(self, up: Codes | None) -> _Looked:
+        """The same for the pairs of a view below; None: for the same view."""
+        if up is None:
+            return self
+        scopes = tuple((number, found[up]) for number, found in self.scopes)
+        return _Looked(held=self.held[up], denied=self.denied[up], scopes=scopes)
 
 
 def parts(rows: Codes, counts: Codes) -> Iterator[Codes]:

@@ -70,15 +70,18 @@ class HashIndex:
             left, at = left[~placed], at[~placed] + 1 & self._mask
 
     def _home(self, keys: Codes) -> Codes:
-        home: Codes = (keys.astype(np.uint64) * _SPREAD >> self._shift).astype(np.int64)
-        return home
+        home = keys.view(np.uint64) * _SPREAD
+        home >>= self._shift
+        return home.view(np.int64)
 
     def find(self, keys: Codes) -> Codes:
         """The position of each key; -1 if it is not in the table, as for every negative number."""
         at = self._home(keys)
-        there = self._keys[at]
-        found: Codes = np.where(there == keys, self._values[at], np.int64(_EMPTY))
-        left = np.flatnonzero((there != keys) & (there != _EMPTY))
+        there = self._keys.take(at)
+        found = self._values.take(at).astype(np.int64)
+        left = np.flatnonzero(there != keys)
+        found[left] = _EMPTY
+        left = left[there[left] != _EMPTY]
         at = at[left]
         while len(left):
             at = at + 1 & self._mask

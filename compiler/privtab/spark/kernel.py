@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.engines.columns import REASONS
+from privtab.engines.columns import REASONS, is_ascii
 from privtab.engines.dedupe import distinct
 from privtab.spark.arguments import RequestColumns
 from privtab.spark.following import Followed, current_engine
@@ -188,7 +188,7 @@ def readable(column: pa.Array) -> pa.Array:
     """The column with null in place of invalid UTF-8: Spark accepts any bytes as a string."""
     listed = pa.types.is_list(column.type)
     texts = column.flatten() if listed else column
-    if not pa.types.is_string(texts.type):
+    if not pa.types.is_string(texts.type) or is_ascii(texts):
         return column
     try:
         texts.validate(full=True)
