@@ -54,7 +54,7 @@ ALLOWED = {
         "state",
         "syntax",
     },
-    "spark": {"bundle", "client", "engines", "ir", "pipeline", "state", "syntax"},
+    "spark": {"bundle", "client", "engines", "importing", "ir", "pipeline", "state", "syntax"},
     "registry": {"analysis", "bundle", "client", "ir", "lint", "pipeline", "scenarios", "serving", "state"},
     "cli": {
         "analysis",

@@ -98,12 +98,9 @@ def import_(
     token = None if token_file is None else read_text(token_file).strip()
     with answers.opened(source, token=token, headers=headers) as system:
         result = run.run(import_document, system, program, given=variables, entities=known_entities)
-    refused = strict and bool(result.not_taken)
-    denials = [item for item in result.not_taken if item.denies]
-    if not refused and (allow_partial or not denials):
+    refused = bool(result.refused(strict=strict, allow_partial=allow_partial))
+    if not refused:
         _write(output, to_tables(result.state))
-    else:
-        refused = True
     if not printed(format_, _as_json(result)):
         _show(result, None if refused else output)
     if refused:
@@ -162,7 +159,7 @@ def _as_json(result: Imported) -> dict[str, object]:
 def _show(result: Imported, output: Path | None) -> None:
     for title, lines in (
         ("translated", list(result.translated)),
-        ("not expressible", [f"{item.what}{': ' if item.why else ''}{item.why}" for item in result.not_taken]),
+        ("not expressible", list(map(str, result.not_taken))),
     ):
         if lines:
             err().print(f"{title}:")

@@ -35,6 +35,10 @@ class NotTaken:
     why: str
     denies: bool = False
 
+    def __str__(self) -> str:
+        """What it is, and why it is not taken."""
+        return f"{self.what}: {self.why}" if self.why else self.what
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
@@ -46,6 +50,12 @@ class Imported:
     translated: tuple[str, ...]
     """What stands otherwise in the state than in the system."""
     not_taken: tuple[NotTaken, ...]
+
+    def refused(self, *, strict: bool, allow_partial: bool) -> tuple[NotTaken, ...]:
+        """What keeps the state from being used: anything not taken if `strict`, otherwise what may deny unless `allow_partial`."""
+        if strict:
+            return self.not_taken
+        return () if allow_partial else tuple(one for one in self.not_taken if one.denies)
 
 
 @dataclass(slots=True)

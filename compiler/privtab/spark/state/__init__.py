@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privtab.spark.state.builder import Build, build, opened
     from privtab.spark.state.differences import Deltas, deltas
+    from privtab.spark.state.imports import import_state
     from privtab.spark.state.opening import state_tables
     from privtab.spark.state.read import Read, read_state
     from privtab.spark.state.tables import SparkState
@@ -19,12 +20,24 @@ _WHERE = {
     "SparkState": "privtab.spark.state.tables",
     "build": "privtab.spark.state.builder",
     "deltas": "privtab.spark.state.differences",
+    "import_state": "privtab.spark.state.imports",
     "opened": "privtab.spark.state.builder",
     "read_state": "privtab.spark.state.read",
     "state_tables": "privtab.spark.state.opening",
 }
 
-__all__ = ["Build", "Deltas", "Read", "SparkState", "build", "deltas", "opened", "read_state", "state_tables"]
+__all__ = [
+    "Build",
+    "Deltas",
+    "Read",
+    "SparkState",
+    "build",
+    "deltas",
+    "import_state",
+    "opened",
+    "read_state",
+    "state_tables",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,77 @@
+"""The sources of `privtab state import` in programs on Spark, with the same report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import decision_rows
+import pytest
+from pyspark.sql import SparkSession
+from ranger import LAKE, ranger_policy
+
+from privtab.errors import FileError, StateInvalid, UsageError
+from privtab.spark import decide
+from privtab.spark.state import import_state
+
+
+def files(folder: Path, *policies: object) -> tuple[str, str]:
+    """A policy, and an export of Ranger."""
+    lake, export = folder / "lake.yaml", folder / "export.json"
+    lake.write_text(LAKE, encoding="utf-8")
+    export.write_text(json.dumps({"policies": policies}), encoding="utf-8")
+    return str(lake), str(export)
+
+
+DENIAL = {"denyPolicyItems": [{"accesses": [{"type": "select"}], "users": ["ann"], "groups": [], "roles": []}]}
+UNKNOWN = {"denyPolicyItems": [{"accesses": [{"type": "drop"}], "users": ["ann"], "groups": [], "roles": []}]}
+
+
+def test_an_imported_state_decides_and_has_the_report_of_the_command(spark: SparkSession, tmp_path: Path) -> None:
+    lake, export = files(tmp_path, ranger_policy(1, policyItems=[
+        {"accesses": [{"type": "select"}], "users": ["ann", "bob"], "groups": [], "roles": []}
+    ], **DENIAL), ranger_policy(2, policyType=1))  # fmt: skip
+    found = import_state(lake, "ranger", export)
+    command = ["state", "import", "ranger", export, "-p", lake, "-o", str(tmp_path / "out.json"), "--format", "json"]
+    told = subprocess.run(
+        [sys.executable, "-m", "privtab", *command], capture_output=True, text=True, check=True, timeout=120
+    )
+    report = json.loads(told.stdout)
+    assert report["taken"] == found.taken == {"grants": 3}
+    assert report["translated"] == list(found.translated)
+    assert [one["what"] for one in report["not_taken"]] == [one.what for one in found.not_taken] != []
+    rows = decision_rows.frame(spark, [("ann", "sales/orders"), ("bob", "sales/orders")], "who string, path string")
+    answers = decide(rows, lake, found.state, subject="who", action="read", resource=("table", "path"))
+    assert decision_rows.told(answers, "allowed") == [(False,), (True,)]
+
+
+def test_what_a_state_cannot_say_stops_it_as_it_stops_the_command(tmp_path: Path) -> None:
+    lake, export = files(tmp_path, ranger_policy(1, **UNKNOWN), ranger_policy(2, policyType=1))
+    with pytest.raises(StateInvalid, match="denial") as lost:
+        import_state(lake, "ranger", export)
+    assert [one.denies for one in lost.value.findings] == [True]  # type: ignore[attr-defined]
+    partial = import_state(lake, "ranger", export, allow_partial=True)
+    assert len(partial.not_taken) == 2
+    with pytest.raises(StateInvalid, match=r"^2 .*`strict` accepts none") as strict:
+        import_state(lake, "ranger", export, strict=True, allow_partial=True)
+    assert strict.value.findings == partial.not_taken
+
+
+def test_wildcards_stand_for_the_given_entities(tmp_path: Path) -> None:
+    resources = {"database": {"values": ["sales"]}, "table": {"values": ["o*"]}, "column": {"values": ["*"]}}
+    lake, export = files(tmp_path, ranger_policy(1, resources=resources))
+    found = import_state(lake, "ranger", export, entities=["table:sales/orders", "table:sales/rest"])
+    assert {str(grant.entity) for grant in found.state.grants} == {"table:sales/orders"}
+    assert len(found.translated) == 1
+
+
+def test_a_source_that_does_not_answer_and_a_missing_value_are_errors(tmp_path: Path) -> None:
+    lake, _ = files(tmp_path)
+    with pytest.raises(UsageError, match="no such file or folder"):
+        import_state(lake, "ranger", str(tmp_path / "missing.json"))
+    with pytest.raises(UsageError, match="needs `metalake`"):
+        import_state(lake, "gravitino", str(tmp_path))
+    with pytest.raises(FileError, match="there is no answer"):
+        import_state("gravitino/1.1.0", "gravitino", str(tmp_path), given={"metalake": "m"})
