@@ -53,7 +53,7 @@ PROPAGATIONS = 4_000_000
 """Limit on propagated literals for the same: a few seconds, for long conditions."""
 LITERALS = 3_000_000
 """Limit on the literals of one circuit: a few hundred megabytes."""
-_MOST_VARIABLES = 20_000
+_MOST_VARIABLES = 2_000
 """Variables after which a new circuit is begun, since each model assigns every variable; more if one question needs more."""
 
 Slots = Mapping[str, Collection[str]]
