@@ -29,7 +29,7 @@ needs:
 def test_every_fault_of_a_costly_row_is_decided(name: str) -> None:
     program = generated_programs.lowered(hostile.POLICIES[name]())[0]
     score = Scoring(program, program.rules, {}).score()
-    assert not score.cut
+    assert not score.undecided
     assert (score.killed, score.percent) == (0, 0)
     assert score.mutants
 
@@ -38,7 +38,7 @@ def test_every_fault_of_a_costly_row_is_decided(name: str) -> None:
 def test_a_row_with_too_many_faults_is_named_and_those_left_out_are_not_counted() -> None:
     program = generated_programs.lowered(hostile.POLICIES["8,000 alternatives"]())[0]
     score = Scoring(program, program.rules, {}).score()
-    assert [rule.id for rule in score.cut] == ["hostile/shop/load"]
+    assert [rule.id for rule in score.undecided] == ["hostile/shop/load"]
     assert score.killed == 0
     assert score.percent == 0
 
@@ -47,7 +47,7 @@ def test_a_row_with_too_many_faults_is_named_and_those_left_out_are_not_counted(
 def test_a_row_with_too_many_cells_is_named(name: str) -> None:
     program = generated_programs.lowered(hostile.POLICIES[name]())[0]
     coverage = Coverage(program, program.rules, {})
-    assert len(coverage.cut) == 1
+    assert len(coverage.undecided) == 1
     assert coverage.percent == 0
 
 

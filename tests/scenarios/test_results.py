@@ -29,7 +29,7 @@ def result(reads: Reads) -> Result:
     found = tuple(failures(plan, plan.cases, [ReferenceEngine(plan.program)]))
     observed = observe(plan, plan.cases[1:])
     return Result(
-        plan=plan, asked=plan.cases, failures=found, coverage=coverage(plan, observed), score=score(plan, observed)
+        plan=plan, cases=plan.cases, failures=found, coverage=coverage(plan, observed), score=score(plan, observed)
     )
 
 
@@ -121,7 +121,7 @@ READ_AS = POLICY.replace(
 def test_a_reading_that_decided_is_shown_in_place_of_the_row_s_words(reads: Reads) -> None:
     plan = reads(f"readings: {{store/open: other}}\n{TEXT}", READ_AS, chosen=True)
     one = Result(
-        plan=plan, asked=plan.cases, failures=tuple(failures(plan, plan.cases, [ReferenceEngine(plan.program)]))
+        plan=plan, cases=plan.cases, failures=tuple(failures(plan, plan.cases, [ReferenceEngine(plan.program)]))
     )
     line = 1 + READ_AS.splitlines().index("          other: {requires: OWN (store)}")
     lines = [line.strip() for line in shown(one).splitlines()]

@@ -152,7 +152,7 @@ def run(
     ]
     for message in shortfalls:
         complain(message)
-    if filter_ is not None and not any(result.asked for result in results):
+    if filter_ is not None and not any(result.cases for result in results):
         raise UsageError(f"no case has `{filter_}` in it")
     if not suggest and not any(result.plan.cases for result in results):
         raise UsageError("there are no scenarios: nothing was tested; `--suggest` prints entries to begin with")
@@ -180,7 +180,7 @@ def _run(plan: Plan, options: _Options) -> Result:
             found_failures.append(failure)
             if options.fail_fast:
                 break
-        result = Result(plan=plan, asked=cases, failures=tuple(found_failures))
+        result = Result(plan=plan, cases=cases, failures=tuple(found_failures))
         if not (options.fail_fast and found_failures) and (options.coverage or options.mutation):
             failed = {id(failure.case) for failure in found_failures}
             observed = prove.observe(plan, (case for case in cases if id(case) not in failed), reference)
@@ -196,16 +196,18 @@ def _shortfalls(results: Sequence[Result], minimum: float | None, measure: str) 
     """A message for each policy below its required minimum."""
     if minimum is None:
         return []
-    shares = ((result.short, result.coverage if measure.startswith("cells") else result.score) for result in results)
+    shares = (
+        (result.short_name, result.coverage if measure.startswith("cells") else result.score) for result in results
+    )
     return [
         f"{name}: {share.percent:.4g} % of {measure}, {minimum:.4g} % must be"
         + (
-            f", and {count(len(share.cut), 'row')} {'was' if len(share.cut) == 1 else 'were'} not decided"
-            if share.cut
+            f", and {count(len(share.undecided), 'row')} {'was' if len(share.undecided) == 1 else 'were'} not decided"
+            if share.undecided
             else ""
         )
         for name, share in shares
-        if share is not None and (share.percent < minimum or share.cut)
+        if share is not None and (share.percent < minimum or share.undecided)
     ]
 
 

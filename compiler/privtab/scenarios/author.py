@@ -19,9 +19,9 @@ from privtab.scenarios.worlds import Worlds
 from privtab.state.nodes import State
 from privtab.syntax.yaml_tree import Node
 
-ASKED = ("with", "flags", "groups")
-FROZEN = ("effects", "missing", "reason", "rule", "report")
-OF_ONE_ANSWER = {"effects": True, "reason": True, "missing": False}
+CONTEXT_KEYS = ("with", "flags", "groups")
+FROZEN_KEYS = ("effects", "missing", "reason", "rule", "report")
+FROZEN_BY_DECISION = {"effects": True, "reason": True, "missing": False}
 """What may be frozen only of an allow, or only of a denial."""
 REPORTS = ("errors",)
 
@@ -48,7 +48,7 @@ class Author:
         self.states: list[State] = []
         self.cases: list[Case] = []
         self._numbers: dict[int, int] = {}
-        self._kept: list[State] = []
+        self._empty_states: list[State] = []
 
     def world(self, state: State) -> int:
         """The position of a state among those of the file."""
@@ -61,26 +61,29 @@ class Author:
         """The state of an entry: its own, else the file's."""
         node = fields.get("state", self.file_state)
         if node is None:
-            if not self._kept:
-                self._kept.append(State())
-            return self._kept[0]
+            if not self._empty_states:
+                self._empty_states.append(State())
+            return self._empty_states[0]
         return self.worlds.state(node)
 
     def requests(self, fields: Fields, span: Span, user: str) -> list[Request]:
         """The requests of an entry: `action` and `resource`, each a text or a list, with `with` objects and flags."""
         actions = self.reader.texts(fields.get("action"), "`action`")
         resources = self.reader.texts(fields.get("resource"), "`resource`")
-        asked = [(a.value, r.value, r.span) for a, r in product(actions, resources)]
+        named = [
+            (action_text.value, resource_text.value, resource_text.span)
+            for action_text, resource_text in product(actions, resources)
+        ]
         for text in self.reader.texts(fields.get("ask"), "`ask`"):
             action, space, resource = text.value.partition(" ")
             if space:
-                asked.append((action, resource.strip(), text.span))
+                named.append((action, resource.strip(), text.span))
             else:
                 help_ = "write the operation and its resource: `load table:m/c/s/t`"
                 self.reader.report("T103", text.span, f"`{text.value}` asks nothing", help_)
-        if not asked and not {"action", "resource", "ask"} & fields.keys():
+        if not named and not {"action", "resource", "ask"} & fields.keys():
             self.reader.report("T002", span, "nothing is asked", "say `action` and `resource`")
-        built = (self.request(fields, user, *one) for one in asked)
+        built = (self.request(fields, user, *part) for part in named)
         return [request for request in built if request is not None]
 
     def request(self, fields: Fields, user: str, action: str, resource: str, span: Span) -> Request | None:
@@ -94,15 +97,15 @@ class Author:
                 action=action,
                 resource=Entity.parse(resource),
                 groups=tuple(
-                    g.value.removeprefix("group:") for g in self.reader.texts(fields.get("groups"), "`groups`")
+                    group.value.removeprefix("group:") for group in self.reader.texts(fields.get("groups"), "`groups`")
                 ),
                 with_=objects,
-                flags=frozenset(f.value for f in self.reader.texts(fields.get("flags"), "`flags`")),
+                flags=frozenset(flag_text.value for flag_text in self.reader.texts(fields.get("flags"), "`flags`")),
             )
             self.vocabulary.check(request)
         except (InvalidRequest, ValueError) as error:
-            told = error.written(r"`with: {\1: TYPE:PATH}`") if isinstance(error, InvalidRequest) else str(error)
-            message, _, advice = told.partition("; ")
+            error_text = error.written(r"`with: {\1: TYPE:PATH}`") if isinstance(error, InvalidRequest) else str(error)
+            message, _, advice = error_text.partition("; ")
             self.reader.report("T103", span, message, advice or None)
             return None
         unknown = sorted(
@@ -123,25 +126,25 @@ class Author:
         return Expected(
             allowed=allowed,
             effects=effects if allowed else None,
-            missing=None if missing is None else frozenset(frozenset(self._filled(s, request)) for s in sets),
-            reason=None if reason is None else tuple(map(_because, self._filled(reason, request))),
+            missing=None if missing is None else frozenset(frozenset(self._fill_in(atoms, request)) for atoms in sets),
+            reason=None if reason is None else tuple(map(_because, self._fill_in(reason, request))),
             rule=None if rule is None else rule.value,
             report=self.reader.word(fields.get("report"), "`report`", REPORTS),
         )
 
     def check_frozen(self, fields: Fields, *, allowed: bool) -> None:
         """Report frozen parts that cannot occur with the expected decision."""
-        for key, of_allow in OF_ONE_ANSWER.items():
-            if key in fields and of_allow is not allowed:
-                answers = ("an allow", "a denial") if of_allow else ("a denial", "an allow")
+        for key, only_allow in FROZEN_BY_DECISION.items():
+            if key in fields and only_allow is not allowed:
+                answers = ("an allow", "a denial") if only_allow else ("a denial", "an allow")
                 help_ = f"only {answers[0]} has `{key}`: leave it off, or expect the other decision"
                 self.reader.report("T006", fields[key], f"{answers[1]} has no `{key}`", help_)
 
     def texts(self, fields: Fields, key: str, request: Request) -> tuple[str, ...] | None:
         """A list of texts with `{resource}` and `{user}` filled in; None if the entry has no such key."""
-        return None if key not in fields else tuple(self._filled(fields[key], request))
+        return None if key not in fields else tuple(self._fill_in(fields[key], request))
 
-    def _filled(self, node: Node, request: Request) -> Iterator[str]:
+    def _fill_in(self, node: Node, request: Request) -> Iterator[str]:
         for text in self.reader.texts(node, "text"):
             yield text.value.replace("{resource}", str(request.resource)).replace("{user}", request.user)
 
@@ -162,6 +165,6 @@ class Author:
 
 
 def _because(text: str) -> Because:
-    rest, _, on = text.partition(" at ")
-    atom, _, through = rest.partition(" through ")
-    return Because(atom=atom.strip(), through=through.strip() or None, on=on.strip() or None)
+    grant_text, _, entity = text.partition(" at ")
+    atom, _, through = grant_text.partition(" through ")
+    return Because(atom=atom.strip(), through=through.strip() or None, on=entity.strip() or None)

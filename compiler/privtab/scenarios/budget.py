@@ -11,9 +11,9 @@ from privtab.ir.nodes import Rule
 
 STEPS = 100_000
 """How many parts of conditions are looked at for one rule."""
-KIND = STEPS // 256
+SETTING_COST = STEPS // 256
 """The cost of one kind of request: flags, and types of objects."""
-QUESTIONS = 2.0
+SOLVER_BUDGETS = 2.0
 """How many times the budget of one question to the solver may be spent on one rule."""
 
 Answer = TypeVar("Answer")
@@ -26,7 +26,7 @@ class Budget:
         self._exact = exact
         self._rule = rule
         self._steps = STEPS
-        self._questions = QUESTIONS
+        self._questions = SOLVER_BUDGETS
 
     def spend(self, steps: int) -> None:
         """Spend steps."""

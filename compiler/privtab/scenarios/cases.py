@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from privtab.diagnostics import Span
 from privtab.request import Entity, Request
-from privtab.scenarios.author import ASKED, FROZEN, Author
+from privtab.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author
 from privtab.scenarios.nodes import Case, Expected
 from privtab.scenarios.tree import Fields
 from privtab.state.nodes import State
 from privtab.syntax.yaml_tree import Node, Sequence
 
 KEYS = (
-    "name", "user", "action", "resource", *ASKED, "decision", *FROZEN, "visible", "items", "state", "params", "tags",
+    "name", "user", "action", "resource", *CONTEXT_KEYS, "decision", *FROZEN_KEYS, "visible", "items", "state", "params", "tags",
     "why", "source", "note",
 )  # fmt: skip
 
@@ -30,12 +30,12 @@ def read_cases(author: Author, node: Node) -> None:
 def _case(author: Author, fields: Fields, span: Span) -> None:
     user = author.reader.text(fields.get("user"), "`user`")
     state = author.state(fields)
-    word = author.reader.word(fields.get("decision"), "`decision`", ("allow", "deny"))
+    decision = author.reader.word(fields.get("decision"), "`decision`", ("allow", "deny"))
     if "decision" not in fields and "visible" not in fields:
         author.reader.report("T002", span, "`decision` is missing in a case", "allow or deny")
-    if user is None or state is None or (word is None and "visible" not in fields):
+    if user is None or state is None or (decision is None and "visible" not in fields):
         return
-    allowed = word != "deny"
+    allowed = decision != "deny"
     author.check_frozen(fields, allowed=allowed)
     for request in author.requests(fields, span, user.value.removeprefix("user:")):
         case = Case(
@@ -55,13 +55,13 @@ def _case(author: Author, fields: Fields, span: Span) -> None:
 
 def _visible(author: Author, fields: Fields, call: Case, state: State) -> None:
     """Add a case for each item of a listing: those under `visible` pass, all others do not."""
-    shown = _entities(author, fields["visible"], call.request)
-    named = author.texts(fields, "items", call.request)
-    known = tuple(named) if named is not None else items_of(author, state, call.request)
-    for name in dict.fromkeys((*known, *shown)):
+    visible = _entities(author, fields["visible"], call.request)
+    explicit_items = author.texts(fields, "items", call.request)
+    all_items = tuple(explicit_items) if explicit_items is not None else items_of(author, state, call.request)
+    for name in dict.fromkeys((*all_items, *visible)):
         item = author.request(fields, call.request.user, call.request.action, name, call.span)
         if item is not None:
-            allowed = name in shown
+            allowed = name in visible
             author.cases.append(
                 replace(
                     call,
@@ -81,13 +81,17 @@ def _entities(author: Author, node: Node, request: Request) -> tuple[str, ...]:
 
 def items_of(author: Author, state: State, request: Request) -> tuple[str, ...]:
     """The entities of the listed type that the state names, directly below the entity of the call."""
-    entities = [e for _, e in state.members] + [g.entity for g in state.grants] + [e for e, _ in state.owners]
-    entities += [a.scope for a in state.assignments if a.scope is not None]
-    type_, above = request.resource.type, request.resource.id
+    entities = (
+        [entity_ for _, entity_ in state.members]
+        + [grant.entity for grant in state.grants]
+        + [entity_ for entity_, _ in state.owners]
+    )
+    entities += [assignment.scope for assignment in state.assignments if assignment.scope is not None]
+    type_, parent_path = request.resource.type, request.resource.id
     found = {
         key
         for entity in dict.fromkeys(entities)
         for key in author.vocabulary.keys(entity)
-        if key.partition(":")[0] == type_ and Entity.parse(key).id.rpartition("/")[0] == above
+        if key.partition(":")[0] == type_ and Entity.parse(key).id.rpartition("/")[0] == parent_path
     }
     return tuple(sorted(found))

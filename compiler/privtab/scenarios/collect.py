@@ -34,38 +34,40 @@ def plans(paths: Iterable[str | Path], readings: Mapping[str, str] | None = None
     for script in scripts:
         subject = replace(script.subject, readings=tuple(sorted(readings.items()))) if readings else script.subject
         by_subject.setdefault(subject, []).append(script)
-    made = [
+    all_plans = [
         _plan(s, by_subject[s], found)
         for s in sorted(by_subject, key=lambda s: s.title)
         if by_subject[s] or not s.variant
     ]
-    if any(d.severity is Severity.ERROR for d in found):
+    if any(diagnostic.severity is Severity.ERROR for diagnostic in found):
         raise PolicyInvalid(in_order(found))
-    return [plan for plan in made if plan is not None]
+    return [plan for plan in all_plans if plan is not None]
 
 
 def _scripts(paths: Iterable[str | Path], found: list[Diagnostic]) -> tuple[list[Script], list[Path]]:
     """The scenario files that are given or lie beside a given policy, and the policies."""
-    named: dict[Path, Script] = {}
+    scripts: dict[Path, Script] = {}
     policies: set[Path] = set()
-    for given in map(Path, paths):
-        path = system_folder(given) or given
+    for argument in map(Path, paths):
+        path = system_folder(argument) or argument
         if path.is_file() and (".scenarios." in path.name or is_marked(path, MARK, unreadable=False)):
-            named |= _read([path], found)
+            scripts |= _read([path], found)
             continue
-        policies_here = find_policies([path])
-        folders = sorted({policy.parent for policy in policies_here} | ({path} if path.is_dir() else set()))
+        folder_policies = find_policies([path])
+        folders = sorted({policy.parent for policy in folder_policies} | ({path} if path.is_dir() else set()))
         files = [file for folder in folders for file in (folder.rglob if folder == path else folder.glob)("*.*")]
-        read = _read(sorted({file for file in files if file.is_file() and is_scenarios(file)}), found)
-        wanted = {policy.resolve() for policy in policies_here}
-        about = {file: script for file, script in read.items() if script.subject.policy.resolve() in wanted}
-        named |= about
-        policies |= set(policies_here)
-        if not about and not policies_here and not found:
-            raise UsageError(f"no policy and no scenario file in {given}")
-    if not named and not policies:
+        candidates = _read(sorted({file for file in files if file.is_file() and is_scenarios(file)}), found)
+        resolved_policies = {policy.resolve() for policy in folder_policies}
+        matching = {
+            file: script for file, script in candidates.items() if script.subject.policy.resolve() in resolved_policies
+        }
+        scripts |= matching
+        policies |= set(folder_policies)
+        if not matching and not folder_policies and not found:
+            raise UsageError(f"no policy and no scenario file in {argument}")
+    if not scripts and not policies:
         raise PolicyInvalid(in_order(found))
-    return list(named.values()), sorted(policies)
+    return list(scripts.values()), sorted(policies)
 
 
 def _read(files: Iterable[Path], found: list[Diagnostic]) -> dict[Path, Script]:
@@ -82,10 +84,10 @@ def default_policy(path: Path) -> Path | None:
     """The policy of a file that names none: for `X.scenarios.yaml` `X.yaml`, else the only policy of the folder."""
     stem = path.name.partition(".scenarios.")[0]
     if stem != path.name:
-        named = [path.with_name(f"{stem}{suffix}") for suffix in SUFFIXES]
-        return next(filter(Path.is_file, named), named[0])
-    beside = [policy for policy in find_policies([path.parent]) if policy.parent == path.parent]
-    return beside[0] if len(beside) == 1 else None
+        candidates = [path.with_name(f"{stem}{suffix}") for suffix in SUFFIXES]
+        return next(filter(Path.is_file, candidates), candidates[0])
+    neighbours = [policy for policy in find_policies([path.parent]) if policy.parent == path.parent]
+    return neighbours[0] if len(neighbours) == 1 else None
 
 
 def _plan(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> Plan | None:
@@ -96,8 +98,8 @@ def _plan(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> P
     worlds: list[State] = []
     cases: list[Case] = []
     for script in scripts:
-        states, more = cases_of(script, program, found)
-        cases += [replace(case, world=case.world + len(worlds)) if worlds else case for case in more]
+        states, file_cases = cases_of(script, program, found)
+        cases += [replace(case, world=case.world + len(worlds)) if worlds else case for case in file_cases]
         worlds += states
     return Plan(
         subject=subject,
@@ -105,7 +107,7 @@ def _plan(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> P
         files=tuple(script.source.path for script in scripts),
         worlds=tuple(worlds),
         cases=tuple(cases),
-        rules=dict(_to_cover(subject, program)),
+        rules=dict(_rules_to_cover(subject, program)),
     )
 
 
@@ -114,13 +116,13 @@ def _program(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -
     try:
         program, diagnostics = check_policy(subject.policy, variant=subject.variant, readings=dict(subject.readings))
     except UsageError:
-        wrong = [d for script in scripts for d in _wrong_choices(subject, script)]
-        if not wrong:
+        findings = [diagnostic for script in scripts for diagnostic in _wrong_choices(subject, script)]
+        if not findings:
             raise
-        found += wrong
+        found += findings
         return None
     if program is None:
-        found += [d for d in diagnostics if d.severity is Severity.ERROR]
+        found += [diagnostic for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
     return program
 
 
@@ -138,22 +140,22 @@ def _wrong_choices(subject: Subject, script: Script) -> Iterator[Diagnostic]:
             try:
                 check_policy(subject.policy, variant=subject.variant, readings={row.value: name.value})
             except UsageError as error:
-                at = row.span if str(error).startswith("no row") else name.span
-                yield finding("T101", at, str(error))
+                span = row.span if str(error).startswith("no row") else name.span
+                yield finding("T101", span, str(error))
 
 
-def _to_cover(subject: Subject, program: Program) -> Iterator[tuple[tuple[str, str], Rule]]:
+def _rules_to_cover(subject: Subject, program: Program) -> Iterator[tuple[tuple[str, str], Rule]]:
     """The rules that cases should cover: all; for a variant or other readings, those that they change."""
     if subject.variant is None and not subject.readings:
         yield from program.rules.items()
         return
-    base, _ = check_policy(subject.policy)
+    base_program, _ = check_policy(subject.policy)
     for key, rule in program.rules.items():
-        if base is None or _said(program, rule) != _said(base, base.rules.get(key)):
+        if base_program is None or _content(program, rule) != _content(base_program, base_program.rules.get(key)):
             yield key, rule
 
 
-def _said(program: Program, rule: Rule | None) -> object:
+def _content(program: Program, rule: Rule | None) -> object:
     """The content of a rule and of what it reaches."""
     if rule is None:
         return None

@@ -12,7 +12,7 @@ from privtab.ir.canonical import Leaf, MinimalSets, atom_text, canonical
 from privtab.ir.exact import ImplicationChecker, settings
 from privtab.ir.formula import asked_condition, call_condition, item_condition, rule_flags
 from privtab.ir.nodes import And, ByType, Or, Program, Rule
-from privtab.scenarios.budget import KIND, Budget
+from privtab.scenarios.budget import SETTING_COST, Budget
 from privtab.scenarios.masks import Key, Mask, Observed
 
 Form: TypeAlias = Literal["", "item", "call"]
@@ -39,15 +39,15 @@ class Cell:
     @property
     def text(self) -> str:
         """The cell in words: `allowed by READ (namespace)`."""
-        said = [atom_text(atom, self.rule, self.types) for atom in self.atoms if atom != self.missing]
-        held = ", ".join(said)
+        atom_texts = [atom_text(atom, self.rule, self.types) for atom in self.atoms if atom != self.missing]
+        held = ", ".join(atom_texts)
         match self.proof:
             case "allow":
                 return f"allowed by {held}" if held else "allowed to anyone"
             case "lack":
                 assert self.missing is not None
-                lacking = f"denied without {atom_text(self.missing, self.rule, self.types)}"
-                return f"{lacking}, though with {held}" if held else lacking
+                text = f"denied without {atom_text(self.missing, self.rule, self.types)}"
+                return f"{text}, though with {held}" if held else text
             case "default":
                 return "denied to callers who hold none of it"
 
@@ -67,18 +67,20 @@ class Coverage:
         self.program = program
         self._form = canonical(program)
         self._exact = ImplicationChecker(program)
-        said = program.semantics
-        self._owners_hold = said.deny == "overrides" and said.owner is not None and bool(said.owner.holds)
+        semantics = program.semantics
+        self._owners_hold = (
+            semantics.deny == "overrides" and semantics.owner is not None and bool(semantics.owner.holds)
+        )
         cells: list[Cell] = []
-        cut: list[Rule] = []
+        undecided: list[Rule] = []
         for key, rule in rules.items():
             self._budget = Budget(self._exact, rule)
             try:
                 cells.extend(self._cells(rule, observed.get(key)))
             except Undecided:
-                cut.append(rule)
+                undecided.append(rule)
         self.cells = tuple(cells)
-        self.cut = tuple(cut)
+        self.undecided = tuple(undecided)
         """Rules with more cells than the budget allows; those cells are not counted."""
 
     @property
@@ -89,7 +91,7 @@ class Coverage:
     @property
     def percent(self) -> float:
         """The share of proved cells. Without any cells it is 100, or 0 if some rules exceeded the budget."""
-        return percent(self.covered, len(self.cells)) if self.cells or not self.cut else 0.0
+        return percent(self.covered, len(self.cells)) if self.cells or not self.undecided else 0.0
 
     @property
     def untested(self) -> tuple[Cell, ...]:
@@ -107,31 +109,31 @@ class Coverage:
     def _cells(self, rule: Rule, observed: Observed | None) -> Iterator[Cell]:
         flags_asked = rule_flags(self.program, rule)
         for flags, all_types in settings(self.program, rule):
-            self._budget.spend(KIND)
+            self._budget.spend(SETTING_COST)
             types = {slot.name: all_types[slot.name] for slot in rule.withs if slot.polymorphic}
-            within = 0 if observed is None else observed.setting(flags, flags_asked, all_types)
+            in_setting = 0 if observed is None else observed.setting(flags, flags_asked, all_types)
             if rule.each is None:
                 sets = self._form.minimal_sets(call_condition(rule), flags, all_types)
-                yield from self._proofs(rule, sets, observed, within, flags, types, "")
+                yield from self._proofs(rule, sets, observed, in_setting, flags, types, "")
                 continue
             named = 0 if observed is None else observed.named
             items = self._form.minimal_sets(item_condition(rule), flags, all_types)
-            yield from self._proofs(rule, items, observed, within & named, flags, types, "item")
+            yield from self._proofs(rule, items, observed, in_setting & named, flags, types, "item")
             call = asked_condition(self.program, rule, named=False)
             calls = self._form.minimal_sets(call, flags, all_types)
-            yield from self._proofs(rule, calls, observed, within & ~named, flags, types, "call")
+            yield from self._proofs(rule, calls, observed, in_setting & ~named, flags, types, "call")
 
     def _proofs(
         self,
         rule: Rule,
         sets: MinimalSets,
         observed: Observed | None,
-        within: Mask,
+        in_setting: Mask,
         flags: frozenset[str],
         types: Mapping[str, str],
         form: Form,
     ) -> Iterator[Cell]:
-        """The cells of one form of request; `within` are the cases that have it."""
+        """The cells of one form of request; `in_setting` are the cases that have it."""
 
         def cells(
             proof: Proof, proved: Mask, atoms: tuple[Leaf, ...] = (), missing: Leaf | None = None
@@ -150,18 +152,18 @@ class Coverage:
                 covered=bool(proved),
             )
 
-        held = {atom: _atom(observed, atom) for atoms in sets for atom in atoms}
-        whole = [reduce(int.__and__, (held[atom] for atom in atoms), within) for atoms in sets]
-        denied = within & ~(observed.allowed if observed is not None else 0)
-        for number, atoms in enumerate(sets):
-            others = reduce(int.__or__, (mask for i, mask in enumerate(whole) if i != number), 0)
-            yield from cells("allow", whole[number] & ~others, atoms)
+        atom_masks = {atom: _atom(observed, atom) for atoms in sets for atom in atoms}
+        set_masks = [reduce(int.__and__, (atom_masks[atom] for atom in atoms), in_setting) for atoms in sets]
+        denied = in_setting & ~(observed.allowed if observed is not None else 0)
+        for position, atoms in enumerate(sets):
+            other_sets = reduce(int.__or__, (mask for index, mask in enumerate(set_masks) if index != position), 0)
+            yield from cells("allow", set_masks[position] & ~other_sets, atoms)
         for atoms in sets:
             for missing in atoms:
-                rest = reduce(int.__and__, (held[atom] for atom in atoms if atom != missing), denied)
-                yield from cells("lack", rest & ~held[missing], atoms, missing)
+                holding_rest = reduce(int.__and__, (atom_masks[atom] for atom in atoms if atom != missing), denied)
+                yield from cells("lack", holding_rest & ~atom_masks[missing], atoms, missing)
         if () not in sets:
-            yield from cells("default", denied & ~reduce(int.__or__, held.values(), 0))
+            yield from cells("default", denied & ~reduce(int.__or__, atom_masks.values(), 0))
 
     def _is_impossible(self, sets: MinimalSets, atoms: tuple[Leaf, ...], missing: Leaf | None) -> bool:
         """Whether no state can prove a cell.
@@ -172,9 +174,9 @@ class Coverage:
         if not (self._owners_hold and atoms):
             return False
         held = And(parts=tuple(atom for atom in atoms if atom != missing))
-        others = [And(parts=some) for some in sets if missing is not None or some != atoms]
-        wanted = Or(parts=(*others, *(() if missing is None else (missing,))))
-        return self._budget.ask(lambda: self._exact.implies(held, wanted))
+        others = [And(parts=set_) for set_ in sets if missing is not None or set_ != atoms]
+        consequence = Or(parts=(*others, *(() if missing is None else (missing,))))
+        return self._budget.ask(lambda: self._exact.implies(held, consequence))
 
 
 def _atom(observed: Observed | None, atom: Leaf) -> Mask:
@@ -182,8 +184,8 @@ def _atom(observed: Observed | None, atom: Leaf) -> Mask:
     return 0 if observed is None else observed.atom(atom)
 
 
-def percent(part: int, whole: int) -> float:
+def percent(part: int, total: int) -> float:
     """A share in percent, never rounded up to 100; 100 if the whole is zero."""
-    if part >= whole:
+    if part >= total:
         return 100.0
-    return min(99.9, round(100 * part / whole, 1))
+    return min(99.9, round(100 * part / total, 1))

@@ -40,33 +40,33 @@ class ReferenceEngine:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._kept: dict[int, tuple[State, Reference]] = {}
+        self._references: dict[int, tuple[State, Reference]] = {}
 
     def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
         """Decide requests in one state."""
         reference = self.reference(state)
         return [
-            reference.decide(request) if wanted else self._briefly(reference, request)
-            for request, wanted in zip(requests, explain, strict=True)
+            reference.decide(request) if in_full else self._decide_briefly(reference, request)
+            for request, in_full in zip(requests, explain, strict=True)
         ]
 
     def reference(self, state: State) -> Reference:
         """The reference for a state, built once."""
-        if id(state) not in self._kept:
-            self._kept[id(state)] = state, Reference(self.program, state)
-        return self._kept[id(state)][1]
+        if id(state) not in self._references:
+            self._references[id(state)] = state, Reference(self.program, state)
+        return self._references[id(state)][1]
 
-    def _briefly(self, reference: Reference, request: Request) -> Decision:
-        asked = EvaluationContext(reference, request)
+    def _decide_briefly(self, reference: Reference, request: Request) -> Decision:
+        context = EvaluationContext(reference, request)
         rule = self.program.rules[request.resource.type, request.action]
-        allowed = asked.holds(asked.condition(rule))
-        effects = [effect_text(asked, effect) for effect in rule.effects] if allowed else []
+        allowed = context.holds(context.condition(rule))
+        effects = [effect_text(context, effect) for effect in rule.effects] if allowed else []
         return Decision(allowed=allowed, context={"effects": effects})
 
 
-def effect_text(asked: EvaluationContext, effect: Effect) -> str:
+def effect_text(context: EvaluationContext, effect: Effect) -> str:
     """The text of an effect, as in decisions: `grant ALL (namespace:i/n)`."""
-    path = asked.path(effect.target)
+    path = context.path(effect.target)
     return f"{effect.kind} {effect.what} ({path[-1] if path else effect.target.type})"
 
 
@@ -80,27 +80,33 @@ class OpaEngine:
         self.program = program
         self._url = f"{url}/v1/data/privtab_state/{program.system}"
         self._client = client
-        self._last: State | None = None
+        self._current_state: State | None = None
 
     def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
         """Decide requests in one state."""
-        if self._last is not state:
-            self._put(state)
-            self._last = state
-        explained = iter(self._client.decide_many([r for r, wanted in zip(requests, explain, strict=True) if wanted]))
-        brief = iter(self._client.check_many([r for r, wanted in zip(requests, explain, strict=True) if not wanted]))
-        return [next(explained) if wanted else Decision(allowed=next(brief)) for wanted in explain]
+        if self._current_state is not state:
+            self._put_state(state)
+            self._current_state = state
+        explained = iter(
+            self._client.decide_many([request for request, in_full in zip(requests, explain, strict=True) if in_full])
+        )
+        brief = iter(
+            self._client.check_many(
+                [request for request, in_full in zip(requests, explain, strict=True) if not in_full]
+            )
+        )
+        return [next(explained) if in_full else Decision(allowed=next(brief)) for in_full in explain]
 
-    def _put(self, state: State) -> None:
+    def _put_state(self, state: State) -> None:
         import requests
 
         from privtab.state.index import index
 
         with requests.Session() as session:
             session.trust_env = False
-            answer = session.put(self._url, json=index(self.program, state), timeout=TIMEOUT)
-        if not answer.ok:
-            raise OpaError(f"OPA refused a state: {answer.status_code} {answer.text[:200]}")
+            response = session.put(self._url, json=index(self.program, state), timeout=TIMEOUT)
+        if not response.ok:
+            raise OpaError(f"OPA refused a state: {response.status_code} {response.text[:200]}")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from privtab.diagnostics import Span
 from privtab.ir.nodes import Program
 from privtab.request import Entity, Request
-from privtab.scenarios.author import ASKED, Author
+from privtab.scenarios.author import CONTEXT_KEYS, Author
 from privtab.scenarios.needs import Caller, Callers
 from privtab.scenarios.nodes import Case
 from privtab.scenarios.params import Values
@@ -15,25 +15,25 @@ from privtab.state.nodes import Assignment, Grant, State
 from privtab.syntax.yaml_tree import Node
 
 KEYS = (
-    "name", "ask", "action", "resource", *ASKED, "by", "all", "effects", "rule", "report", "params", "tags", "why", "source", "note",
+    "name", "ask", "action", "resource", *CONTEXT_KEYS, "by", "all", "effects", "rule", "report", "params", "tags", "why", "source", "note",
 )  # fmt: skip
 
 
 def read_needs(author: Author, node: Node) -> None:
     """Read the entries of `needs`. All callers share one state, since no caller sees what another is given."""
     generated = GeneratedCallers(author.program)
-    begun = len(author.cases)
+    cases_before = len(author.cases)
     for item in author.reader.items(node, "`needs`"):
         for entry, values in author.combinations.of(item):
             fields = author.reader.fields(entry, "an entry of `needs`", KEYS)
             if fields is not None:
                 _need(author, fields, author.reader.span(entry), values, generated)
-    if len(author.cases) > begun:
+    if len(author.cases) > cases_before:
         world = author.world(generated.state())
         assert world == len(author.states) - 1
 
 
-def _need(author: Author, fields: Fields, span: Span, values: Values, cast: GeneratedCallers) -> None:
+def _need(author: Author, fields: Fields, span: Span, values: Values, generated: GeneratedCallers) -> None:
     if ("by" in fields) == ("all" in fields):
         author.reader.report("T006", span, "an entry of `needs` has either `by` or `all`")
         return
@@ -45,14 +45,14 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, cast: Gene
     for request in requests:
         title = name or f"{request.action} {request.resource}"
         for caller in Callers(author.program, request, ways).all():
-            asked = cast.enter(caller, request)
-            expected = author.expected(fields, asked, allowed=caller.allowed)
+            caller_request = generated.add_caller(caller, request)
+            expected = author.expected(fields, caller_request, allowed=caller.allowed)
             author.cases.append(
                 Case(
                     name=f"{title} with {caller.words}",
                     kind="need",
                     world=len(author.states),
-                    request=asked,
+                    request=caller_request,
                     expected=expected,
                     span=span,
                     holds=caller.words,
@@ -76,28 +76,28 @@ class GeneratedCallers:
         self.admins: list[str] = []
         self._entities: dict[str, Entity] = {}
 
-    def enter(self, caller: Caller, request: Request) -> Request:
+    def add_caller(self, caller: Caller, request: Request) -> Request:
         """Give a new caller what they hold, and return their request. For `self`, the resource is named after them."""
         self.number += 1
         user = f"caller{self.number}"
-        old = str(request.resource)
+        original_key = str(request.resource)
         resource = request.resource
-        if HeldAtom("self") in caller.given:
+        if HeldAtom("self") in caller.held:
             resource = Entity(resource.type, "/".join([*resource.names[:-1], user]))
-        for held in caller.given:
-            self._give(user, held, str(resource) if held.on == old else held.on)
-        for held in caller.denied:
-            entity = self._entity(str(resource) if held.on == old else held.on)
-            self.grants.append(Grant(grantee=f"user:{user}", effect="deny", privilege=held.what, entity=entity))
-        groups = (_GROUP.format(user),) if self._brings(caller) else request.groups
+        for atom in caller.held:
+            self._give(user, atom, str(resource) if atom.on == original_key else atom.on)
+        for atom in caller.denied:
+            entity = self._entity(str(resource) if atom.on == original_key else atom.on)
+            self.grants.append(Grant(grantee=f"user:{user}", effect="deny", privilege=atom.what, entity=entity))
+        groups = (_GROUP.format(user),) if self._names_group(caller) else request.groups
         return Request(
             user=user, action=request.action, resource=resource, groups=groups, with_=request.with_, flags=request.flags
         )
 
-    def _give(self, user: str, held: HeldAtom, key: str) -> None:
-        match held.kind:
+    def _give(self, user: str, atom: HeldAtom, key: str) -> None:
+        match atom.kind:
             case "has":
-                grant = Grant(grantee=f"user:{user}", effect="allow", privilege=held.what, entity=self._entity(key))
+                grant = Grant(grantee=f"user:{user}", effect="allow", privilege=atom.what, entity=self._entity(key))
                 self.grants.append(grant)
             case "owner":
                 self.owners.append((self._entity(key), self._owner(user)))
@@ -123,10 +123,10 @@ class GeneratedCallers:
         self.assignments.append(Assignment(principal=f"user:{user}", role=f"role of {user}"))
         return f"role:role of {user}"
 
-    def _brings(self, caller: Caller) -> bool:
+    def _names_group(self, caller: Caller) -> bool:
         """Whether the request must name the caller's group."""
         owner = self.program.semantics.owner
-        owns = any(held.kind == "owner" for held in caller.given)
+        owns = any(atom.kind == "owner" for atom in caller.held)
         return owns and owner is not None and "user" not in owner.kinds and "state" not in self.program.semantics.groups
 
     def _entity(self, key: str) -> Entity:

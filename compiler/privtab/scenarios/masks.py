@@ -34,25 +34,25 @@ class RuleDependencies:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._known: dict[Key, frozenset[Key]] = {}
-        self._asking: dict[Key, list[Key]] | None = None
+        self._dependents: dict[Key, list[Key]] | None = None
 
     def of(self, key: Key) -> frozenset[Key]:
         """The rule and every rule that it refers to."""
         if key not in self._known:
-            found = {key}
-            for can in references(item_condition(self.program.rules[key])):
-                found |= self.of((can.target.type, can.operation))
-            self._known[key] = frozenset(found)
+            keys = {key}
+            for reference in references(item_condition(self.program.rules[key])):
+                keys |= self.of((reference.target.type, reference.operation))
+            self._known[key] = frozenset(keys)
         return self._known[key]
 
-    def asking(self, key: Key) -> list[Key]:
+    def dependents(self, key: Key) -> list[Key]:
         """The other rules that refer to this one."""
-        if self._asking is None:
-            self._asking = {}
+        if self._dependents is None:
+            self._dependents = {}
             for other in self.program.rules:
-                for reached in self.of(other) - {other}:
-                    self._asking.setdefault(reached, []).append(other)
-        return self._asking.get(key, [])
+                for dependency in self.of(other) - {other}:
+                    self._dependents.setdefault(dependency, []).append(other)
+        return self._dependents.get(key, [])
 
 
 class Observed:
@@ -61,14 +61,14 @@ class Observed:
     def __init__(self, program: Program, rule: Rule, cases: Iterable[tuple[Case, Reference]]) -> None:
         self.program = program
         self.rule = rule
-        listed = tuple(cases)
-        self.cases = tuple(case for case, _ in listed)
-        self.asked = tuple(EvaluationContext(reference, case.request) for case, reference in listed)
-        self.every: Mask = (1 << len(self.cases)) - 1
-        self.named = self._mask(RESOURCE in asked.complete for asked in self.asked)
+        pairs = tuple(cases)
+        self.cases = tuple(case for case, _ in pairs)
+        self.contexts = tuple(EvaluationContext(reference, case.request) for case, reference in pairs)
+        self.all_cases: Mask = (1 << len(self.cases)) - 1
+        self.named = self._mask(RESOURCE in context.complete for context in self.contexts)
         self._atoms: dict[Atom, Mask] = {}
         self._cans: dict[Can, Mask] = {}
-        self._changed: tuple[Rule | None, dict[Can, Mask]] = (None, {})
+        self._replacement: tuple[Rule | None, dict[Can, Mask]] = (None, {})
         self._flags: dict[str, Mask] = {}
         self._types: dict[tuple[str, str], Mask] = {}
         self.allowed = self.outcome(rule)
@@ -77,30 +77,38 @@ class Observed:
     def _mask(bits: Iterable[bool]) -> Mask:
         return sum(1 << i for i, bit in enumerate(bits) if bit)
 
-    def outcome(self, rule: Rule, changed: Rule | None = None, reach: RuleDependencies | None = None) -> Mask:
-        """The cases that a rule allows, which may be a changed version of their own. `changed`: as for `holds`."""
-        call = self.holds(rule.requires, changed, reach)
+    def outcome(
+        self, rule: Rule, replacement: Rule | None = None, dependencies: RuleDependencies | None = None
+    ) -> Mask:
+        """The cases that a rule allows, which may be a changed version of their own. `replacement`: as for `holds`."""
+        call = self.holds(rule.requires, replacement, dependencies)
         if rule.gate != ALWAYS:
-            call &= self.holds(rule.gate, changed, reach)
+            call &= self.holds(rule.gate, replacement, dependencies)
         if rule.each is None or not call:
             return call
-        return call & (self.holds(rule.each, changed, reach) | (self.every & ~self.named))
+        return call & (self.holds(rule.each, replacement, dependencies) | (self.all_cases & ~self.named))
 
-    def holds(self, formula: Formula, changed: Rule | None = None, reach: RuleDependencies | None = None) -> Mask:
-        """The cases in which a condition holds; `changed`: a rule that replaces its original."""
-        return _Holding(self, changed, reach).fold(formula)
+    def holds(
+        self, formula: Formula, replacement: Rule | None = None, dependencies: RuleDependencies | None = None
+    ) -> Mask:
+        """The cases in which a condition holds; `replacement`: a rule that replaces its original."""
+        return _HoldsAlgebra(self, replacement, dependencies).fold(formula)
 
-    def can(self, can: Can, changed: Rule | None, reach: RuleDependencies | None) -> Mask:
+    def can(self, can: Can, replacement: Rule | None, dependencies: RuleDependencies | None) -> Mask:
         """The cases in which the rule that a `can` refers to holds for its object."""
         key = can.target.type, can.operation
-        if changed is not None and reach is not None and (changed.entity, changed.operation) in reach.of(key):
-            if self._changed[0] is not changed:
-                self._changed = changed, {}
-            known = self._changed[1]
-            if can not in known:
-                rule = changed if (changed.entity, changed.operation) == key else self.program.rules[key]
-                known[can] = self.holds(move(item_condition(rule), can.target.slot), changed, reach)
-            return known[can]
+        if (
+            replacement is not None
+            and dependencies is not None
+            and (replacement.entity, replacement.operation) in dependencies.of(key)
+        ):
+            if self._replacement[0] is not replacement:
+                self._replacement = replacement, {}
+            cache = self._replacement[1]
+            if can not in cache:
+                rule = replacement if (replacement.entity, replacement.operation) == key else self.program.rules[key]
+                cache[can] = self.holds(move(item_condition(rule), can.target.slot), replacement, dependencies)
+            return cache[can]
         if can not in self._cans:
             self._cans[can] = self.holds(move(item_condition(self.program.rules[key]), can.target.slot))
         return self._cans[can]
@@ -108,7 +116,7 @@ class Observed:
     def atom(self, atom: Atom) -> Mask:
         """The cases in which an atom holds."""
         if atom not in self._atoms:
-            self._atoms[atom] = self._mask(asked.why(atom) is not None for asked in self.asked)
+            self._atoms[atom] = self._mask(context.why(atom) is not None for context in self.contexts)
         return self._atoms[atom]
 
     def flag(self, flag: str) -> Mask:
@@ -120,32 +128,32 @@ class Observed:
     def of_type(self, slot: str, type_: str) -> Mask:
         """The cases whose object in a slot has a type."""
         if (slot, type_) not in self._types:
-            self._types[slot, type_] = self._mask(asked.types[slot] == type_ for asked in self.asked)
+            self._types[slot, type_] = self._mask(context.types[slot] == type_ for context in self.contexts)
         return self._types[slot, type_]
 
-    def setting(self, flags: frozenset[str], asked_about: Iterable[str], types: Mapping[str, str]) -> Mask:
+    def setting(self, flags: frozenset[str], rule_flags: Iterable[str], types: Mapping[str, str]) -> Mask:
         """The cases with exactly these of the flags that the rule depends on, and objects of these types."""
-        mask = self.every
-        for flag in asked_about:
+        mask = self.all_cases
+        for flag in rule_flags:
             mask &= self.flag(flag) if flag in flags else ~self.flag(flag)
         for slot, type_ in types.items():
             mask &= self.of_type(slot, type_)
         return mask
 
 
-class _Holding(Algebra[Mask]):
+class _HoldsAlgebra(Algebra[Mask]):
     """The cases in which conditions hold; arguments as for `Observed.holds`."""
 
-    def __init__(self, observed: Observed, changed: Rule | None, reach: RuleDependencies | None) -> None:
+    def __init__(self, observed: Observed, replacement: Rule | None, dependencies: RuleDependencies | None) -> None:
         self._observed = observed
-        self._changed = changed
-        self._reach = reach
+        self._replacement = replacement
+        self._dependencies = dependencies
 
     def atom(self, atom: Atom) -> Mask:
         return self._observed.atom(atom)
 
     def all_of(self, values: Iterable[Mask]) -> Mask:
-        mask = self._observed.every
+        mask = self._observed.all_cases
         for value in values:
             mask &= value
             if not mask:
@@ -156,15 +164,15 @@ class _Holding(Algebra[Mask]):
         return reduce(or_, values, 0)
 
     def when(self, when: When) -> Mask:
-        unset = self._observed.every & ~self._observed.flag(when.flag)
+        unset = self._observed.all_cases & ~self._observed.flag(when.flag)
         return unset | self.fold(when.body)
 
     def can(self, can: Can) -> Mask:
-        return self._observed.can(can, self._changed, self._reach)
+        return self._observed.can(can, self._replacement, self._dependencies)
 
     def by_type(self, choice: ByType) -> Mask:
         mask = 0
-        for type_, case_ in choice.cases:
+        for type_, body in choice.cases:
             of_type = self._observed.of_type(choice.slot, type_)
-            mask |= of_type and (of_type & self.fold(case_))
+            mask |= of_type and (of_type & self.fold(body))
         return mask

@@ -63,11 +63,11 @@ class Mutant:
 class Mutants:
     """Generates the mutants of a program's rules."""
 
-    def __init__(self, program: Program, reach: RuleDependencies) -> None:
+    def __init__(self, program: Program, dependencies: RuleDependencies) -> None:
         self.program = program
-        self.reach = reach
+        self.dependencies = dependencies
         self.names = StateNames(program)
-        self._on: dict[str, tuple[str, ...]] = {}
+        self._privileges_on: dict[str, tuple[str, ...]] = {}
 
     def of(self, rule: Rule) -> Iterator[Mutant]:
         """Every mutant of a rule, each once."""
@@ -80,12 +80,12 @@ class Mutants:
 
     def _of(self, rule: Rule) -> Iterator[Mutant]:
         point = _Point(self, rule)
-        types = {RESOURCE: rule.entity, **{w.name: w.types[0] for w in rule.withs if not w.polymorphic}}
-        for change, text, formula in point.whole(rule.requires, types):
+        types = {RESOURCE: rule.entity, **{slot.name: slot.types[0] for slot in rule.withs if not slot.polymorphic}}
+        for change, text, formula in point.whole_cell(rule.requires, types):
             yield Mutant(change=change, text=text, original=rule, rule=replace(rule, requires=formula))
         if rule.each is not None:
             # Dropping all of `each` is the same as `each` dropped, which is reported once.
-            for change, text, formula in point.whole(rule.each, types):
+            for change, text, formula in point.whole_cell(rule.each, types):
                 if formula != ALWAYS:
                     yield Mutant(change=change, text=text, original=rule, rule=replace(rule, each=formula))
             yield Mutant(change="each", text="`each` dropped", original=rule, rule=replace(rule, each=None))
@@ -105,7 +105,7 @@ class Mutants:
     def _effects(self, effect: Effect) -> Iterator[Effect]:
         """The effect with another kind, privilege or target; or with another table of a principal's rows."""
         if effect.what in PRINCIPAL_TABLES and not effect.privileges:
-            yield from (replace(effect, what=table) for table in _beside(list(PRINCIPAL_TABLES), effect.what))
+            yield from (replace(effect, what=table) for table in _neighbours(list(PRINCIPAL_TABLES), effect.what))
             return
         yield replace(effect, kind="revoke" if effect.kind != "revoke" else "grant" if effect.privileges else "become")
         if effect.privileges:
@@ -114,7 +114,7 @@ class Mutants:
                 for name in self.names.known_privileges()
                 if name not in self.program.aliases and self.names.grantable(name, effect.target.type) is None
             ]
-            for name in _beside(names, effect.what):
+            for name in _neighbours(names, effect.what):
                 yield replace(effect, what=name, privileges=self.names.given(name, effect.target.type))
         for type_ in self._above(effect.target.type):
             if not effect.privileges or self.names.grantable(effect.what, type_) is None:
@@ -124,12 +124,16 @@ class Mutants:
     def _above(self, type_: str) -> Iterator[str]:
         return reversed(self.program.chain(type_)[:-1])
 
-    def beside(self, privilege: str, type_: str, used: Collection[str]) -> tuple[str, ...]:
+    def neighbours(self, privilege: str, type_: str, used: Collection[str]) -> tuple[str, ...]:
         """One or two other privileges for the type, close in the file, preferably ones that the cell does not use."""
-        if type_ not in self._on:
-            self._on[type_] = tuple(p.name for p in self.program.privileges.values() if type_ in p.on)
-        names = self._on[type_]
-        return _beside([n for n in names if n == privilege or n not in used], privilege) or _beside(names, privilege)
+        if type_ not in self._privileges_on:
+            self._privileges_on[type_] = tuple(
+                privilege_.name for privilege_ in self.program.privileges.values() if type_ in privilege_.on
+            )
+        names = self._privileges_on[type_]
+        return _neighbours([name for name in names if name == privilege or name not in used], privilege) or _neighbours(
+            names, privilege
+        )
 
 
 class _Point:
@@ -144,7 +148,7 @@ class _Point:
             if isinstance(atom, Has):
                 self.used.setdefault(atom.target, set()).add(atom.privilege)
 
-    def whole(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
+    def whole_cell(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
         """The changes of a whole cell, including dropping it if it is a single part."""
         if not (isinstance(formula, And | Or)):
             yield "drop", f"without `{self.text(formula)}`: anyone may", ALWAYS
@@ -164,11 +168,15 @@ class _Point:
             case Can():
                 for target in self._targets(formula.target, types):
                     key = target.type, formula.operation
-                    other = self.program.rules.get(key)
-                    own = self.rule.entity, self.rule.operation
-                    if other is not None and not other.withs and own not in self.mutants.reach.of(key):
+                    referred = self.program.rules.get(key)
+                    this_key = self.rule.entity, self.rule.operation
+                    if (
+                        referred is not None
+                        and not referred.withs
+                        and this_key not in self.mutants.dependencies.of(key)
+                    ):
                         changed = replace(formula, target=target)
-                        yield "target", self._for(changed, formula), changed
+                        yield "target", self._replaced(changed, formula), changed
             case ByType():
                 for number, (type_, case_) in enumerate(formula.cases):
                     known = {**types, formula.slot: type_}
@@ -188,9 +196,9 @@ class _Point:
         join = conjunction if isinstance(formula, And) else disjunction
         parts = formula.parts
         if len(parts) > 1:
-            word, other = ("any", "all") if isinstance(formula, And) else ("all", "any")
+            word, instead_of = ("any", "all") if isinstance(formula, And) else ("all", "any")
             swapped = disjunction(*parts) if isinstance(formula, And) else conjunction(*parts)
-            yield "any-all", f"{word} for {other} of `{self.text(formula)}`", swapped
+            yield "any-all", f"{word} for {instead_of} of `{self.text(formula)}`", swapped
         for number, part in enumerate(parts):
             before, after = parts[:number], parts[number + 1 :]
             if len(parts) > 1:
@@ -201,17 +209,17 @@ class _Point:
     def _atom(self, atom: Atom, types: Types) -> Iterator[tuple[Change, str, Formula]]:
         match atom:
             case Has(privilege=privilege, target=target):
-                for name in self.mutants.beside(privilege, target.type, self.used.get(target, set())):
+                for name in self.mutants.neighbours(privilege, target.type, self.used.get(target, set())):
                     changed: Atom = replace(atom, privilege=name)
-                    yield "privilege", self._for(changed, atom), changed
+                    yield "privilege", self._replaced(changed, atom), changed
                 on = self.program.privileges[privilege].on
                 for other in self._targets(target, types, frozenset(on)):
                     changed = replace(atom, target=other)
-                    yield "target", self._for(changed, atom), changed
+                    yield "target", self._replaced(changed, atom), changed
             case Owner(target=target) | Member(target=target):
                 for other in self._targets(target, types):
                     changed = replace(atom, target=other)
-                    yield "target", self._for(changed, atom), changed
+                    yield "target", self._replaced(changed, atom), changed
             case Self() | Holds() | ServiceAdmin():
                 return
             case _:
@@ -224,15 +232,15 @@ class _Point:
             if on is None or type_ in on:
                 yield replace(target, type=type_)
                 break
-        itself = types.get(target.slot)
-        path = self.program.chain(itself) if itself is not None else ()
+        slot_type = types.get(target.slot)
+        path = self.program.chain(slot_type) if slot_type is not None else ()
         for type_ in path[path.index(target.type) + 1 :] if target.type in path else ():
-            made = self.rule.creates and target.slot == RESOURCE and type_ == self.rule.entity
-            if (on is None or type_ in on) and not made:
+            is_created = self.rule.creates and target.slot == RESOURCE and type_ == self.rule.entity
+            if (on is None or type_ in on) and not is_created:
                 yield replace(target, type=type_)
                 break
 
-    def _for(self, changed: Formula, original: Formula) -> str:
+    def _replaced(self, changed: Formula, original: Formula) -> str:
         return f"`{self.text(changed)}` for `{self.text(original)}`"
 
     def text(self, formula: Formula) -> str:
@@ -253,8 +261,8 @@ def formula_text(formula: Formula, rule: Rule) -> str:
         case When():
             return f"{_inner(formula.body, rule)} when {formula.flag}"
         case Can():
-            on = atom_text(Owner(target=formula.target), rule).removeprefix("owner ")
-            return f"can {formula.operation} {on}"
+            target_text = atom_text(Owner(target=formula.target), rule).removeprefix("owner ")
+            return f"can {formula.operation} {target_text}"
         case _:
             assert_never(formula)
 
@@ -264,12 +272,12 @@ def _inner(formula: Formula, rule: Rule) -> str:
     return f"({text})" if isinstance(formula, And | Or | When) and " " in text else text
 
 
-def _beside(names: list[str] | tuple[str, ...], name: str) -> tuple[str, ...]:
+def _neighbours(names: list[str] | tuple[str, ...], name: str) -> tuple[str, ...]:
     """The next and the previous name, cyclically; empty if there is no other."""
     if name not in names or len(names) < 2:
         return ()
-    at = list(names).index(name)
-    return tuple(dict.fromkeys((names[(at + 1) % len(names)], names[at - 1])))
+    index = list(names).index(name)
+    return tuple(dict.fromkeys((names[(index + 1) % len(names)], names[index - 1])))
 
 
 def _effect(effect: Effect) -> str:
@@ -282,5 +290,8 @@ def _content(rule: Rule) -> object:
         rule.requires,
         rule.each,
         rule.report,
-        tuple((e.kind, e.what if not e.privileges else e.privileges, e.target) for e in rule.effects),
+        tuple(
+            (effect.kind, effect.what if not effect.privileges else effect.privileges, effect.target)
+            for effect in rule.effects
+        ),
     )

@@ -69,8 +69,8 @@ class Case:
     def words(self) -> tuple[str, ...]:
         """The texts that a filter matches."""
         request = self.request
-        asked = f"{request.action} {request.resource}"
-        return (self.name, f"{request.user} {asked}", asked, request.resource.type, *self.tags)
+        request_text = f"{request.action} {request.resource}"
+        return (self.name, f"{request.user} {request_text}", request_text, request.resource.type, *self.tags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +84,14 @@ class Subject:
     @property
     def title(self) -> str:
         """The policy's file, and the selected variant and readings in parentheses."""
-        return self.policy.as_posix() + self.chosen
+        return self.policy.as_posix() + self.options_text
 
     @property
-    def chosen(self) -> str:
+    def options_text(self) -> str:
         """The variant and the readings in parentheses; empty if there are none."""
-        chosen = [self.variant] if self.variant else []
-        chosen += [f"{row}={name}" for row, name in self.readings]
-        return f" ({', '.join(chosen)})" if chosen else ""
+        options = [self.variant] if self.variant else []
+        options += [f"{row}={name}" for row, name in self.readings]
+        return f" ({', '.join(options)})" if options else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

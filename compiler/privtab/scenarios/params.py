@@ -49,55 +49,57 @@ class Combinations:
         """The entry for each combination of the parameters that it uses; empty if it uses unknown ones."""
         params = self.params
         if isinstance(node, yaml_tree.Mapping):
-            own = [value for key, value in node.entries if key.text == "params"]
-            rest = tuple((key, value) for key, value in node.entries if key.text != "params")
-            params = params | (read_params(self.reader, own[0]) if own else {})
-            node = yaml_tree.Mapping(rest, node.start, node.end)
+            own_params = [value for key, value in node.entries if key.text == "params"]
+            other_entries = tuple((key, value) for key, value in node.entries if key.text != "params")
+            params = params | (read_params(self.reader, own_params[0]) if own_params else {})
+            node = yaml_tree.Mapping(other_entries, node.start, node.end)
         seen: set[tuple[tuple[str, str], ...]] = set()
-        for together in self._together(node, params, {}, set()):
-            key = tuple(sorted(together.items()))
+        for values in self._choices(node, params, {}, set()):
+            key = tuple(sorted(values.items()))
             if key not in seen:
                 seen.add(key)
-                yield (fill(node, together) if together else node), together
+                yield (fill(node, values) if values else node), values
 
-    def _together(
-        self, node: Node, params: Params, chosen: dict[str, Values], told: set[tuple[int, str]]
+    def _choices(
+        self, node: Node, params: Params, chosen: dict[str, Values], reported: set[tuple[int, str]]
     ) -> Iterator[Values]:
         """The values of the parameters in an entry. Part names can contain parameters, so a choice may add some."""
         values = {name: text for choice in chosen.values() for name, text in choice.items()}
-        mentioned = self._mentioned(node, params, values, told)
+        mentioned = self._mentioned(node, params, values, reported)
         if mentioned is None:
             return
-        more = sorted({name.partition(".")[0] for name in mentioned} - chosen.keys())
-        if not more:
+        unchosen = sorted({name.partition(".")[0] for name in mentioned} - chosen.keys())
+        if not unchosen:
             yield {name: text for name, text in values.items() if name in mentioned}
             return
-        for choices in product(*(params[name] for name in more)):
-            yield from self._together(node, params, chosen | dict(zip(more, choices, strict=True)), told)
+        for choices in product(*(params[name] for name in unchosen)):
+            yield from self._choices(node, params, chosen | dict(zip(unchosen, choices, strict=True)), reported)
 
-    def _mentioned(self, node: Node, params: Params, values: Values, told: set[tuple[int, str]]) -> set[str] | None:
+    def _mentioned(self, node: Node, params: Params, values: Values, reported: set[tuple[int, str]]) -> set[str] | None:
         """The placeholders of an entry and of the parts that it names; None if one of them is unknown.
 
-        `told`: what has been reported for this entry already.
+        `reported`: what has been reported for this entry already.
         """
         mentioned: set[str] = set()
-        good = True
-        waiting, reached = [node], {id(node)}
-        while waiting:
-            for scalar in scalars(waiting.pop()):
+        valid = True
+        queue, visited = [node], {id(node)}
+        while queue:
+            for scalar in scalars(queue.pop()):
                 for name in PLACEHOLDER.findall(scalar.text) if "{" in scalar.text else ():
                     if name in PER_CASE:
                         continue
                     if not any(name in choice for choice in params.get(name.partition(".")[0], ())):
-                        good = False
-                        if (id(scalar), name) not in told:
-                            known = sorted({n for choices in params.values() for choice in choices for n in choice})
+                        valid = False
+                        if (id(scalar), name) not in reported:
+                            known = sorted(
+                                {parameter for choices in params.values() for choice in choices for parameter in choice}
+                            )
                             message = f"unknown parameter `{{{name}}}`"
                             self.reader.report("T106", scalar, message, near(name, known, "parameters"))
-                        told.add((id(scalar), name))
+                        reported.add((id(scalar), name))
                     mentioned.add(name)
                 part = self.lets.get(filled(scalar.text, values))
-                if part is not None and id(part) not in reached:
-                    reached.add(id(part))
-                    waiting.append(part)
-        return mentioned if good else None
+                if part is not None and id(part) not in visited:
+                    visited.add(id(part))
+                    queue.append(part)
+        return mentioned if valid else None

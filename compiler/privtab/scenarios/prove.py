@@ -34,26 +34,28 @@ def coverage(plan: Plan, observed: dict[Key, Observed]) -> Coverage:
     return Coverage(plan.program, plan.rules, observed)
 
 
-def score(plan: Plan, observed: dict[Key, Observed], said: Callable[[int], None] = lambda _: None) -> Score:
+def score(plan: Plan, observed: dict[Key, Observed], on_progress: Callable[[int], None] = lambda _: None) -> Score:
     """The mutation score over the plan's rules."""
-    return Scoring(plan.program, plan.rules, observed).score(said)
+    return Scoring(plan.program, plan.rules, observed).score(on_progress)
 
 
-def suggested(plan: Plan, tested: Coverage | None, scored: Score | None) -> str:
+def suggested(plan: Plan, coverage_: Coverage | None, score_: Score | None) -> str:
     """Entries of `needs` for the untested cells, and for rules with faults that no case notices."""
-    wanted: dict[str, tuple[Rule, set[Setting]]] = {}
-    for rule in {rule.id: rule for cut in (tested, scored) if cut is not None for rule in cut.cut}.values():
+    settings_by_rule: dict[str, tuple[Rule, set[Setting]]] = {}
+    for rule in {
+        rule.id: rule for measure in (coverage_, score_) if measure is not None for rule in measure.undecided
+    }.values():
         # Not every kind of request was looked at: start with those without flags and those with all of them.
         types = tuple((slot.name, slot.types[0]) for slot in rule.withs if slot.polymorphic)
-        asked: set[Setting] = {
+        settings: set[Setting] = {
             (flags, types, form)
             for flags in (frozenset[str](), frozenset(rule_flags(plan.program, rule)))
             for form in (FORMS if rule.each is not None else PLAIN)
         }
-        wanted[rule.id] = rule, asked
-    unseen = {mutant.original.id for mutant in scored.survived} if scored else set()
-    for cell in tested.cells if tested else ():
-        if not cell.covered or cell.rule.id in unseen:
+        settings_by_rule[rule.id] = rule, settings
+    rules_with_survivors = {mutant.original.id for mutant in score_.survived} if score_ else set()
+    for cell in coverage_.cells if coverage_ else ():
+        if not cell.covered or cell.rule.id in rules_with_survivors:
             setting = cell.flags, tuple(cell.types.items()), cell.form
-            wanted.setdefault(cell.rule.id, (cell.rule, set()))[1].add(setting)
-    return suggestions(plan.program, wanted)
+            settings_by_rule.setdefault(cell.rule.id, (cell.rule, set()))[1].add(setting)
+    return suggestions(plan.program, settings_by_rule)

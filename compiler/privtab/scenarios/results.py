@@ -16,7 +16,7 @@ from privtab.request import why_denied
 from privtab.scenarios.coverage import Cell, Coverage
 from privtab.scenarios.mutants import CHANGES, Mutant
 from privtab.scenarios.nodes import Case, Plan
-from privtab.scenarios.rows import TakenReading, row_lines, taken_reading
+from privtab.scenarios.rows import ChosenReading, chosen_reading, row_lines
 from privtab.scenarios.run import Failure, reasons
 from privtab.scenarios.score import Score
 
@@ -26,7 +26,7 @@ class Result:
     """The result for one plan."""
 
     plan: Plan
-    asked: tuple[Case, ...]
+    cases: tuple[Case, ...]
     failures: tuple[Failure, ...]
     coverage: Coverage | None = None
     score: Score | None = None
@@ -36,40 +36,40 @@ class Result:
     def name(self) -> str:
         """The policy by system and version, and the selected variant and readings in parentheses."""
         program, subject = self.plan.program, self.plan.subject
-        return f"{program.system}/{program.version}{subject.chosen}"
+        return f"{program.system}/{program.version}{subject.options_text}"
 
     @property
-    def short(self) -> str:
+    def short_name(self) -> str:
         """A shorter form, with only the number of readings if there are several."""
         program, subject = self.plan.program, self.plan.subject
-        chosen = [subject.variant] if subject.variant else []
+        options = [subject.variant] if subject.variant else []
         readings = [f"{row}={name}" for row, name in subject.readings]
-        chosen += readings if len(readings) < 2 else [f"{len(readings)} other readings"]
-        return f"{program.system}/{program.version}" + (f" ({', '.join(chosen)})" if chosen else "")
+        options += readings if len(readings) < 2 else [f"{len(readings)} other readings"]
+        return f"{program.system}/{program.version}" + (f" ({', '.join(options)})" if options else "")
 
     @property
     def undecided(self) -> tuple[Rule, ...]:
         """The rules whose cells or faults exceeded the budget."""
-        cut = (*(self.coverage.cut if self.coverage else ()), *(self.score.cut if self.score else ()))
-        return tuple({rule.id: rule for rule in cut}.values())
+        rules = (*(self.coverage.undecided if self.coverage else ()), *(self.score.undecided if self.score else ()))
+        return tuple({rule.id: rule for rule in rules}.values())
 
     @property
     def passed(self) -> int:
         """The number of cases that were answered as expected."""
-        return len(self.asked) - len({id(failure.case) for failure in self.failures})
+        return len(self.cases) - len({id(failure.case) for failure in self.failures})
 
     def rule(self, case: Case) -> Rule:
         """The rule of a case."""
         return self.plan.program.rules[case.request.resource.type, case.request.action]
 
-    def taken(self, case: Case) -> TakenReading | None:
+    def chosen_reading(self, case: Case) -> ChosenReading | None:
         """The alternative reading that was chosen for the rule."""
-        return taken_reading(self.plan.subject, self.rule(case))
+        return chosen_reading(self.plan.subject, self.rule(case))
 
     def lines(self, case: Case) -> list[str]:
         """The text behind the decision: that of the reading, else the row as it stands in the file."""
-        taken = self.taken(case)
-        return row_lines(self.rule(case).span) if taken is None else [f"{taken.name}: {taken.text}"]
+        reading = self.chosen_reading(case)
+        return row_lines(self.rule(case).span) if reading is None else [f"{reading.name}: {reading.text}"]
 
 
 def result_json(result: Result) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def result_json(result: Result) -> dict[str, Any]:
         "variant": subject.variant,
         "readings": dict(subject.readings),
         "files": list(result.plan.files),
-        "cases": len(result.asked),
+        "cases": len(result.cases),
         "passed": result.passed,
         "failures": [_failure_json(result, failure) for failure in result.failures],
         "coverage": None if result.coverage is None else _coverage_json(result.coverage),
@@ -110,12 +110,12 @@ def _failure_json(result: Result, failure: Failure) -> dict[str, Any]:
         "missing": context.get("missing", []),
         "reasons": context.get("reasons", []),
         "row": row_json(result.rule(case)) | {"text": "\n".join(row_lines(result.rule(case).span))},
-        "reading": _taken_json(result.taken(case)),
+        "reading": _reading_json(result.chosen_reading(case)),
     }
 
 
-def _taken_json(taken: TakenReading | None) -> dict[str, Any] | None:
-    return None if taken is None else {"name": taken.name, "text": taken.text, "line": taken.span.line}
+def _reading_json(reading: ChosenReading | None) -> dict[str, Any] | None:
+    return None if reading is None else {"name": reading.name, "text": reading.text, "line": reading.span.line}
 
 
 def row_json(rule: Rule) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _coverage_json(coverage: Coverage) -> dict[str, Any]:
             row_json(rule) | {"cells": cells, "covered": covered}
             for rule, cells, covered in coverage.by_rule().values()
         ],
-        "undecided": [row_json(rule) for rule in coverage.cut],
+        "undecided": [row_json(rule) for rule in coverage.undecided],
         "untested": [_cell_json(cell) for cell in coverage.untested],
     }
 
@@ -161,7 +161,7 @@ def _score_json(score: Score) -> dict[str, Any]:
         "killed": score.killed,
         "equivalent": score.equivalent,
         "percent": score.percent,
-        "undecided": [row_json(rule) for rule in score.cut],
+        "undecided": [row_json(rule) for rule in score.undecided],
         "survived": [_mutant_json(mutant) for mutant in score.survived],
     }
 
@@ -173,8 +173,8 @@ def _mutant_json(mutant: Mutant) -> dict[str, Any]:
 def because(failure: Failure) -> str:
     """The cause of a decision, on one line: its reasons, or what would have been enough."""
     if failure.decision.allowed:
-        given = "; ".join(map(str, reasons(failure.decision)))
-        return f"allowed by {given}" if given else "anyone may"
+        reasons_text = "; ".join(map(str, reasons(failure.decision)))
+        return f"allowed by {reasons_text}" if reasons_text else "anyone may"
     return why_denied(failure.decision.missing) or "no way leads to an allow"
 
 
@@ -184,11 +184,11 @@ def junit_suites(results: Sequence[Result]) -> list[Suite]:
 
 
 def _suite(result: Result) -> Suite:
-    wrong: dict[int, Failure] = {}
+    first_failures: dict[int, Failure] = {}
     for failure in result.failures:
-        wrong.setdefault(id(failure.case), failure)
-    each = result.seconds / max(1, len(result.asked))
-    cases = tuple(_test(result, case, wrong.get(id(case)), each) for case in result.asked)
+        first_failures.setdefault(id(failure.case), failure)
+    mean_seconds = result.seconds / max(1, len(result.cases))
+    cases = tuple(_test(result, case, first_failures.get(id(case)), mean_seconds) for case in result.cases)
     properties = [("policy", result.plan.subject.policy.as_posix())]
     if result.coverage is not None:
         properties.append(("cell coverage", f"{result.coverage.percent}"))
@@ -201,18 +201,18 @@ def _suite(result: Result) -> Suite:
 
 def _test(result: Result, case: Case, failure: Failure | None, seconds: float) -> JUnitCase:
     rule = result.rule(case)
-    found = None
+    junit_failure = None
     if failure is not None:
-        taken = result.taken(case)
-        place = f"row {rule.span.path}:{rule.span.line}" + (f", reading on line {taken.span.line}" if taken else "")
+        reading = result.chosen_reading(case)
+        place = f"row {rule.span.path}:{rule.span.line}" + (f", reading on line {reading.span.line}" if reading else "")
         text = "\n".join([f"{because(failure)}", place, *result.lines(case)])
         message = f"expected {failure.expected}, got {failure.got}"
-        found = JUnitFailure(message=message, text=text, kind=failure.fault)
+        junit_failure = JUnitFailure(message=message, text=text, kind=failure.fault)
     return JUnitCase(
         name=case.name,
         classname=rule.id.replace("/", "."),
         seconds=seconds,
-        failure=found,
+        failure=junit_failure,
         file=case.span.path,
         line=case.span.line,
     )

@@ -14,16 +14,16 @@ from privtab.ir.nodes import Rule
 from privtab.scenarios.nodes import Subject
 from privtab.syntax.nodes import RowDecl, Tables, VariantDecl
 
-MOST_LINES = 8
+MAX_LINES = 8
 """How many lines of a row are shown."""
 
 
-def row_lines(span: Span, most: int = MOST_LINES) -> list[str]:
+def row_lines(span: Span, limit: int = MAX_LINES) -> list[str]:
     """The line of a row's key and what is indented below it; empty if the file is gone."""
     lines = _lines(span.path)[span.line - 1 :]
     indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
-    below = takewhile(lambda line: line.startswith(" " * (indent + 1)), lines[1:most])
-    return [line[indent:].rstrip() for line in [*lines[:1], *below]]
+    continuation = takewhile(lambda line: line.startswith(" " * (indent + 1)), lines[1:limit])
+    return [line[indent:].rstrip() for line in [*lines[:1], *continuation]]
 
 
 @lru_cache(maxsize=16)
@@ -35,7 +35,7 @@ def _lines(path: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakenReading:
+class ChosenReading:
     """An alternative reading chosen for a row."""
 
     name: str
@@ -43,15 +43,15 @@ class TakenReading:
     span: Span
 
 
-def taken_reading(subject: Subject, rule: Rule) -> TakenReading | None:
+def chosen_reading(subject: Subject, rule: Rule) -> ChosenReading | None:
     """The reading that was chosen for a rule; None if the row's own text decides."""
-    chosen = dict(subject.readings)
+    chosen_names = dict(subject.readings)
     rows = (f"{rule.entity}/{rule.operation}", f"{rule.origin}/{rule.operation}")
-    offered = dict(rule.ambiguous.readings) if rule.ambiguous is not None else {}
-    for name in (chosen[row] for row in rows if row in chosen):
-        if name in offered:
+    alternatives = dict(rule.ambiguous.readings) if rule.ambiguous is not None else {}
+    for name in (chosen_names[row] for row in rows if row in chosen_names):
+        if name in alternatives:
             span = _readings(subject.policy).get((rule.span, name), rule.span)
-            return TakenReading(name=name, text=offered[name], span=span)
+            return ChosenReading(name=name, text=alternatives[name], span=span)
     return None
 
 

@@ -13,7 +13,7 @@ from privtab.scenarios.engines import Engine
 from privtab.scenarios.nodes import Because, Case, Plan
 
 Fault: TypeAlias = Literal["decision", "effects", "missing", "reason", "rule", "report", "engines"]
-Said: TypeAlias = Callable[[int], None]
+OnProgress: TypeAlias = Callable[[int], None]
 """Called with the number of cases just decided."""
 BATCH = 1_000
 
@@ -31,33 +31,35 @@ class Failure:
 
 
 def failures(
-    plan: Plan, cases: Iterable[Case], engines: Sequence[Engine], said: Said = lambda _: None
+    plan: Plan, cases: Iterable[Case], engines: Sequence[Engine], on_progress: OnProgress = lambda _: None
 ) -> Iterator[Failure]:
     """The cases that any engine answers wrongly, in order; with two engines, also those on which they differ."""
     seen: set[tuple[str, str, bool]] = set()
     for world, batch in batches(cases):
         requests = [case.request for case in batch]
         # With several engines, compare two explanations for each rule; the other cases compare decisions only.
-        chosen = [len(engines) > 1 and _first(case, seen) for case in batch]
+        first_of_rule = [len(engines) > 1 and _is_first(case, seen) for case in batch]
         answers = [
             engine.decide(
                 plan.worlds[world],
                 requests,
-                explain=[first or _explained(case, engine) for first, case in zip(chosen, batch, strict=True)],
+                explain=[
+                    is_first or _explained(case, engine) for is_first, case in zip(first_of_rule, batch, strict=True)
+                ],
             )
             for engine in engines
         ]
-        said(len(batch))
+        on_progress(len(batch))
         for number, case in enumerate(batch):
-            decisions = [given[number] for given in answers]
+            decisions = [answer[number] for answer in answers]
             report = plan.program.rules[case.request.resource.type, case.request.action].report
-            if next(_wrong(case, engines[0].name, decisions[0], report), None) is not None:
+            if next(_faults(case, engines[0].name, decisions[0], report), None) is not None:
                 if "rule" not in decisions[0].context:
                     [decisions[0]] = engines[0].decide(plan.worlds[world], [case.request], explain=[True])
-                yield from islice(_wrong(case, engines[0].name, decisions[0], report), 1)
+                yield from islice(_faults(case, engines[0].name, decisions[0], report), 1)
             for engine, decision in zip(engines[1:], decisions[1:], strict=True):
                 if not _agree(decisions[0], decision):
-                    yield _apart(plan, case, (engines[0], engine))
+                    yield _disagreement(plan, case, (engines[0], engine))
 
 
 def _explained(case: Case, engine: Engine) -> bool:
@@ -65,30 +67,30 @@ def _explained(case: Case, engine: Engine) -> bool:
     return case.expected.explained or (case.expected.effects is not None and not engine.knows_effects)
 
 
-def _first(case: Case, seen: set[tuple[str, str, bool]]) -> bool:
+def _is_first(case: Case, seen: set[tuple[str, str, bool]]) -> bool:
     """Whether a case is the first of its rule with its answer."""
     key = case.request.resource.type, case.request.action, case.expected.allowed
-    new = key not in seen
+    is_new = key not in seen
     seen.add(key)
-    return new
+    return is_new
 
 
-def _agree(one: Decision, other: Decision) -> bool:
+def _agree(first: Decision, second: Decision) -> bool:
     """Whether two decisions agree, as far as both were explained."""
-    if "rule" in one.context and "rule" in other.context:
-        return _answer(one) == _answer(other)
-    return one.allowed is other.allowed
+    if "rule" in first.context and "rule" in second.context:
+        return _answer(first) == _answer(second)
+    return first.allowed is second.allowed
 
 
-def _apart(plan: Plan, case: Case, engines: Sequence[Engine]) -> Failure:
+def _disagreement(plan: Plan, case: Case, engines: Sequence[Engine]) -> Failure:
     """The failure of two engines that disagree."""
-    one, other = (e.decide(plan.worlds[case.world], [case.request], explain=[True])[0] for e in engines)
+    first, second = (engine.decide(plan.worlds[case.world], [case.request], explain=[True])[0] for engine in engines)
     return Failure(
         case=case,
         fault="engines",
-        expected=f"{engines[0].name}: {_short(one)}",
-        got=f"{engines[1].name}: {_short(other)}",
-        decision=other,
+        expected=f"{engines[0].name}: {_summary(first)}",
+        got=f"{engines[1].name}: {_summary(second)}",
+        decision=second,
         engine=engines[1].name,
     )
 
@@ -112,12 +114,12 @@ def _answer(decision: Decision) -> tuple[object, ...]:
     return decision.allowed, sorted(decision.effects), missing, reasons, decision.rule
 
 
-def _wrong(case: Case, engine: str, decision: Decision, report: str | None) -> Iterator[Failure]:
+def _faults(case: Case, engine: str, decision: Decision, report: str | None) -> Iterator[Failure]:
     """What differs from the expected answer, worst first; `report`: that of the row."""
     expected = case.expected
 
-    def fault(kind: Fault, wanted: str, got: str) -> Failure:
-        return Failure(case=case, fault=kind, expected=wanted, got=got, decision=decision, engine=engine)
+    def fault(kind: Fault, expected_text: str, got: str) -> Failure:
+        return Failure(case=case, fault=kind, expected=expected_text, got=got, decision=decision, engine=engine)
 
     if decision.allowed is not expected.allowed:
         yield fault("decision", _word(expected.allowed), _word(decision.allowed))
@@ -142,13 +144,17 @@ def _wrong(case: Case, engine: str, decision: Decision, report: str | None) -> I
 
 def reasons(decision: Decision) -> list[Because]:
     """The reasons of an allow."""
-    return [Because(atom=r["atom"], through=r["through"], on=r.get("on")) for r in decision.context.get("reasons", ())]
+    return [
+        Because(atom=reason["atom"], through=reason["through"], on=reason.get("on"))
+        for reason in decision.context.get("reasons", ())
+    ]
 
 
-def _reason_holds(wanted: Sequence[Because], decision: Decision) -> bool:
-    given = {reason.atom: reason for reason in reasons(decision)}
-    return given.keys() == {one.atom for one in wanted} and all(
-        one.through in {None, given[one.atom].through} and one.on in {None, given[one.atom].on} for one in wanted
+def _reason_holds(expected: Sequence[Because], decision: Decision) -> bool:
+    actual = {reason.atom: reason for reason in reasons(decision)}
+    return actual.keys() == {because.atom for because in expected} and all(
+        because.through in {None, actual[because.atom].through} and because.on in {None, actual[because.atom].on}
+        for because in expected
     )
 
 
@@ -161,10 +167,10 @@ def _list(texts: Iterable[str]) -> str:
 
 
 def _sets(sets: Iterable[Iterable[str]]) -> str:
-    return " or ".join(sorted(" and ".join(sorted(one)) for one in sets)) or "nothing"
+    return " or ".join(sorted(" and ".join(sorted(atoms)) for atoms in sets)) or "nothing"
 
 
-def _short(decision: Decision) -> str:
+def _summary(decision: Decision) -> str:
     if decision.allowed:
         return f"allow, {_list(decision.effects)}, by {_list(map(str, reasons(decision)))}"
     return f"deny, missing {_sets(decision.missing)}"
@@ -172,8 +178,8 @@ def _short(decision: Decision) -> str:
 
 def matching(cases: Iterable[Case], pattern: str) -> Iterator[Case]:
     """The cases that match a filter: a part of one of a case's words, or a pattern for a whole word."""
-    wanted = pattern.casefold()
-    glob = wanted if any(c in wanted for c in "*?[") else f"*{wanted}*"
+    text = pattern.casefold()
+    glob = text if any(character in text for character in "*?[") else f"*{text}*"
     for case in cases:
         if any(fnmatchcase(word.casefold(), glob) for word in case.words):
             yield case

@@ -24,7 +24,7 @@ class Score:
     killed: int
     equivalent: int
     survived: tuple[Mutant, ...]
-    cut: tuple[Rule, ...] = ()
+    undecided: tuple[Rule, ...] = ()
     """Rules with mutants that exceeded the budget; those mutants are not counted."""
 
     @property
@@ -35,7 +35,7 @@ class Score:
     @property
     def percent(self) -> float:
         """The share of killed mutants. Without mutants it is 100, or 0 if some rules exceeded the budget."""
-        return percent(self.killed, self.mutants) if self.mutants or not self.cut else 0.0
+        return percent(self.killed, self.mutants) if self.mutants or not self.undecided else 0.0
 
 
 class Scoring:
@@ -45,15 +45,15 @@ class Scoring:
         self.program = program
         self.rules = rules
         self.observed = observed
-        self.reach = RuleDependencies(program)
-        self.mutants = Mutants(program, self.reach)
+        self.dependencies = RuleDependencies(program)
+        self.mutants = Mutants(program, self.dependencies)
         self.exact = ImplicationChecker(program)
 
-    def score(self, said: Callable[[int], None] = lambda _: None) -> Score:
-        """The score over all rules; `said` is called after each rule."""
+    def score(self, on_progress: Callable[[int], None] = lambda _: None) -> Score:
+        """The score over all rules; `on_progress` is called after each rule."""
         killed = equivalent = 0
         survived: list[Mutant] = []
-        cut: list[Rule] = []
+        undecided: list[Rule] = []
         for rule in self.rules.values():
             budget = Budget(self.exact, rule)
             size = sum(1 for _ in leaves(self.program, item_condition(rule)))
@@ -67,45 +67,48 @@ class Scoring:
                     else:
                         survived.append(mutant)
             except Undecided:
-                cut.append(rule)
-            said(1)
-        return Score(killed=killed, equivalent=equivalent, survived=tuple(survived), cut=tuple(cut))
+                undecided.append(rule)
+            on_progress(1)
+        return Score(killed=killed, equivalent=equivalent, survived=tuple(survived), undecided=tuple(undecided))
 
     def kills(self, mutant: Mutant) -> bool:
         """Whether some case gets another answer, from the mutated rule or from one that refers to it by `can`."""
         key = mutant.rule.entity, mutant.rule.operation
-        own = self.observed.get(key)
+        observed = self.observed.get(key)
         if mutant.change == "effect":
-            return own is not None and self._effects_differ(own, mutant)
+            return observed is not None and self._effects_differ(observed, mutant)
         if mutant.change == "report":
-            return own is not None and any(case.expected.report is not None for case in own.cases)
-        if own is not None and own.outcome(mutant.rule) != own.allowed:
+            return observed is not None and any(case.expected.report is not None for case in observed.cases)
+        if observed is not None and observed.outcome(mutant.rule) != observed.allowed:
             return True
-        for other in self.reach.asking(key):
-            asking = self.observed.get(other)
-            if asking is not None and asking.outcome(asking.rule, mutant.rule, self.reach) != asking.allowed:
+        for dependent_key in self.dependencies.dependents(key):
+            dependent = self.observed.get(dependent_key)
+            if (
+                dependent is not None
+                and dependent.outcome(dependent.rule, mutant.rule, self.dependencies) != dependent.allowed
+            ):
                 return True
         return False
 
     @staticmethod
-    def _effects_differ(own: Observed, mutant: Mutant) -> bool:
-        for asked, case in zip(own.asked, own.cases, strict=True):
+    def _effects_differ(observed: Observed, mutant: Mutant) -> bool:
+        for context, case in zip(observed.contexts, observed.cases, strict=True):
             if case.expected.allowed and case.expected.effects is not None:
-                got = sorted(effect_text(asked, effect) for effect in mutant.rule.effects)
-                if got != sorted(case.expected.effects):
+                effects = sorted(effect_text(context, effect) for effect in mutant.rule.effects)
+                if effects != sorted(case.expected.effects):
                     return True
         return False
 
     def is_equivalent(self, mutant: Mutant, budget: Budget | None = None) -> bool:
         """Whether no state and no request distinguishes the mutant from its rule; raises Undecided if too expensive."""
-        rule, other = mutant.original, mutant.rule
-        if rule.effects != other.effects or rule.report != other.report:
+        rule, changed = mutant.original, mutant.rule
+        if rule.effects != changed.effects or rule.report != changed.report:
             return False
-        pairs: list[tuple[Formula, Formula, str | None]] = [(item_condition(rule), item_condition(other), None)]
+        pairs: list[tuple[Formula, Formula, str | None]] = [(item_condition(rule), item_condition(changed), None)]
         if rule.unnamed:
-            pairs.append((call_condition(rule), call_condition(other), rule.entity))
+            pairs.append((call_condition(rule), call_condition(changed), rule.entity))
         budget = budget or Budget(self.exact, rule)
-        both_ways = ((one, two, unnamed) for f, g, unnamed in pairs for one, two in ((f, g), (g, f)))
+        both_ways = ((first, second, unnamed) for f, g, unnamed in pairs for first, second in ((f, g), (g, f)))
         return all(
             budget.ask(partial(self.exact.always_implies, rule, f, g, unnamed=unnamed)) for f, g, unnamed in both_ways
         )

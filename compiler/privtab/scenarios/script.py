@@ -24,7 +24,7 @@ from privtab.syntax.yaml_tree import Node, compose
 
 FORMAT = "1"
 READERS = {"cases": read_cases, "needs": read_needs, "suites": read_suites, "walkthroughs": read_walkthroughs}
-_BEGINS = "a scenario file begins with `scenarios: 1` and `policy: FILE.yaml`"
+_HEAD_HINT = "a scenario file begins with `scenarios: 1` and `policy: FILE.yaml`"
 KEYS = ("scenarios", "policy", "variant", "readings", "title", "note", "state", "params", "let", *READERS)
 
 
@@ -40,34 +40,34 @@ class Script:
 
 def read_script(path: Path, default: Path | None, found: list[Diagnostic]) -> Script | None:
     """Read a file and its head; None after findings. `default`: the policy if the file names none."""
-    text = source.load(path)
-    root = compose(text, found, _BEGINS)
+    source_file = source.load(path)
+    root = compose(source_file, found, _HEAD_HINT)
     if root is None:
         return None
-    reader = ScenarioReader(text, found)
+    reader = ScenarioReader(source_file, found)
     fields = reader.fields(root, "a scenario file", KEYS, required=("scenarios",))
     if fields is None:
         return None
     reader.word(fields["scenarios"], "`scenarios`", (FORMAT,))
     policy = reader.text(fields.get("policy"), "`policy`")
-    named = default if policy is None else _policy(path, policy.value)
-    if named is None or not named.is_file():
-        at = fields.get("policy", fields["scenarios"])
-        message = "the file names no policy" if named is None else f"there is no policy {named.as_posix()}"
-        reader.report("T101", at, message, "write `policy: FILE.yaml`, from the folder of this file")
+    policy_path = default if policy is None else _policy(path, policy.value)
+    if policy_path is None or not policy_path.is_file():
+        node = fields.get("policy", fields["scenarios"])
+        message = "the file names no policy" if policy_path is None else f"there is no policy {policy_path.as_posix()}"
+        reader.report("T101", node, message, "write `policy: FILE.yaml`, from the folder of this file")
         return None
     variant = reader.text(fields.get("variant"), "`variant`")
-    readings = tuple((k.value, v.value) for k, v in reader.pairs(fields.get("readings"), "`readings`"))
+    readings = tuple((row.value, name.value) for row, name in reader.pairs(fields.get("readings"), "`readings`"))
     subject = Subject(
-        policy=named, variant=None if variant is None else variant.value, readings=tuple(sorted(readings))
+        policy=policy_path, variant=None if variant is None else variant.value, readings=tuple(sorted(readings))
     )
-    return Script(file=path, source=text, subject=subject, fields=fields)
+    return Script(file=path, source=source_file, subject=subject, fields=fields)
 
 
 def _policy(path: Path, name: str) -> Path:
-    beside = path.parent / name
-    if beside.is_file() or Path(name).suffix in SUFFIXES:
-        return beside
+    sibling = path.parent / name
+    if sibling.is_file() or Path(name).suffix in SUFFIXES:
+        return sibling
     return path.parent / f"{name}.yaml"
 
 
@@ -75,8 +75,8 @@ def cases_of(script: Script, program: Program, found: list[Diagnostic]) -> tuple
     """All cases of a file, and their states."""
     reader = ScenarioReader(script.source, found)
     fields: Fields = dict(script.fields)
-    named = reader.entries(fields.get("let"), "`let`")
-    lets = {key.text: value for key, value in named}
+    let_entries = reader.entries(fields.get("let"), "`let`")
+    lets = {key.text: value for key, value in let_entries}
     params = read_params(reader, fields.get("params"))
     author = Author(reader, program, script.file.parent, params, lets, fields.get("state"))
     for key, read in READERS.items():

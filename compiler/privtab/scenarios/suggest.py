@@ -47,22 +47,22 @@ class _Entry:
     keys: dict[str, str] = field(default_factory=dict)
 
 
-def suggestions(program: Program, wanted: Mapping[str, tuple[Rule, Collection[Setting]]]) -> str:
+def suggestions(program: Program, settings_by_rule: Mapping[str, tuple[Rule, Collection[Setting]]]) -> str:
     """The text of `let` and `needs` for some rules, each in some of its settings; empty if there are none."""
     writer = _Writer(program)
-    for rule, chosen in wanted.values():
-        alone = {slot.name: slot.types[0] for slot in rule.withs}
-        for flags, named, form in sorted(chosen, key=partial(_place, rule)):
-            writer.add(rule, flags, {**alone, **dict(named)}, form)
+    for rule, settings in settings_by_rule.values():
+        default_types = {slot.name: slot.types[0] for slot in rule.withs}
+        for flags, types, form in sorted(settings, key=partial(_setting_order, rule)):
+            writer.add(rule, flags, {**default_types, **dict(types)}, form)
     return writer.text()
 
 
-def _place(rule: Rule, setting: Setting) -> tuple[object, ...]:
+def _setting_order(rule: Rule, setting: Setting) -> tuple[object, ...]:
     """Sort by number of flags, then by types in the order of the row, then by the form of the request."""
-    flags, named, form = setting
+    flags, types, form = setting
     slots = {slot.name: slot.types for slot in rule.withs}
-    types = [slots[name].index(type_) for name, type_ in named]
-    return len(flags), sorted(flags), types, ("", "item", "call").index(form)
+    positions = [slots[name].index(type_) for name, type_ in types]
+    return len(flags), sorted(flags), positions, ("", "item", "call").index(form)
 
 
 class _Writer:
@@ -83,13 +83,17 @@ class _Writer:
             resource = f"{type_}:{path.rpartition('/')[0]}"
         keys: dict[str, str] = {}
         if types:
-            objects = (f"{slot}: {_quoted(names.key(Target(slot=slot, type=t)))}" for slot, t in types.items())
+            objects = (
+                f"{slot}: {_quoted(names.key(Target(slot=slot, type=slot_type)))}" for slot, slot_type in types.items()
+            )
             keys["with"] = "{" + ", ".join(objects) + "}"
-        told = [*sorted(flags), *(f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags)]
-        if told:
-            keys["flags"] = f"[{', '.join(told)}]"
-        tree = _Ways(self, names, flags, types).tree(condition)
-        part = next((name for name, known in self.lets.items() if known == tree and isinstance(tree, dict)), None)
+        flag_texts = [*sorted(flags), *(f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags)]
+        if flag_texts:
+            keys["flags"] = f"[{', '.join(flag_texts)}]"
+        tree = _WaysWriter(self, names, flags, types).tree(condition)
+        part = next(
+            (name for name, known_tree in self.lets.items() if known_tree == tree and isinstance(tree, dict)), None
+        )
         if part is not None:
             keys["by"] = part
         elif isinstance(tree, dict) and tree.keys() == {"all"}:
@@ -107,9 +111,9 @@ class _Writer:
 
     def _effect(self, effect: Effect, names: _Names, rule: Rule, resource: str, form: Form) -> str:
         """The text of an effect; an entity that the request does not name is written as its type."""
-        named = len(self.program.chain(rule.entity)) - (form == "call")
+        named_length = len(self.program.chain(rule.entity)) - (form == "call")
         key = names.key(effect.target)
-        if effect.target.slot == RESOURCE and anchor(self.program, effect.target)[0] >= named:
+        if effect.target.slot == RESOURCE and anchor(self.program, effect.target)[0] >= named_length:
             key = effect.target.type
         return f"{effect.kind} {effect.what} ({'{resource}' if key == resource else key})"
 
@@ -124,7 +128,7 @@ class _Writer:
         return "".join(f"{line}\n" for line in lines)
 
 
-class _Ways(RequestAlgebra[Value]):
+class _WaysWriter(RequestAlgebra[Value]):
     """Writes conditions for one request. Atoms stay atoms until it is known whether they are merged with others."""
 
     def __init__(self, writer: _Writer, names: _Names, flags: frozenset[str], types: Mapping[str, str]) -> None:
@@ -134,9 +138,9 @@ class _Ways(RequestAlgebra[Value]):
 
     def tree(self, formula: Formula) -> Tree:
         """A condition as ways."""
-        return self._written(self.fold(formula))
+        return self._as_tree(self.fold(formula))
 
-    def _written(self, value: Value) -> Tree:
+    def _as_tree(self, value: Value) -> Tree:
         return value if isinstance(value, str | list | dict) else self.names.atom(value)
 
     def atom(self, atom: Atom) -> Value:
@@ -144,18 +148,22 @@ class _Ways(RequestAlgebra[Value]):
 
     def all_of(self, values: Iterable[Value]) -> Tree:
         flat: list[Tree] = []
-        for part in map(self._written, values):
+        for part in map(self._as_tree, values):
             flat += part["all"] if isinstance(part, dict) and part.keys() == {"all"} else [part]
         if NOBODY in flat:
             return NOBODY
         seen: set[str] = set()
-        within = [inner for part in flat for inner in self._inside(part, seen)]
-        flat = [p for n, p in enumerate(flat) if p != ANYONE and p not in flat[:n] and p not in within]
+        implied = [inner for part in flat for inner in self._required_parts(part, seen)]
+        flat = [
+            part_
+            for index, part_ in enumerate(flat)
+            if part_ != ANYONE and part_ not in flat[:index] and part_ not in implied
+        ]
         if len(flat) < 2:
             return flat[0] if flat else ANYONE
         return {"all": flat}
 
-    def _inside(self, part: Tree, seen: set[str]) -> Iterator[Tree]:
+    def _required_parts(self, part: Tree, seen: set[str]) -> Iterator[Tree]:
         """Everything that a named part requires through `all`, including other named parts, except those in `seen`."""
         if not isinstance(part, str) or part in seen:
             return
@@ -166,30 +174,30 @@ class _Ways(RequestAlgebra[Value]):
         elif isinstance(tree, dict):
             for inner in tree.get("all", ()):
                 yield inner
-                yield from self._inside(inner, seen)
+                yield from self._required_parts(inner, seen)
 
     def any_of(self, values: Iterable[Value]) -> Tree:
-        listed = list(values)
-        atoms = [part for part in listed if isinstance(part, Has | Owner | Member | Holds)]
-        others = [self._written(part) for part in listed if not isinstance(part, Has | Owner | Member | Holds)]
-        found = [*self.names.merged(atoms), *(part for part in others if part != NOBODY)]
-        found = [part for number, part in enumerate(found) if part not in found[:number]]
-        if ANYONE in found:
+        parts = list(values)
+        atoms = [part for part in parts if isinstance(part, Has | Owner | Member | Holds)]
+        others = [self._as_tree(part) for part in parts if not isinstance(part, Has | Owner | Member | Holds)]
+        alternatives = [*self.names.merged(atoms), *(part for part in others if part != NOBODY)]
+        alternatives = [part for number, part in enumerate(alternatives) if part not in alternatives[:number]]
+        if ANYONE in alternatives:
             return ANYONE
-        if len(found) < 2:
-            return found[0] if found else NOBODY
-        return {"any": found}
+        if len(alternatives) < 2:
+            return alternatives[0] if alternatives else NOBODY
+        return {"any": alternatives}
 
     def referred(self, can: Can) -> str:
         """The name of a part for the rule that a `can` refers to; the part is added when it is first needed."""
         rule = self.program.rules[can.target.type, can.operation]
         condition = item_condition(rule)
-        asked = {node.flag for node in followed(self.program, condition) if isinstance(node, When)}
+        flags_used = {node.flag for node in followed(self.program, condition) if isinstance(node, When)}
         words = [
             can.operation,
             can.target.type,
             *([can.target.slot] if can.target.slot else []),
-            *sorted(asked.intersection(self.flags)),
+            *sorted(flags_used.intersection(self.flags)),
         ]
         name = base = "_".join(words)
         tree = self.tree(move(condition, can.target.slot))
@@ -224,10 +232,10 @@ class _Names:
         """Merge alternatives: `READ/WRITE (x)`, `owner (x, y)`."""
         by_key: dict[str, list[str]] = {}
         for atom in atoms:
-            what, _, on = self.atom(atom).partition(" (")
+            what, _, target = self.atom(atom).partition(" (")
             word = what if isinstance(atom, Has) else f" {what}"
-            by_key.setdefault(on.removesuffix(")") if isinstance(atom, Has) else word, []).append(
-                word if isinstance(atom, Has) else on.removesuffix(")")
+            by_key.setdefault(target.removesuffix(")") if isinstance(atom, Has) else word, []).append(
+                word if isinstance(atom, Has) else target.removesuffix(")")
             )
         for key, values in by_key.items():
             if key.startswith(" "):

@@ -35,9 +35,9 @@ class ScenarioReader(DocumentReader):
         """Advice for an unknown key; a word without a value is most likely a text that was split at a comma."""
         if is_empty(value) and value.start <= key.end + 1:
             return "a comma between braces ends a text: put the whole text in quotes"
-        instead = _INSTEAD.get(key.text.lower())
-        if instead is not None and instead[0] in known:
-            return instead[1]
+        replacement = _INSTEAD.get(key.text.lower())
+        if replacement is not None and replacement[0] in known:
+            return replacement[1]
         return super().advice(key, value, known)
 
 
@@ -82,7 +82,7 @@ def fill(node: Node, values: Values[str, str]) -> Node:
 
 def filled(text: str, values: Values[str, str]) -> str:
     """A text with its placeholders filled in, as far as there are values."""
-    return PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text) if "{" in text else text
+    return PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text) if "{" in text else text
 
 
 def scalars(node: Node) -> Iterator[Scalar]:

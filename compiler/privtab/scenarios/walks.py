@@ -6,7 +6,7 @@ import re
 
 from privtab.ir.nodes import PRINCIPAL_TABLES
 from privtab.request import Request
-from privtab.scenarios.author import ASKED, FROZEN, Author
+from privtab.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author
 from privtab.scenarios.nodes import Case
 from privtab.scenarios.tree import Fields
 from privtab.scenarios.worlds import about_principal, merged, without
@@ -20,9 +20,9 @@ STEP_KEYS = (
     "user",
     "action",
     "resource",
-    *ASKED,
+    *CONTEXT_KEYS,
     "decision",
-    *FROZEN,
+    *FROZEN_KEYS,
     "then",
     "gone",
     "tags",
@@ -72,47 +72,51 @@ def _steps(author: Author, fields: Fields, state: State) -> None:
                 )
             )
             for effect in expected.effects or ():
-                state = _applied(author, state, effect, request, step["effects"])
-        after = _changed(author, state, step)
+                state = _apply_effect(author, state, effect, request, step["effects"])
+        after = _apply_changes(author, state, step)
         if after is None:
             return
         state = after
 
 
-def _changed(author: Author, state: State, step: Fields) -> State | None:
+def _apply_changes(author: Author, state: State, step: Fields) -> State | None:
     """The state without the rows of `gone` and with those of `then`; None after a finding."""
     if "gone" in step:
-        gone = author.worlds.rows(step["gone"])
-        if gone is None:
+        removed = author.worlds.rows(step["gone"])
+        if removed is None:
             return None
-        if _size(without(state, gone)) + _size(gone) != _size(state):
+        if _size(without(state, removed)) + _size(removed) != _size(state):
             author.reader.report(
                 "T204", step["gone"], "a row under `gone` is not in the state", "write it as in the state"
             )
-        state = without(state, gone)
+        state = without(state, removed)
     if "then" in step:
-        then = author.worlds.rows(step["then"])
-        if then is None:
+        added = author.worlds.rows(step["then"])
+        if added is None:
             return None
-        state = merged(state, then)
+        state = merged(state, added)
     return state
 
 
-def _applied(author: Author, state: State, effect: str, request: Request, at: Node) -> State:
+def _apply_effect(author: Author, state: State, effect: str, request: Request, node: Node) -> State:
     """The state after an effect: adds its row, or removes it for a revocation. `at`: the step's `effects`."""
     parts = _EFFECT.fullmatch(effect)
     if parts is None:
         author.reader.report(
-            "T004", at, f"`{effect}` is not an effect", "write `grant READ (type:path)` or `become owner (type:path)`"
+            "T004", node, f"`{effect}` is not an effect", "write `grant READ (type:path)` or `become owner (type:path)`"
         )
         return state
     kind, what, key = parts.groups()
     entity = author.ways.names.entity(key)
     if isinstance(entity, Problem):
-        unnamed = key == request.resource.type
-        message = f"`{effect}` does not say of which `{key}`, so it cannot become a row" if unnamed else entity.message
-        shape = author.ways.names.shape(key) if unnamed else ""
-        author.reader.report("T103", at, message, f"name it in `resource`: `{shape}`" if unnamed else entity.help)
+        is_type_only = key == request.resource.type
+        message = (
+            f"`{effect}` does not say of which `{key}`, so it cannot become a row" if is_type_only else entity.message
+        )
+        shape = author.ways.names.shape(key) if is_type_only else ""
+        author.reader.report(
+            "T103", node, message, f"name it in `resource`: `{shape}`" if is_type_only else entity.help
+        )
         return state
     user = f"user:{request.user}"
     if kind == "revoke" and what in PRINCIPAL_TABLES:

@@ -47,7 +47,7 @@ class HeldAtom:
 HeldSet: TypeAlias = frozenset[HeldAtom]
 Ways: TypeAlias = tuple[HeldSet, ...]
 ANYONE: Ways = (frozenset(),)
-MOST = 2_000
+MAX_WAYS = 2_000
 """The most sets that one part of an entry may stand for, if they have to be compared."""
 
 
@@ -58,16 +58,16 @@ class WaysReader:
         self.reader = reader
         self.names = StateNames(program)
         self.lets = lets
-        self._read: dict[tuple[str, tuple[tuple[str, str], ...]], Ways | None] = {}
-        self._open: list[str] = []
+        self._read_parts: dict[tuple[str, tuple[tuple[str, str], ...]], Ways | None] = {}
+        self._in_progress: list[str] = []
 
     def ways(self, node: Node, values: Values) -> Ways | None:
         """The sets of a node: a list of sets, a name, one atom, `{all: …}` or `{any: …}`; None after a finding."""
         match node:
             case Scalar():
-                return self._named(node, values)
+                return self._named_part(node, values)
             case yaml_tree.Sequence():
-                return self._listed(node)
+                return self._explicit_sets(node)
             case yaml_tree.Mapping():
                 fields = self.reader.fields(node, "a way", ("all", "any"))
                 if fields is None:
@@ -82,36 +82,36 @@ class WaysReader:
     def all(self, node: Node, values: Values) -> Ways | None:
         """The unions of one set of each part."""
         parts = self._parts(node, "`all`", values)
-        return None if parts is None else self._together(node, parts)
+        return None if parts is None else self._unions(node, parts)
 
     def any(self, node: Node, values: Values) -> Ways | None:
         """The sets of every part."""
         parts = self._parts(node, "`any`", values)
         if parts is None:
             return None
-        sets = [one for part in parts for one in part]
-        alike = len({len(one) for one in sets}) < 2  # then no set contains another
-        return smallest(sets) if alike or self._few(node, len(sets)) else None
+        sets = [set_ for part in parts for set_ in part]
+        same_size = len({len(set_) for set_ in sets}) < 2  # then no set contains another
+        return smallest(sets) if same_size or self._is_within_limit(node, len(sets)) else None
 
-    def _together(self, node: Node, parts: list[Ways]) -> Ways | None:
+    def _unions(self, node: Node, parts: list[Ways]) -> Ways | None:
         """The unions of one set of each part."""
-        if not self._few(node, prod(map(len, parts))):
+        if not self._is_within_limit(node, prod(map(len, parts))):
             return None
-        return smallest(frozenset().union(*chosen) for chosen in product(*parts))
+        return smallest(frozenset().union(*combination) for combination in product(*parts))
 
-    def _few(self, node: Node, number: int) -> bool:
+    def _is_within_limit(self, node: Node, number: int) -> bool:
         """Whether that many sets can be compared; reports a finding if not."""
-        if number > MOST:
+        if number > MAX_WAYS:
             advice = "say it of a shorter part, or test the row by `cases`"
-            self.reader.report("T205", node, f"this expands to more than {MOST:,} ways", advice)
-        return number <= MOST
+            self.reader.report("T205", node, f"this expands to more than {MAX_WAYS:,} ways", advice)
+        return number <= MAX_WAYS
 
     def _parts(self, node: Node, what: str, values: Values) -> list[Ways] | None:
         parts = [self.ways(item, values) for item in self.reader.items(node, what)]
-        good = [part for part in parts if part is not None]
-        return good if parts and len(good) == len(parts) else None
+        valid = [part for part in parts if part is not None]
+        return valid if parts and len(valid) == len(parts) else None
 
-    def _named(self, node: Scalar, values: Values) -> Ways | None:
+    def _named_part(self, node: Scalar, values: Values) -> Ways | None:
         if node.text == "anyone":
             return ANYONE
         part = self.lets.get(node.text)
@@ -126,34 +126,40 @@ class WaysReader:
             )
             return None
         key = node.text, tuple(sorted(values.items()))
-        if key not in self._read:
-            if node.text in self._open:
+        if key not in self._read_parts:
+            if node.text in self._in_progress:
                 self.reader.report("T107", node, f"`{node.text}` is said by means of itself")
                 return None
-            self._open.append(node.text)
-            self._read[key] = self.ways(fill(part, values), values)
-            self._open.pop()
-        return self._read[key]
+            self._in_progress.append(node.text)
+            self._read_parts[key] = self.ways(fill(part, values), values)
+            self._in_progress.pop()
+        return self._read_parts[key]
 
-    def _listed(self, node: yaml_tree.Sequence) -> Ways | None:
+    def _explicit_sets(self, node: yaml_tree.Sequence) -> Ways | None:
         """A list of sets. None may contain another, or it would not be minimal."""
-        if not self._few(node, len(node.items)):
+        if not self._is_within_limit(node, len(node.items)):
             return None
         found: list[HeldSet] = []
-        good = True
+        valid = True
         for item in node.items:
             sets = self._set(item)
-            good = good and sets is not None
-            for one in sets or ():
-                other = next((known for known in found if known <= one or one <= known), None)
-                if other is None:
-                    found.append(one)
-                elif good:
-                    larger, less = (one, other) if other <= one else (other, one)
-                    message = f"{said(larger)} is not a minimal set" if larger != less else f"{said(one)} occurs twice"
-                    self.reader.report("T201", item, message, None if larger == less else f"{said(less)} is enough")
-                    good = False
-        return tuple(found) if good else None
+            valid = valid and sets is not None
+            for atoms in sets or ():
+                comparable = next((earlier for earlier in found if earlier <= atoms or atoms <= earlier), None)
+                if comparable is None:
+                    found.append(atoms)
+                elif valid:
+                    larger, smaller = (atoms, comparable) if comparable <= atoms else (comparable, atoms)
+                    message = (
+                        f"{set_text(larger)} is not a minimal set"
+                        if larger != smaller
+                        else f"{set_text(atoms)} occurs twice"
+                    )
+                    self.reader.report(
+                        "T201", item, message, None if larger == smaller else f"{set_text(smaller)} is enough"
+                    )
+                    valid = False
+        return tuple(found) if valid else None
 
     def _set(self, node: Node) -> Ways | None:
         """One set, written as a list of atoms; each may stand for several: `READ/WRITE (x)`, `owner (x, y)`."""
@@ -161,48 +167,48 @@ class WaysReader:
             self.reader.report("T003", node, "a set is a list of atoms", "write `[[A, B], [C]]`: A and B, or C")
             return None
         atoms = [self.atom(item) for item in node.items]
-        good = [atom for atom in atoms if atom is not None]
-        return self._together(node, good) if len(good) == len(atoms) else None
+        valid = [atom for atom in atoms if atom is not None]
+        return self._unions(node, valid) if len(valid) == len(atoms) else None
 
     def atom(self, node: Node) -> Ways | None:
         """The ways to hold one atom: one, or as many as its text names."""
         text = self.reader.text(node, "an atom")
         if text is None:
             return None
-        plain = _SPACES.sub(" ", text.value.strip())
-        if plain == "self":
+        normalised = _SPACES.sub(" ", text.value.strip())
+        if normalised == "self":
             return (frozenset({HeldAtom("self")}),)
-        if plain == "service admin":
+        if normalised == "service admin":
             return (frozenset({HeldAtom("admin")}),)
-        parts = _ON.fullmatch(plain)
+        parts = _ON.fullmatch(normalised)
         if parts is None:
             self._malformed(node, f"`{text.value}` is not an atom")
             return None
-        keys = [self._key(node, one.strip()) for one in parts["on"].split(",")]
-        good = [key for key in keys if key is not None]
-        return self._on(node, parts["what"], good) if len(good) == len(keys) else None
+        keys = [self._key(node, entity_text.strip()) for entity_text in parts["on"].split(",")]
+        valid = [key for key in keys if key is not None]
+        return self._atoms_on(node, parts["what"], valid) if len(valid) == len(keys) else None
 
-    def _on(self, node: Node, what: str, keys: list[Entity]) -> Ways | None:
+    def _atoms_on(self, node: Node, what: str, keys: list[Entity]) -> Ways | None:
         match what:
             case "owner" | "member" | "holds":
                 return tuple(frozenset({HeldAtom(what, "", str(key))}) for key in keys)
             case _:
                 found: list[HeldSet] = []
-                for name, key in product((one.strip() for one in what.split("/")), keys):
-                    given = self._privileges(node, name, key)
-                    if given is None:
+                for name, key in product((part.strip() for part in what.split("/")), keys):
+                    privileges = self._privileges(node, name, key)
+                    if privileges is None:
                         return None
-                    found.append(frozenset(HeldAtom("has", privilege, str(key)) for privilege in given))
+                    found.append(frozenset(HeldAtom("has", privilege, str(key)) for privilege in privileges))
                 return tuple(dict.fromkeys(found))
 
-    def _privileges(self, node: Node, name: str, on: Entity) -> tuple[str, ...] | None:
+    def _privileges(self, node: Node, name: str, entity: Entity) -> tuple[str, ...] | None:
         """The privileges that a name stands for: all members of a set, or the target of an alias."""
         members = self.names.privileges(name)
         if members is None:
             known = (*self.names.known_privileges(), "owner", "member", "holds")
             self.reader.report("T104", node, f"unknown privilege `{name}`", near(name, known, "privileges"))
             return None
-        problem = self.names.grantable(name, on.type)
+        problem = self.names.grantable(name, entity.type)
         if problem is not None:
             self.reader.report("T104", node, problem.message, problem.help)
             return None
@@ -223,11 +229,11 @@ class WaysReader:
 def smallest(sets: Iterable[HeldSet]) -> Ways:
     """The sets that contain no other set, in the order given."""
     candidates = list(dict.fromkeys(sets))
-    if len({len(one) for one in candidates}) < 2:
+    if len({len(atoms) for atoms in candidates}) < 2:
         return tuple(candidates)
-    return tuple(one for one in candidates if not any(other < one for other in candidates))
+    return tuple(atoms for atoms in candidates if not any(subset < atoms for subset in candidates))
 
 
-def said(atoms: HeldSet) -> str:
+def set_text(atoms: HeldSet) -> str:
     """A set as text for messages: `READ (a:x), owner (a:y)`."""
     return ", ".join(sorted(map(str, atoms))) or "anyone"

@@ -42,28 +42,30 @@ class Worlds:
 
     def rows(self, node: Node) -> State | None:
         """Read tables in the scenario file itself."""
-        reading = RawReader()
-        before = self.reader.mistakes
+        raw_reader = RawReader()
+        mistakes_before = self.reader.mistakes
         for key, value in self.reader.entries(node, "a state"):
             place = RowLocation(path=self.reader.source.path, table=key.text, row=0, line=self._line(key))
             if key.text not in TABLES:
-                reading.unknown_table(key.text, place)
+                raw_reader.unknown_table(key.text, place)
                 continue
             for number, row in enumerate(self.reader.items(value, f"`{key.text}`"), start=1):
                 cells = self.reader.pairs(row, f"a row of `{key.text}`")
-                reading.row(place.path, key.text, number, self._line(row), {k.value: v.value for k, v in cells})
-        return None if self.reader.mistakes > before else self._checked(reading.done(), node)
+                raw_reader.row(
+                    place.path, key.text, number, self._line(row), {key_.value: cell.value for key_, cell in cells}
+                )
+        return None if self.reader.mistakes > mistakes_before else self._validated(raw_reader.done(), node)
 
     def _file(self, node: Node, path: Path) -> State | None:
         if path not in self._files:
             try:
-                self._files[path] = self._checked(load(path), node)
+                self._files[path] = self._validated(load(path), node)
             except (FileError, UsageError) as error:
                 self.reader.report("T102", node, str(error))
                 self._files[path] = None
         return self._files[path]
 
-    def _checked(self, raw: RawState, node: Node) -> State | None:
+    def _validated(self, raw: RawState, node: Node) -> State | None:
         """The state, if all its rows are valid: a scenario on an incomplete state proves nothing."""
         state, found = validate(self.program, raw)
         errors = [finding for finding in found if finding.severity == "error"]
@@ -95,24 +97,24 @@ class Worlds:
 def merged(*states: State) -> State:
     """The rows of all states, each once."""
     return State(
-        members=_once(s.members for s in states),
-        memberships=_once(s.memberships for s in states),
-        assignments=_once(s.assignments for s in states),
-        grants=_once(s.grants for s in states),
-        owners=_once(s.owners for s in states),
-        service_admins=_once(s.service_admins for s in states),
+        members=_distinct(state.members for state in states),
+        memberships=_distinct(state.memberships for state in states),
+        assignments=_distinct(state.assignments for state in states),
+        grants=_distinct(state.grants for state in states),
+        owners=_distinct(state.owners for state in states),
+        service_admins=_distinct(state.service_admins for state in states),
     )
 
 
-def without(state: State, gone: State) -> State:
-    """The rows of a state without those in `gone`."""
+def without(state: State, removed: State) -> State:
+    """The rows of a state without those in `removed`."""
     return State(
-        members=_rest(state.members, gone.members),
-        memberships=_rest(state.memberships, gone.memberships),
-        assignments=_rest(state.assignments, gone.assignments),
-        grants=_rest(state.grants, gone.grants),
-        owners=_rest(state.owners, gone.owners),
-        service_admins=_rest(state.service_admins, gone.service_admins),
+        members=_remaining(state.members, removed.members),
+        memberships=_remaining(state.memberships, removed.memberships),
+        assignments=_remaining(state.assignments, removed.assignments),
+        grants=_remaining(state.grants, removed.grants),
+        owners=_remaining(state.owners, removed.owners),
+        service_admins=_remaining(state.service_admins, removed.service_admins),
     )
 
 
@@ -123,41 +125,44 @@ def about_principal(state: State, table: str, principal: Entity, program: Progra
     """
     kind = program.entities[principal.type].principal
     *container, _ = program.chain(principal.type)
-    *above, last = principal.names
+    *container_names, own_name = principal.names
 
-    def named(name: str, as_: OwnerKind | None = kind) -> bool:
-        return as_ == kind and encode_name(name) == last
+    def is_name(name: str, name_kind: OwnerKind | None = kind) -> bool:
+        return name_kind == kind and encode_name(name) == own_name
 
-    def written(text: str) -> bool:
-        of, _, name = text.partition(":")
-        return of == kind and named(name)
+    def is_principal(text: str) -> bool:
+        prefix, _, name = text.partition(":")
+        return prefix == kind and is_name(name)
 
     def inside(entity: Entity | None) -> bool:
         if entity is None or not container:
             return True
-        return container[-1] in program.chain(entity.type) and list(entity.names[: len(above)]) == above
+        return (
+            container[-1] in program.chain(entity.type)
+            and list(entity.names[: len(container_names)]) == container_names
+        )
 
     match table:
         case "members":
-            return State(members=tuple(row for row in state.members if named(row[0], "user") and inside(row[1])))
+            return State(members=tuple(row for row in state.members if is_name(row[0], "user") and inside(row[1])))
         case "memberships":
-            rows = tuple(row for row in state.memberships if named(row[0], "user") or named(row[1], "group"))
+            rows = tuple(row for row in state.memberships if is_name(row[0], "user") or is_name(row[1], "group"))
             return State(memberships=rows)
         case "assignments":
-            held = (row for row in state.assignments if written(row.principal) or named(row.role, "role"))
-            return State(assignments=tuple(row for row in held if inside(row.scope)))
+            about = (row for row in state.assignments if is_principal(row.principal) or is_name(row.role, "role"))
+            return State(assignments=tuple(row for row in about if inside(row.scope)))
         case "grants":
-            return State(grants=tuple(row for row in state.grants if written(row.grantee) and inside(row.entity)))
+            return State(grants=tuple(row for row in state.grants if is_principal(row.grantee) and inside(row.entity)))
         case "owners":
-            return State(owners=tuple(row for row in state.owners if written(row[1]) and inside(row[0])))
+            return State(owners=tuple(row for row in state.owners if is_principal(row[1]) and inside(row[0])))
         case _:
             raise AssertionError(f"`{table}` is not one of PRINCIPAL_TABLES")
 
 
-def _once(tables: Iterable[Sequence[T]]) -> tuple[T, ...]:
+def _distinct(tables: Iterable[Sequence[T]]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(row for table in tables for row in table))
 
 
-def _rest(rows: Sequence[T], gone: Sequence[T]) -> tuple[T, ...]:
-    leaving = set(gone)
-    return tuple(row for row in rows if row not in leaving)
+def _remaining(rows: Sequence[T], removed: Sequence[T]) -> tuple[T, ...]:
+    removed_set = set(removed)
+    return tuple(row for row in rows if row not in removed_set)
