@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 
 from privtab.registry import Registry
-from privtab.registry.server.app import Served, application
+from privtab.registry.server.app import ServerState, application
 from privtab.registry.server.feeds import Feeds
-from privtab.registry.server.fleet import Fleet
+from privtab.registry.server.fleet import FleetTracker
 from privtab.serving.tokens import Tokens
 
 POLICY, STATE = "/channels/dev/shop/policy.tar.gz", "/channels/dev/shop/state.tar.gz"
@@ -21,8 +21,8 @@ POLICY, STATE = "/channels/dev/shop/policy.tar.gz", "/channels/dev/shop/state.ta
 @asynccontextmanager
 async def asking(
     registry: Registry, tokens: Tokens | None = None, **more: Any
-) -> AsyncIterator[tuple[httpx.AsyncClient, Served]]:
-    served = Served(feeds=Feeds(registry, poll=0.05, **more), fleet=Fleet(), tokens=tokens)
+) -> AsyncIterator[tuple[httpx.AsyncClient, ServerState]]:
+    served = ServerState(feeds=Feeds(registry, poll=0.05, **more), fleet=FleetTracker(), tokens=tokens)
     app = application(served)
     started, ended = asyncio.Event(), asyncio.Event()
 
@@ -52,7 +52,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def within(registry: Registry, body: Callable[[httpx.AsyncClient, Served], Awaitable[None]], **more: Any) -> None:
+def within(registry: Registry, body: Callable[[httpx.AsyncClient, ServerState], Awaitable[None]], **more: Any) -> None:
     async def run() -> None:
         async with asking(registry, **more) as (client, served):
             await body(client, served)
@@ -60,11 +60,11 @@ def within(registry: Registry, body: Callable[[httpx.AsyncClient, Served], Await
     asyncio.run(run())
 
 
-def figure(served: Served, name: str, **labels: str) -> float | None:
+def figure(served: ServerState, name: str, **labels: str) -> float | None:
     """The value of a metric."""
     return served.metrics.registry.get_sample_value(f"privtab_registry_{name}", labels)
 
 
-def waiting(served: Served) -> float | None:
+def waiting(served: ServerState) -> float | None:
     """The number of open long polls."""
     return figure(served, "long_polls")

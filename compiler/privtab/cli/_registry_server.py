@@ -38,13 +38,13 @@ def serve_registry(
     """Serve a registry until Ctrl-C."""
     from privtab.registry import names
     from privtab.registry.server.feeds import Feeds
-    from privtab.registry.server.fleet import Fleet
+    from privtab.registry.server.fleet import FleetTracker
     from privtab.serving.server import address, listen
     from privtab.serving.server import serve as run
     from privtab.serving.tokens import Tokens
 
     try:
-        from privtab.registry.server.app import Role, Served, application
+        from privtab.registry.server.app import Role, ServerState, application
     except ModuleNotFoundError as error:
         needed = f"`privtab serve --registry` needs the extra `registry`: {how_to_install('compiler', 'registry')}"
         raise UsageError(f"{needed} (there is no `{error.name}`)") from None
@@ -56,7 +56,7 @@ def serve_registry(
     if not registry.settings():
         complain(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
     feeds = Feeds(registry, only=channels, poll=poll, unsigned_deltas=unsigned_deltas)
-    served = Served(feeds=feeds, fleet=Fleet(forget=forget), tokens=tokens)
+    served = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens)
     with ExitStack() as stack:
         listening = stack.enter_context(listen(host, port))
         base = address(listening, host, tls)

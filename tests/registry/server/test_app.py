@@ -19,15 +19,15 @@ from privtab.bundle.delta import proof
 from privtab.errors import RegistryError
 from privtab.registry import Canary, Channel, Registry
 from privtab.registry.server import bodies, feeds
-from privtab.registry.server.app import GZIP, LONG_POLL, Served
-from privtab.registry.server.desired_revision import SidecarIdentity, chosen
-from privtab.registry.server.fleet import MOST_REFUSED, Fleet
+from privtab.registry.server.app import GZIP, LONG_POLL, ServerState
+from privtab.registry.server.desired_revision import SidecarIdentity, in_canary
+from privtab.registry.server.fleet import MOST_REFUSED, FleetTracker
 
 DELTA = {"Prefer": "modes=snapshot,delta"}
 
 
 def test_bundles_come_with_an_etag_and_not_twice(registry: Registry, packed: ExampleBundles) -> None:
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         first = await client.get(POLICY)
         assert (first.status_code, first.content, first.headers["content-type"]) == (200, packed.policies[0], GZIP)
         etag = first.headers["etag"]
@@ -60,14 +60,14 @@ def test_bundles_come_with_an_etag_and_not_twice(registry: Registry, packed: Exa
     ],
 )
 def test_there_is_nothing_else(registry: Registry, path: str) -> None:
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.get(path)).status_code == 404
 
     within(registry, body)
 
 
 def test_only_some_channels_are_served(registry: Registry) -> None:
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.get(POLICY)).status_code == 404
 
     within(registry, body, only=["prod"])
@@ -76,7 +76,7 @@ def test_only_some_channels_are_served(registry: Registry) -> None:
 def test_a_long_poll_ends_with_the_switch(registry: Registry, packed: ExampleBundles) -> None:
     new = registry.put(packed.policies[1]).id
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         first = await client.get(POLICY, headers={"Prefer": "modes=snapshot,delta;wait=20"})
         assert first.headers["content-type"] == LONG_POLL
         held = {"If-None-Match": first.headers["etag"]}
@@ -97,7 +97,7 @@ def test_a_long_poll_ends_with_the_switch(registry: Registry, packed: ExampleBun
 def test_a_long_poll_of_what_did_not_change_goes_on(registry: Registry, packed: ExampleBundles) -> None:
     new = registry.put(packed.policies[1]).id
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         etag = (await client.get(STATE)).headers["etag"]
         asked = client.get(STATE, headers={"If-None-Match": etag, "Prefer": "wait=1"})
         poll = asyncio.create_task(asked)
@@ -113,12 +113,12 @@ def test_a_long_poll_of_what_did_not_change_goes_on(registry: Registry, packed: 
 def test_who_waits_on_through_a_canary_is_seen_in_it_and_out_again(registry: Registry, packed: ExampleBundles) -> None:
     new = registry.put(packed.policies[1]).id
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         first = await client.get(STATE)
         headers = {"If-None-Match": first.headers["etag"], "Prefer": "wait=20", "X-Privtab-Instance": "one"}
         poll = asyncio.create_task(client.get(STATE, headers=headers))
         await until(lambda: waiting(served) == 1)
-        (asked,) = served.fleet._known[True, "one"].asked.values()
+        (asked,) = served.fleet._known[True, "one"].polls.values()
         await asyncio.to_thread(partial(registry.release, "dev", "shop", canary=Canary(policy=new)))
         await until(lambda: asked.canary)
         await asyncio.to_thread(partial(registry.release, "dev", "shop"))
@@ -133,7 +133,7 @@ def test_deltas_go_to_those_who_take_them_and_once(registry: Registry, packed: E
     before = registry.channel("dev", "shop").state
     registry.put(packed.states[1])
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         etag = (await client.get(STATE)).headers["etag"]
         new = registry.put(packed.states[1]).id
         await asyncio.to_thread(partial(registry.release, "dev", "shop", state=new))
@@ -163,7 +163,7 @@ def test_large_deltas_are_worked_out_elsewhere(
 ) -> None:
     monkeypatch.setattr(feeds, "LARGE", 0)
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         etag = (await client.get(STATE)).headers["etag"]
         old = registry.channel("dev", "shop").state
         registry.release("dev", "shop", state=registry.put(packed.states[1]).id)
@@ -180,7 +180,7 @@ def test_large_deltas_are_worked_out_elsewhere(
 
 
 def test_a_policy_has_no_deltas(registry: Registry, packed: ExampleBundles) -> None:
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         etag = (await client.get(POLICY)).headers["etag"]
         registry.release("dev", "shop", policy=registry.put(packed.policies[1]).id)
         await asyncio.sleep(0.5)
@@ -196,7 +196,7 @@ def test_reports_and_logs_are_taken_within_bounds(registry: Registry, monkeypatc
     gzipped = {"Content-Encoding": "gzip"}
     event = {"labels": {"id": "o"}, "path": "privtab/shop/allow", "result": True, "bundles": {"p": {"revision": "r1"}}}
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         async def post(path: str, content: bytes, **headers: str) -> int:
             return (await client.post(path, content=content, headers=headers)).status_code
 
@@ -230,7 +230,7 @@ def test_reports_and_logs_are_taken_within_bounds(registry: Registry, monkeypatc
 def test_the_fleet_is_told_by_channel(registry: Registry, packed: ExampleBundles) -> None:
     registry.release("prod", "shop", policy=registry.put(packed.policies[1]).id)
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         for name, channel in (("a", "dev"), ("b", "prod")):
             await client.get(f"/channels/{channel}/shop/policy.tar.gz", headers={"X-Privtab-Instance": name})
         for question, ids in (
@@ -264,7 +264,7 @@ def test_a_storage_that_never_answered_is_no_registry(tmp_path: Path) -> None:
         def channels(self) -> list[Channel]:
             raise RegistryError("down")
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.get(POLICY)).status_code == 503
         assert (await client.get("/health")).status_code == 503
         assert "privtab_registry_storage_ok 0" in (await client.get("/metrics")).text
@@ -284,7 +284,7 @@ def test_a_switch_is_told_only_when_its_bundle_can_be_sent(registry: Registry, p
 
     registry.blob = reading  # type: ignore[method-assign]
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.get(POLICY)).content == packed.policies[0]
         await asyncio.to_thread(partial(Registry(registry.store).release, "dev", "shop", policy=new.id))
         await asyncio.sleep(0.3)
@@ -306,7 +306,7 @@ def test_a_share_is_always_the_same_and_grows() -> None:
         channel = Channel(
             channel="dev", system="shop", sequence=1, policy="p1", canary=Canary(policy=policy, share=share)
         )
-        return {name for name in names if chosen(channel, SidecarIdentity(instance=name, labels={}))}
+        return {name for name in names if in_canary(channel, SidecarIdentity(instance=name, labels={}))}
 
     tenth, half = those(0.1), those(0.5)
     assert 140 < len(tenth) < 260
@@ -314,19 +314,19 @@ def test_a_share_is_always_the_same_and_grows() -> None:
     assert tenth < half < those(1.0) == set(names)
     assert those(0.1, "p3") != tenth
     channel = Channel(channel="dev", system="shop", policy="p1", canary=Canary(policy="p2"))
-    assert not chosen(channel, SidecarIdentity(instance="", labels={}))
+    assert not in_canary(channel, SidecarIdentity(instance="", labels={}))
 
 
 def test_memory_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     from privtab.registry.server import fleet as module
 
     monkeypatch.setattr(module, "MOST_SIDECARS", 500)
-    fleet = Fleet()
+    fleet = FleetTracker()
     for at in range(MOST_REFUSED * 3):
-        fleet.refused(SidecarIdentity(instance=str(at), labels={}), "1.2.3.4", "/", 401, "no")
-    assert len(fleet.turned_away()) == MOST_REFUSED
+        fleet.record_refusal(SidecarIdentity(instance=str(at), labels={}), "1.2.3.4", "/", 401, "no")
+    assert len(fleet.refusals()) == MOST_REFUSED
     for at in range(module.MOST_SIDECARS + 50):
-        fleet.reports(
+        fleet.record_status(
             SidecarIdentity(instance=f"{at:05}", labels={}), "1.2.3.4", {"bundles": {str(i): {} for i in range(3)}}
         )
     assert len(fleet.sidecars()) == module.MOST_SIDECARS
@@ -336,7 +336,7 @@ def test_memory_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
             "result": True,
             "input": {"resource": {"type": f"t{at}"}, "action": {"name": "a"}},
         }
-        fleet.decided(
+        fleet.record_log(
             SidecarIdentity(instance="00100", labels={}), "", [event | {"bundles": {"p": {"revision": f"r{at % 300}"}}}]
         )
     counts = fleet.counts.to_json()
@@ -350,17 +350,17 @@ def test_what_thousands_tell_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(module, "MOST_CHARACTERS", 1_000_000)
     monkeypatch.setattr(decisions, "MOST_PAIRS", 500)
-    fleet = Fleet()
+    fleet = FleetTracker()
     wordy = {"message": "x" * 10_000, "code": "y" * 10_000}
     for at in range(50):
-        fleet.reports(
+        fleet.record_status(
             SidecarIdentity(instance=f"made-up-{at}", labels={}), "", {"bundles": {str(i): wordy for i in range(300)}}
         )
     assert 1 <= len(fleet.sidecars()) < 10
     assert len(json.dumps(fleet.sidecars())) < 3_000_000
     for at in range(500):
         event = {"path": "privtab/x/allow", "input": {"resource": {"type": f"t{at}"}, "action": {"name": "a"}}}
-        fleet.decided(
+        fleet.record_log(
             SidecarIdentity(instance="a", labels={f"made-up-{at}": "1"}),
             "",
             [event | {"bundles": {"p": {"revision": f"r{at % 7}"}}}, event | {"bundles": {"p": {"revision": str(at)}}}],
@@ -372,7 +372,7 @@ def test_what_thousands_tell_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_one_tells_harms_nobody_s_view(registry: Registry) -> None:
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.post("/status", content=r'{"labels": {"id": "\ud800"}, "bundles": {}}')).status_code == 400
         told = r'{"labels": {"id": "\u001b[31m"}, "bundles": {"p": {"code": "\u202e", "message": "\u001b]0;x\u0007", "size": 1e999}}}'
         assert (await client.post("/status", content=told)).status_code == 200
@@ -390,7 +390,7 @@ def test_a_long_log_holds_nobody_up(registry: Registry) -> None:
     event = {"labels": {"id": "o"}, "path": "privtab/shop/decisions", "result": [True, False] * 200_000}
     log = gzip.compress(json.dumps([event]).encode(), 1)
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         sending = asyncio.create_task(client.post("/logs", content=log, headers={"Content-Encoding": "gzip"}))
         answered = 0
         while not sending.done():
@@ -405,10 +405,10 @@ def test_a_long_log_holds_nobody_up(registry: Registry) -> None:
 
 
 def test_who_was_not_heard_of_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = Fleet(forget=10)
-    fleet.reports(SidecarIdentity(instance="a", labels={}), "", {})
+    fleet = FleetTracker(forget=10)
+    fleet.record_status(SidecarIdentity(instance="a", labels={}), "", {})
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 9)
-    fleet.reports(SidecarIdentity(instance="b", labels={}), "", {})
+    fleet.record_status(SidecarIdentity(instance="b", labels={}), "", {})
     monkeypatch.setattr(time, "time", lambda: now + 12)
     assert [one["id"] for one in fleet.sidecars()] == ["b"]

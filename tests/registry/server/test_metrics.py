@@ -7,7 +7,7 @@ from in_process_registry import POLICY, within
 from prometheus_client.parser import text_string_to_metric_families
 
 from privtab.registry import Registry
-from privtab.registry.server.app import Served
+from privtab.registry.server.app import ServerState
 
 METRICS = {
     "bundles_served": ("counter", "Bundles sent.", {"channel", "system", "kind", "mode"}),
@@ -40,7 +40,7 @@ METRICS = {
 
 
 def test_names_kinds_help_and_labels_stay(registry: Registry) -> None:
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         named = {"X-Privtab-Instance": b'one "of" many\n'.hex()}
         got = await client.get(POLICY, headers=named)
         assert (await client.get(POLICY, headers=named | {"If-None-Match": got.headers["etag"]})).status_code == 304
@@ -73,9 +73,9 @@ def test_names_kinds_help_and_labels_stay(registry: Registry) -> None:
 def test_names_of_others_are_escaped(registry: Registry) -> None:
     """A shard may have any name; it must not end its label."""
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         strange = 'a"b\\c/d'
-        served.fleet.holding = lambda: {(f"dev/shop/state/{strange}", "r1"): 2}  # type: ignore[method-assign]
+        served.fleet.sidecars_by_revision = lambda: {(f"dev/shop/state/{strange}", "r1"): 2}  # type: ignore[method-assign]
         families = {f.name: f for f in text_string_to_metric_families((await client.get("/metrics")).text)}
         (sample,) = families["privtab_registry_sidecars"].samples
         assert sample.labels == {

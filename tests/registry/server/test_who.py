@@ -18,7 +18,7 @@ from privtab.registry import Canary, Registry, names
 from privtab.registry.deploy.fleet import fleet_of
 from privtab.registry.deploy.nodes import DesiredRevisions, Fleet, Sidecar
 from privtab.registry.deploy.watch import watch
-from privtab.registry.server.app import Role, Served
+from privtab.registry.server.app import Role, ServerState
 from privtab.serving.tokens import Tokens
 
 WEB, PODS, ANY, OPS = ("w" * 20, "p" * 20, "a" * 20, "o" * 20)
@@ -66,7 +66,7 @@ def report(revision: str = "", id_: str = "made-up") -> str:
 def test_a_token_that_is_bound_is_good_for_one_sidecar(
     registry: Registry, tokens: Tokens, headers: dict[str, str], status: int, says: str
 ) -> None:
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         answers = [
             await client.get(POLICY, headers=headers),
             await client.post("/status", content=report(), headers=headers),
@@ -94,7 +94,7 @@ def test_what_an_opa_calls_itself_is_nobody_s_name(registry: Registry, tokens: T
     """A report without a name changes nothing of the sidecar whose name it has made up."""
     current = registry.channel("dev", "shop")
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         await client.get(POLICY, headers=shows(WEB, "web-1", "app=web"))
         false = report(str(current.policy), "web-1")
         assert (await client.post("/status", content=false, headers=shows(ANY))).status_code == 200
@@ -137,7 +137,7 @@ def test_a_report_without_a_name_counts_where_its_bundles_come_from(registry: Re
     registry.release("prod", "shop", policy=new)
     registry.release("other", "shop", policy=new)
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         # Of what it runs only: `new` runs in two channels, `old` in one.
         for revision, places, certain in ((old, ("dev/shop",), True), (new, ("other/shop", "prod/shop"), False)):
             await client.post("/status", content=report(revision))
@@ -167,7 +167,7 @@ def test_a_report_without_a_name_counts_where_its_bundles_come_from(registry: Re
 
 
 def test_who_has_asked_for_a_channel_that_is_to_be_counts_for_it(registry: Registry) -> None:
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         named = {"X-Privtab-Instance": "one"}
         assert (await client.get(POLICY.replace("dev", "new"), headers=named)).status_code == 404
         assert (await client.get("/channels/..%2f/x/policy.tar.gz", headers=named)).status_code == 404
@@ -218,7 +218,7 @@ def test_a_canary_counts_what_was_decided_after_its_begin_by_the_sidecars_of_its
         bundles = {"policy": {"revision": revision}}
         return {"path": "privtab/shop/allow", "result": True, "bundles": bundles, "timestamp": at}
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         for name, channel in (("one", "dev"), ("two", "prod")):
             await client.get(POLICY.replace("dev", channel), headers={"X-Privtab-Instance": name})
         assert (await client.get("/fleet")).json()["trials"] == {}
@@ -260,7 +260,7 @@ def test_nothing_moves_while_the_last_switch_cannot_be_read(
     # Half a file of another tool: nobody ever read it, and no copy is of it.
     spoil(registry, 2)
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await told(client))["sequence"] == 1
         assert "release 2 cannot be read" in (await told(client))["trouble"]
         assert "release 2 cannot be read" in caplog.text
@@ -287,10 +287,10 @@ def test_what_a_server_knows_goes_on_when_its_switch_is_spoilt(
 ) -> None:
     from privtab.registry.server import feeds
 
-    monkeypatch.setattr(feeds, "CONFIRMED", 0.0)
+    monkeypatch.setattr(feeds, "CONFIRM_SECONDS", 0.0)
     registry.release("dev", "shop", policy=registry.put(packed.policies[1]).id)
 
-    async def body(client: httpx.AsyncClient, served: Served) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         first = await client.get(POLICY)
         spoil(registry, 2)
         registry.store.remove("channels/dev/shop/channel.json")
@@ -309,11 +309,11 @@ def test_a_server_that_starts_anew_and_cannot_know_gives_nobody_anything_older(
     registry.release("dev", "shop", policy=registry.put(packed.policies[1]).id)
     spoil(registry, 2)
 
-    async def by_the_copy(client: httpx.AsyncClient, served: Served) -> None:
+    async def by_the_copy(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.get(POLICY)).content == packed.policies[1]
         assert "its copy is intact" in (await told(client))["trouble"]
 
-    async def by_nothing(client: httpx.AsyncClient, served: Served) -> None:
+    async def by_nothing(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.get(POLICY)).status_code == 503
         assert (await client.get(STATE)).status_code == 503
         held = {"If-None-Match": '"any.thing"'}
@@ -324,7 +324,7 @@ def test_a_server_that_starts_anew_and_cannot_know_gives_nobody_anything_older(
     within(registry, by_nothing)
     spoil(registry, 1)
 
-    async def by_nothing_at_all(client: httpx.AsyncClient, served: Served) -> None:
+    async def by_nothing_at_all(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.get(POLICY)).status_code == 503
         assert (await told(client))["last"] == 2
 

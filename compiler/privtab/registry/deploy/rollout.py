@@ -201,13 +201,13 @@ class Rollout:
         """Whether a release concerns a sidecar; with `channel`, which has a canary, only those in the canary."""
         if channel is None:
             return sidecar.reads(self.channel, self.system)
-        from privtab.registry.server.desired_revision import SidecarIdentity, chosen
+        from privtab.registry.server.desired_revision import SidecarIdentity, in_canary
 
         # The same choice as the server's, to include sidecars that have not polled since the release.
         return (
             bool(sidecar.feeds)
             and sidecar.reads(self.channel, self.system)
-            and chosen(channel, SidecarIdentity(instance=sidecar.id, labels=sidecar.labels))
+            and in_canary(channel, SidecarIdentity(instance=sidecar.id, labels=sidecar.labels))
         )
 
 

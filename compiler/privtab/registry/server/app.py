@@ -27,7 +27,7 @@ from privtab.registry.server.bodies import document
 from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.files import file
-from privtab.registry.server.fleet import Fleet, LastPoll, sidecar
+from privtab.registry.server.fleet import FleetTracker, LastPoll, sidecar_identity
 from privtab.registry.server.metrics import CONTENT_TYPE, Metrics
 from privtab.registry.server.page import HEADERS, contents, page
 from privtab.serving.endpoint import answered, running
@@ -42,7 +42,7 @@ LONG_POLL = "application/vnd.openpolicyagent.bundles"
 GZIP = "application/gzip"
 LONGEST_WAIT = 600.0
 """Maximum seconds of a long poll."""
-MOST_TRIED = 10_000
+MOST_SENT_DELTAS = 10_000
 
 _WAIT = re.compile(r"(?:^|[;,\s])wait=(\d{1,6})")
 _MODES = re.compile(r"(?:^|[;\s])modes=([\w,]+)")
@@ -58,13 +58,13 @@ class Role(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Served:
+class ServerState:
     """The state of a server."""
 
     feeds: Feeds
-    fleet: Fleet
+    fleet: FleetTracker
     tokens: Tokens | None = None
-    tried: OrderedDict[tuple[str, str, str], None] = field(default_factory=OrderedDict)
+    sent_deltas: OrderedDict[tuple[str, str, str], None] = field(default_factory=OrderedDict)
     """Deltas that were sent; a sidecar that requests one again could not apply it."""
     large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a large body is processed."""
@@ -74,30 +74,30 @@ class Served:
         self.metrics = Metrics(self.feeds, self.fleet)
 
 
-def application(served: Served) -> ASGIApp:
+def application(server: ServerState) -> ASGIApp:
     """The ASGI application."""
     channel = "/channels/{channel}/{system}"
     routes = [
-        _route(served, f"{channel}/{{file}}.tar.gz", _bundle, Role.SIDECAR),
-        _route(served, f"{channel}/shards/{{file}}.tar.gz", partial(_bundle, folder="shards/"), Role.SIDECAR),
-        _route(served, "/status", _status, Role.SIDECAR, "POST"),
-        _route(served, "/status/{partition:path}", _status, Role.SIDECAR, "POST"),
-        _route(served, "/logs", _logs, Role.SIDECAR, "POST"),
-        _route(served, "/logs/{partition:path}", _logs, Role.SIDECAR, "POST"),
-        _route(served, "/fleet", _fleet, Role.OPERATOR),
-        _route(served, "/metrics", _metrics, Role.OPERATOR),
-        Route("/health", partial(_health, served), methods=["GET"]),
-        _route(served, "/{path:path}", _file, Role.OPERATOR),
+        _route(server, f"{channel}/{{file}}.tar.gz", _bundle, Role.SIDECAR),
+        _route(server, f"{channel}/shards/{{file}}.tar.gz", partial(_bundle, folder="shards/"), Role.SIDECAR),
+        _route(server, "/status", _status, Role.SIDECAR, "POST"),
+        _route(server, "/status/{partition:path}", _status, Role.SIDECAR, "POST"),
+        _route(server, "/logs", _logs, Role.SIDECAR, "POST"),
+        _route(server, "/logs/{partition:path}", _logs, Role.SIDECAR, "POST"),
+        _route(server, "/fleet", _fleet, Role.OPERATOR),
+        _route(server, "/metrics", _metrics, Role.OPERATOR),
+        Route("/health", partial(_health, server), methods=["GET"]),
+        _route(server, "/{path:path}", _file, Role.OPERATOR),
     ]
-    app = Starlette(routes=routes, lifespan=partial(_lifespan, served))
+    app = Starlette(routes=routes, lifespan=partial(_lifespan, server))
     app.router.redirect_slashes = False
     return Envelope(app)
 
 
 def _route(
-    served: Served,
+    server: ServerState,
     path: str,
-    endpoint: Callable[[Served, Request], Awaitable[Response]],
+    endpoint: Callable[[ServerState, Request], Awaitable[Response]],
     role: Role,
     method: str = "GET",
 ) -> Route:
@@ -105,13 +105,13 @@ def _route(
 
     async def checked(request: Request) -> Response:
         try:
-            bearer = authorize(served.tokens, role, request)
+            bearer = authorize(server.tokens, role, request)
             if role is Role.SIDECAR:
-                who, _ = _who(request)
-                check_binding(served.tokens, bearer, who.instance, who.labels)
-            return await endpoint(served, request)
-        except Refused as refused:
-            _turn_away(served, request, refused)
+                identity, _ = _identity(request)
+                check_binding(server.tokens, bearer, identity.instance, identity.labels)
+            return await endpoint(server, request)
+        except Refused as refusal:
+            _record_refusal(server, request, refusal)
             raise
 
     async def guarded(request: Request) -> Response:
@@ -130,107 +130,109 @@ def _refuse(request: Request, error: PrivtabError) -> Never:
 # --- bundles ---------------------------------------------------------------------------------------------------------
 
 
-async def _bundle(served: Served, request: Request, *, folder: str = "") -> Response:
+async def _bundle(server: ServerState, request: Request, *, folder: str = "") -> Response:
     """A bundle, the delta from the sidecar's bundle, or 304 if nothing changed."""
-    at = request.path_params
-    name = f"{folder}{at['file']}.tar.gz"
-    who, address = _who(request)
-    served.fleet.record_channel_request(who, address, at["channel"], at["system"])
-    wanted = await _wanted(served, at["channel"], at["system"], name, who)
-    held = _active_etag(request)
-    asked = served.fleet.record_poll(who, address, wanted, held)
-    waits = _wait(request)
-    if waits is not None and wanted.stays(held):
-        wanted = await _poll(served, request, asked, wanted, name, who, waits)
-    if wanted.channel.lost and held is None:
+    params = request.path_params
+    name = f"{folder}{params['file']}.tar.gz"
+    identity, address = _identity(request)
+    server.fleet.record_channel_request(identity, address, params["channel"], params["system"])
+    desired = await _desired(server, params["channel"], params["system"], name, identity)
+    held_etag = _active_etag(request)
+    poll = server.fleet.record_poll(identity, address, desired, held_etag)
+    wait_seconds = _wait_seconds(request)
+    if wait_seconds is not None and desired.stays(held_etag):
+        desired = await _poll(server, request, poll, desired, name, identity, wait_seconds)
+    if desired.channel.lost and held_etag is None:
         raise Refused(503, "the last release cannot be read, so it is unknown whether it ran", Retry_After="5")
-    stream = wanted.channel.channel, wanted.channel.system, wanted.kind
-    stays = wanted.stays(held)
+    stream = desired.channel.channel, desired.channel.system, desired.kind
+    stays = desired.stays(held_etag)
     headers = {
-        "ETag": held if stays and held else wanted.etag,
+        "ETag": held_etag if stays and held_etag else desired.etag,
         "Cache-Control": "no-cache",
         "Vary": "Prefer, X-Privtab-Instance, X-Privtab-Labels",
     }
-    trouble = served.feeds.trouble
+    trouble = server.feeds.trouble
     if trouble is not None:
         headers["X-Privtab-Stale"] = f"{max(0.0, time.time() - trouble.since):.0f}"
     if stays:
-        served.metrics.not_modified.labels(*stream).inc()
+        server.metrics.not_modified.labels(*stream).inc()
         note(request.scope, "not modified", routine=True)
         return Response(status_code=304, headers=headers)
-    if asked is not None:
-        asked.wanted, asked.canary = wanted.id, wanted.canary
-    body, mode = await _body(served, request, wanted, held, who.instance or address)
-    served.metrics.served.labels(*stream, mode).inc()
-    served.metrics.bytes.labels(*stream, mode).inc(len(body))
-    note(request.scope, f"{mode} {wanted.id}")
-    return Response(body, media_type=GZIP if waits is None else LONG_POLL, headers=headers)
+    if poll is not None:
+        poll.wanted, poll.canary = desired.id, desired.canary
+    body, mode = await _body(server, request, desired, held_etag, identity.instance or address)
+    server.metrics.served.labels(*stream, mode).inc()
+    server.metrics.bytes.labels(*stream, mode).inc(len(body))
+    note(request.scope, f"{mode} {desired.id}")
+    return Response(body, media_type=GZIP if wait_seconds is None else LONG_POLL, headers=headers)
 
 
-async def _wanted(served: Served, channel: str, system: str, name: str, who: SidecarIdentity) -> DesiredRevision:
-    current = await served.feeds.channel(channel, system)
-    wanted = served.feeds.wanted(current, name, who) if current is not None else None
+async def _desired(
+    server: ServerState, channel: str, system: str, name: str, identity: SidecarIdentity
+) -> DesiredRevision:
+    current = await server.feeds.channel(channel, system)
+    desired = server.feeds.desired(current, name, identity) if current is not None else None
     if current is not None and current.sequence == 0:
         raise RegistryError(current.trouble)
-    if wanted is None:
+    if desired is None:
         raise UsageError("there is no such bundle")
-    return wanted
+    return desired
 
 
 async def _body(
-    served: Served, request: Request, wanted: DesiredRevision, held: str | None, asks: str
+    server: ServerState, request: Request, desired: DesiredRevision, held_etag: str | None, sender: str
 ) -> tuple[bytes, str]:
     """The body and its mode. A delta is sent to each sidecar once: if requested again, it could not be applied."""
-    tried = (asks, held or "", wanted.etag)
-    if held and _deltas(request) and tried not in served.tried:
-        delta = await served.feeds.delta(wanted, held)
+    delta_key = (sender, held_etag or "", desired.etag)
+    if held_etag and _accepts_deltas(request) and delta_key not in server.sent_deltas:
+        delta = await server.feeds.delta(desired, held_etag)
         if delta is not None:
-            served.tried[tried] = None
-            if len(served.tried) > MOST_TRIED:
-                served.tried.popitem(last=False)
+            server.sent_deltas[delta_key] = None
+            if len(server.sent_deltas) > MOST_SENT_DELTAS:
+                server.sent_deltas.popitem(last=False)
             return delta, "delta"
-    return await served.feeds.bundle(wanted.digest), "full"
+    return await server.feeds.bundle(desired.digest), "full"
 
 
 async def _poll(
-    served: Served,
+    server: ServerState,
     request: Request,
-    asked: LastPoll | None,
-    wanted: DesiredRevision,
+    poll: LastPoll | None,
+    desired: DesiredRevision,
     name: str,
-    who: SidecarIdentity,
+    identity: SidecarIdentity,
     seconds: float,
 ) -> DesiredRevision:
     """Wait for another bundle for this sidecar, until time is up, the sidecar disconnects, or the server stops."""
     deadline = time.monotonic() + min(seconds, LONGEST_WAIT)
-    gone = asyncio.create_task(_gone(request))
-    served.metrics.polls.inc()
-    if asked is not None:
-        asked.waiting += 1
+    disconnected = asyncio.create_task(_disconnected(request))
+    server.metrics.polls.inc()
+    if poll is not None:
+        poll.waiting += 1
     try:
-        before = wanted
-        while not gone.done() and not served.feeds.ended:
-            left = deadline - time.monotonic()
-            if left <= 0:
+        current = desired
+        while not disconnected.done() and not server.feeds.ended:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 break
-            switched = asyncio.create_task(served.feeds.switched(before.channel, left))
-            await asyncio.wait([switched, gone], return_when=asyncio.FIRST_COMPLETED)
-            switched.cancel()
-            before = await _wanted(served, wanted.channel.channel, wanted.channel.system, name, who)
-            if asked is not None:
-                asked.canary = before.canary
-            if not before.stays(_active_etag(request)):
+            changed = asyncio.create_task(server.feeds.wait_for_change(current.channel, remaining))
+            await asyncio.wait([changed, disconnected], return_when=asyncio.FIRST_COMPLETED)
+            changed.cancel()
+            current = await _desired(server, desired.channel.channel, desired.channel.system, name, identity)
+            if poll is not None:
+                poll.canary = current.canary
+            if not current.stays(_active_etag(request)):
                 break
-        return before
+        return current
     finally:
-        gone.cancel()
-        served.metrics.polls.dec()
-        served.fleet.touch(who)
-        if asked is not None:
-            asked.waiting -= 1
+        disconnected.cancel()
+        server.metrics.polls.dec()
+        server.fleet.touch(identity)
+        if poll is not None:
+            poll.waiting -= 1
 
 
-async def _gone(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     """Return when the sidecar disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
@@ -245,122 +247,126 @@ def _active_etag(request: Request) -> str | None:
     return first or None
 
 
-def _wait(request: Request) -> float | None:
+def _wait_seconds(request: Request) -> float | None:
     """The seconds that the sidecar is willing to wait; None without long polling."""
-    found = _WAIT.search(request.headers.get("prefer", ""))
-    return float(found[1]) if found else None
+    match = _WAIT.search(request.headers.get("prefer", ""))
+    return float(match[1]) if match else None
 
 
-def _deltas(request: Request) -> bool:
-    found = _MODES.search(request.headers.get("prefer", ""))
-    return found is not None and "delta" in found[1].split(",")
+def _accepts_deltas(request: Request) -> bool:
+    match = _MODES.search(request.headers.get("prefer", ""))
+    return match is not None and "delta" in match[1].split(",")
 
 
 # --- reports of sidecars ---------------------------------------------------------------------------------------------
 
 
-async def _status(served: Served, request: Request) -> Response:
+async def _status(server: ServerState, request: Request) -> Response:
     note(request.scope, None, routine=True)
-    report = await document(request, served.large, lambda value: value)
-    who, address = _who(request)
-    if not served.fleet.reports(who, address, report):
+    report = await document(request, server.large, lambda value: value)
+    identity, address = _identity(request)
+    if not server.fleet.record_status(identity, address, report):
         raise Refused(400, "the body is not a status of an OPA: it needs labels with an id")
-    served.metrics.reports.inc()
+    server.metrics.reports.inc()
     return Response(status_code=200)
 
 
-async def _logs(served: Served, request: Request) -> Response:
+async def _logs(server: ServerState, request: Request) -> Response:
     note(request.scope, None, routine=True)
-    begun = tuple(served.feeds.canaries.values())
-    tallied = await document(request, served.large, partial(decisions.tally, begun=begun))
-    who, address = _who(request)
-    if not served.fleet.counted(who, address, tallied, begun):
+    canaries = tuple(server.feeds.canaries.values())
+    counts = await document(request, server.large, partial(decisions.tally, canaries=canaries))
+    who, address = _identity(request)
+    if not server.fleet.record_counts(who, address, counts, canaries):
         raise Refused(400, "the body is not a decision log of an OPA: it is not a list")
-    served.metrics.logs.inc()
+    server.metrics.logs.inc()
     return Response(status_code=200)
 
 
 # --- for operators ---------------------------------------------------------------------------------------------------
 
 
-async def _fleet(served: Served, request: Request) -> Response:
+async def _fleet(server: ServerState, request: Request) -> Response:
     """Channels, sidecars and counts; filtered by `channel=` and `system=`."""
     channel, system = request.query_params.get("channel"), request.query_params.get("system")
     if channel and system:
-        await served.feeds.channel(channel, system)
+        await server.feeds.channel(channel, system)
     channels = [
         known.to_json() | {"last": known.last, "trouble": known.trouble or None}
-        for (name, of), known in sorted(served.feeds.channels.items())
-        if channel in (None, name) and system in (None, of)
+        for (channel_name, system_name), known in sorted(server.feeds.channels.items())
+        if channel in (None, channel_name) and system in (None, system_name)
     ]
     sidecars = [
-        one
-        for one in served.fleet.sidecars(served.feeds.places)
-        if not (channel or system) or any(_fits(place, channel, system) for place in one["reads"])
+        entry
+        for entry in server.fleet.sidecars(server.feeds.places)
+        if not (channel or system) or any(_matches(place, channel, system) for place in entry["reads"])
     ]
     return _json(
         {
-            "server": {"started": _time(served.fleet.started), "now": _time(time.time()), "storage": _storage(served)},
+            "server": {
+                "started": _timestamp(server.fleet.started),
+                "now": _timestamp(time.time()),
+                "storage": _storage(server),
+            },
             "channels": channels,
             "sidecars": sidecars,
-            "decisions": (counted := served.fleet.counts.to_json()),
-            "kinds": {revision: kind for revision in counted if (kind := served.feeds.kinds.get(revision))},
-            "trials": served.fleet.trials(served.feeds.canaries.values()),
-            "refused": served.fleet.turned_away(),
+            "decisions": (counts := server.fleet.counts.to_json()),
+            "kinds": {revision: kind for revision in counts if (kind := server.feeds.kinds.get(revision))},
+            "trials": server.fleet.trials(server.feeds.canaries.values()),
+            "refused": server.fleet.refusals(),
         }
     )
 
 
-def _fits(place: str, channel: str | None, system: str | None) -> bool:
-    name, _, of = place.partition("/")
-    return channel in (None, name) and system in (None, of)
+def _matches(place: str, channel: str | None, system: str | None) -> bool:
+    place_channel, _, place_system = place.partition("/")
+    return channel in (None, place_channel) and system in (None, place_system)
 
 
-async def _metrics(served: Served, request: Request) -> Response:
+async def _metrics(server: ServerState, request: Request) -> Response:
     note(request.scope, None, routine=True)
-    return Response(served.metrics.text(), media_type=CONTENT_TYPE)
+    return Response(server.metrics.text(), media_type=CONTENT_TYPE)
 
 
-async def _health(served: Served, request: Request) -> Response:
+async def _health(server: ServerState, request: Request) -> Response:
     """200 while the process runs; the body also has the status of the storage."""
     note(request.scope, None, routine=True)
-    trouble = served.feeds.trouble
-    ready = trouble is None or bool(served.feeds.channels)
+    trouble = server.feeds.trouble
+    ready = trouble is None or bool(server.feeds.channels)
     return _json({"status": "ok" if trouble is None else "stale" if ready else "unavailable"}, 200 if ready else 503)
 
 
-async def _file(served: Served, request: Request) -> Response:
+async def _file(server: ServerState, request: Request) -> Response:
     """The registry's files, as from a static server, for `Registry.open("https://…")`; at the root an HTML page."""
     if not request.path_params["path"]:
-        found = await asyncio.to_thread(contents, served.feeds)
-        return Response(page(served.feeds, served.fleet, *found), media_type="text/html", headers=HEADERS)
-    content, kind = await asyncio.to_thread(file, served.feeds.registry, request.path_params["path"])
+        found = await asyncio.to_thread(contents, server.feeds)
+        return Response(page(server.feeds, server.fleet, *found), media_type="text/html", headers=HEADERS)
+    content, kind = await asyncio.to_thread(file, server.feeds.registry, request.path_params["path"])
     return Response(content, media_type=kind)
 
 
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 
-def _who(request: Request) -> tuple[SidecarIdentity, str]:
-    who = sidecar(request.headers.get("x-privtab-instance"), request.headers.get("x-privtab-labels"))
-    return who, request.client.host if request.client else ""
+def _identity(request: Request) -> tuple[SidecarIdentity, str]:
+    identity = sidecar_identity(request.headers.get("x-privtab-instance"), request.headers.get("x-privtab-labels"))
+    return identity, request.client.host if request.client else ""
 
 
-def _turn_away(served: Served, request: Request, refused: Refused) -> None:
-    served.metrics.refused.labels(refused.status).inc()
-    who, address = _who(request)
-    if refused.status in (401, 403):
+def _record_refusal(server: ServerState, request: Request, refusal: Refused) -> None:
+    server.metrics.refused.labels(refusal.status).inc()
+    identity, address = _identity(request)
+    if refusal.status in (401, 403):
         token = caller_of(request.scope)
-        served.fleet.refused(who, address, request.url.path, refused.status, str(refused), token)
-        LOG.warning("%s was refused %s: %s", who.instance or address, request.url.path[:200], refused)
+        server.fleet.record_refusal(identity, address, request.url.path, refusal.status, str(refusal), token)
+        LOG.warning("%s was refused %s: %s", identity.instance or address, request.url.path[:200], refusal)
 
 
-def _storage(served: Served) -> dict[str, Any]:
-    trouble = served.feeds.trouble
+def _storage(server: ServerState) -> dict[str, Any]:
+    trouble = server.feeds.trouble
     return {
-        "url": served.feeds.registry.url,
+        "url": server.feeds.registry.url,
         "ok": trouble is None,
-        "stale_since": _time(trouble.since) if trouble else None,
+        "stale_since": _timestamp(trouble.since) if trouble else None,
         "error": trouble.message if trouble else None,
     }
 
@@ -369,18 +375,18 @@ def _json(value: object, status: int = 200) -> Response:
     return Response(printable_json(value).encode(), status, media_type="application/json")
 
 
-def _time(at: float) -> str:
+def _timestamp(seconds: float) -> str:
     from datetime import UTC, datetime
 
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @asynccontextmanager
-async def _lifespan(served: Served, app: Starlette) -> AsyncIterator[None]:
+async def _lifespan(server: ServerState, app: Starlette) -> AsyncIterator[None]:
     del app
-    await served.feeds.start()
+    await server.feeds.start()
     try:
-        async with running([served.feeds.watch()], served.tokens):
+        async with running([server.feeds.watch()], server.tokens):
             yield
     finally:
-        await served.feeds.close()
+        await server.feeds.close()

@@ -22,18 +22,18 @@ SMALL = 256 << 10
 T = TypeVar("T")
 
 
-async def document(request: Request, large: asyncio.Semaphore, look: Callable[[Any], T]) -> T:
-    """The result of `look` on the JSON of a body, gzipped or not; raises Refused. `large` admits one large body at a time."""
-    kind = request.headers.get("content-encoding", "identity").strip().lower()
-    if kind not in ("identity", "gzip", ""):
-        raise Refused(415, f"a body may be packed with gzip, not with {kind[:20]}", Accept_Encoding="gzip")
+async def document(request: Request, large: asyncio.Semaphore, convert: Callable[[Any], T]) -> T:
+    """The result of `convert` on the JSON of a body, gzipped or not; raises Refused. `large` admits one large body at a time."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", ""):
+        raise Refused(415, f"a body may be packed with gzip, not with {encoding[:20]}", Accept_Encoding="gzip")
     packed = await read_body(request, LARGEST)
-    text = _unpacked(packed) if kind == "gzip" else packed
+    text = _unpacked(packed) if encoding == "gzip" else packed
     del packed
     if len(text) <= SMALL:
-        return look(_parsed(text))
+        return convert(_parsed(text))
     async with large:
-        return await asyncio.to_thread(lambda: look(_parsed(text)))
+        return await asyncio.to_thread(lambda: convert(_parsed(text)))
 
 
 def _parsed(text: bytes) -> Any:
@@ -46,11 +46,11 @@ def _parsed(text: bytes) -> Any:
 def _unpacked(packed: bytes) -> bytes:
     reader = zlib.decompressobj(wbits=31)
     try:
-        found = reader.decompress(packed, LARGEST_UNPACKED + 1)
+        unpacked = reader.decompress(packed, LARGEST_UNPACKED + 1)
     except zlib.error:
         raise Refused(400, "the body is not gzip") from None
-    if len(found) > LARGEST_UNPACKED:
+    if len(unpacked) > LARGEST_UNPACKED:
         raise Refused(413, f"a body unpacks to {LARGEST_UNPACKED} bytes at most", Connection="close")
     if not reader.eof:
         raise Refused(400, "the body ends too early")
-    return found
+    return unpacked

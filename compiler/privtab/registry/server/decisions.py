@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from privtab.registry.server.sanitize import texts
+from privtab.registry.server.sanitize import valid_labels
 
 MOST_REVISIONS = 100
 """Maximum revisions; the least recently used are dropped."""
@@ -21,7 +21,7 @@ MOST_PAIRS = 50_000
 """Maximum rules over all revisions."""
 MOST_OF_A_LOG = 10_000
 """Maximum distinct combinations of revisions, rule and answer in one log."""
-MOST_TELLING = 1000
+MOST_SENDERS = 1000
 """Maximum distinct sidecars in one log; usually each sends its own."""
 OTHER = "other"
 RULES = frozenset({"allow", "check", "decision", "decisions", "explained", "visible"})
@@ -61,10 +61,10 @@ class Counts:
         """Revision → answer → count."""
         found: dict[str, dict[str, int]] = {}
         for revision, rules in self._counts.items():
-            own = found.setdefault(revision, {})
+            totals = found.setdefault(revision, {})
             for answers in rules.values():
                 for answer, number in answers.items():
-                    own[answer] = own.get(answer, 0) + number
+                    totals[answer] = totals.get(answer, 0) + number
         return found
 
 
@@ -87,14 +87,14 @@ class CountedEvents:
     labels: dict[str, str]
     counts: Counter[tuple[tuple[str, ...], str, str]] = field(default_factory=Counter)
     """(revisions, rule, answer) → count."""
-    tried: Counter[tuple[str, tuple[str, ...], str, str]] = field(default_factory=Counter)
+    canary_counts: Counter[tuple[str, tuple[str, ...], str, str]] = field(default_factory=Counter)
     """(place, revisions, rule, answer) → count, since a canary began there."""
 
 
-def tally(events: Any, begun: Collection[RunningCanary] = ()) -> dict[str, CountedEvents] | None:
+def tally(events: Any, canaries: Collection[RunningCanary] = ()) -> dict[str, CountedEvents] | None:
     """The counts in a log by the OPAs' generated ids; None if it is not a log. Has no side effects, so any thread may run it.
 
-    `begun`: canaries, for each of which decisions made after its begin are counted. Logs arrive seconds or minutes after
+    `canaries`: canaries, for each of which decisions made after its begin are counted. Logs arrive seconds or minutes after
     their decisions.
     """
     if not isinstance(events, list):
@@ -104,33 +104,33 @@ def tally(events: Any, begun: Collection[RunningCanary] = ()) -> dict[str, Count
     for event in events:
         if not isinstance(event, dict):
             continue
-        told = list(answers(event))
-        if not told:
+        answered = list(answers(event))
+        if not answered:
             continue
-        labels = texts(event.get("labels"))
+        labels = valid_labels(event.get("labels"))
         name = labels.get("id", "")
-        if name not in found and len(found) >= MOST_TELLING:
+        if name not in found and len(found) >= MOST_SENDERS:
             name = ""
-        one = found.get(name)
-        if one is None:
-            one = found[name] = CountedEvents(labels if name else {})
-        by = tuple(revisions(event)) or ("unknown",)
-        for (rule, answer), number in Counter(told).items():
-            key = by, rule, answer
-            if key not in one.counts:
+        counted = found.get(name)
+        if counted is None:
+            counted = found[name] = CountedEvents(labels if name else {})
+        revision_ids = tuple(revisions(event)) or ("unknown",)
+        for (rule, answer), number in Counter(answered).items():
+            key = revision_ids, rule, answer
+            if key not in counted.counts:
                 key = key if pairs < MOST_OF_A_LOG else (("unknown",), OTHER, answer)
                 pairs += 1
-            one.counts[key] += number
-            for canary in begun:
-                if not canary.revisions.isdisjoint(by) and _after(event, canary.since):
-                    one.tried[canary.place, *key] += number
+            counted.counts[key] += number
+            for canary in canaries:
+                if not canary.revisions.isdisjoint(revision_ids) and _after(event, canary.since):
+                    counted.canary_counts[canary.place, *key] += number
     return found
 
 
 def _after(event: Mapping[str, Any], since: str) -> bool:
     """Whether an event happened in a later second than `since`, by the clock of its OPA."""
-    at = event.get("timestamp")
-    return isinstance(at, str) and at.endswith("Z") and at[: len(since)] > since
+    timestamp = event.get("timestamp")
+    return isinstance(timestamp, str) and timestamp.endswith("Z") and timestamp[: len(since)] > since
 
 
 def revisions(event: Mapping[str, Any]) -> list[str]:
@@ -139,7 +139,7 @@ def revisions(event: Mapping[str, Any]) -> list[str]:
     if not isinstance(bundles, dict):
         return []
     found = (bundle.get("revision") for bundle in list(bundles.values())[:50] if isinstance(bundle, dict))
-    return sorted({one for one in found if isinstance(one, str) and _REVISION.fullmatch(one)})
+    return sorted({revision for revision in found if isinstance(revision, str) and _REVISION.fullmatch(revision)})
 
 
 def answers(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -149,7 +149,7 @@ def answers(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not package.startswith("privtab/") or name not in RULES:
         return
     system = package.removeprefix("privtab/")
-    rule = _asked_rule(system, event.get("input"))
+    rule = _requested_rule(system, event.get("input"))
     if event.get("error") is not None:
         yield rule, "error"
         return
@@ -160,11 +160,11 @@ def answers(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if name == "visible":
         yield rule, "listing"
     elif isinstance(result, list):
-        asked = _asked(system, event.get("input"))
-        for at, one in enumerate(result):
-            yield _told_rule(one) or (asked[at] if at < len(asked) else rule), _answer(one)
+        rules = _requested_rules(system, event.get("input"))
+        for index, item in enumerate(result):
+            yield _rule_in_result(item) or (rules[index] if index < len(rules) else rule), _answer(item)
     else:
-        yield _told_rule(result) or rule, _answer(result)
+        yield _rule_in_result(result) or rule, _answer(result)
 
 
 def _answer(result: Any) -> str:
@@ -175,24 +175,24 @@ def _answer(result: Any) -> str:
     return "allow" if result else "deny"
 
 
-def _told_rule(result: Any) -> str:
+def _rule_in_result(result: Any) -> str:
     """The rule named by an explained decision."""
     context = result.get("context") if isinstance(result, dict) else None
-    return _fit(context.get("rule")) if isinstance(context, dict) else ""
+    return _valid_rule(context.get("rule")) if isinstance(context, dict) else ""
 
 
-def _asked_rule(system: str, asked: Any) -> str:
+def _requested_rule(system: str, request: Any) -> str:
     """`system/type/operation` of a request; the mask of the logs keeps both parts."""
     try:
-        return _fit(f"{system}/{asked['resource']['type']}/{asked['action']['name']}") or OTHER
+        return _valid_rule(f"{system}/{request['resource']['type']}/{request['action']['name']}") or OTHER
     except (TypeError, KeyError):
         return OTHER
 
 
-def _asked(system: str, asked: Any) -> list[str]:
-    requests = asked.get("requests") if isinstance(asked, dict) else None
-    return [_asked_rule(system, one) for one in requests] if isinstance(requests, list) else []
+def _requested_rules(system: str, input_: Any) -> list[str]:
+    requests = input_.get("requests") if isinstance(input_, dict) else None
+    return [_requested_rule(system, request) for request in requests] if isinstance(requests, list) else []
 
 
-def _fit(rule: Any) -> str:
+def _valid_rule(rule: Any) -> str:
     return rule if isinstance(rule, str) and _RULE.fullmatch(rule) else ""

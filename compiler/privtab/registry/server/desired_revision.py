@@ -36,15 +36,15 @@ class DesiredRevision:
         """Identifies the bytes of the whole bundle, whether sent whole or as a delta."""
         return f'"{self.id}.{self.digest[:MARK]}"'
 
-    def stays(self, held: str | None) -> bool:
+    def stays(self, held_etag: str | None) -> bool:
         """Whether a sidecar with the bundle of this ETag should keep it.
 
         Also True if the last release is unreadable: the sidecar's bundle may be newer than any that can be sent.
         """
-        return held is not None and (held == self.etag or self.channel.held)
+        return held_etag is not None and (held_etag == self.etag or self.channel.held)
 
 
-def chosen(channel: Channel, sidecar: SidecarIdentity) -> bool:
+def in_canary(channel: Channel, sidecar: SidecarIdentity) -> bool:
     """Whether a sidecar is in a channel's canary: its labels match, and the hash of its name falls into the share."""
     canary = channel.canary
     if canary is None or not sidecar.instance:
@@ -52,6 +52,6 @@ def chosen(channel: Channel, sidecar: SidecarIdentity) -> bool:
     if any(sidecar.labels.get(name) != value for name, value in canary.labels.items()):
         return False
     # Hash the canary's revisions too, so that not always the same sidecars go first; a larger share includes a smaller one.
-    tried = canary.policy or canary.state or "".join(sorted(canary.shards.values()))
-    digest = hashlib.sha256(f"{channel.channel}/{channel.system}/{tried}/{sidecar.instance}".encode()).digest()
+    revision = canary.policy or canary.state or "".join(sorted(canary.shards.values()))
+    digest = hashlib.sha256(f"{channel.channel}/{channel.system}/{revision}/{sidecar.instance}".encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64 < canary.share

@@ -25,23 +25,23 @@ from privtab.registry import names
 from privtab.registry.nodes import Channel, pin
 from privtab.registry.registry import Registry
 from privtab.registry.server.decisions import RunningCanary
-from privtab.registry.server.desired_revision import MARK, DesiredRevision, SidecarIdentity, chosen
+from privtab.registry.server.desired_revision import MARK, DesiredRevision, SidecarIdentity, in_canary
 
 LOG = logging.getLogger("privtab.serve")
 
-KEPT_BYTES = 256 << 20
+CACHED_BYTES = 256 << 20
 """Bytes of deltas and inactive bundles kept in memory; active bundles are always kept."""
 LARGE = 1 << 20
 """Size of a bundle in bytes from which its delta is computed in another process, to keep the server responsive."""
 PATIENCE = 60.0
 """Seconds to wait for a delta; after that the whole bundle is sent."""
-FORGOTTEN = 1.0
+MISSING_SECONDS = 1.0
 """Seconds before a missing channel is looked up again."""
 MOST_MISSING = 1000
 MOST_KINDS = 10_000
 AT_ONCE = 8
 """Channels checked concurrently."""
-CONFIRMED = 2.0
+CONFIRM_SECONDS = 2.0
 """Seconds between two checks that active releases still exist: emptied storage has nothing newer."""
 
 
@@ -72,12 +72,12 @@ class Feeds:
         self._unsigned = unsigned_deltas
         self._channels: dict[tuple[str, str], Channel] = {}
         self._changed: dict[tuple[str, str], asyncio.Event] = {}
-        self._asked: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._requested: dict[tuple[str, str], set[tuple[str, str]]] = {}
         self._missing: OrderedDict[tuple[str, str], float] = OrderedDict()
-        self._running: dict[str, bytes] = {}
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self._busy: dict[str, asyncio.Task[bytes | None]] = {}
-        self._none: OrderedDict[str, None] = OrderedDict()
+        self._active: dict[str, bytes] = {}
+        self._cached: OrderedDict[str, bytes] = OrderedDict()
+        self._in_progress: dict[str, asyncio.Task[bytes | None]] = {}
+        self._no_delta: OrderedDict[str, None] = OrderedDict()
         self.kinds: OrderedDict[str, str] = OrderedDict()
         """The kind of each revision that was active since the start."""
         self.places: dict[str, set[str]] = {}
@@ -85,7 +85,7 @@ class Feeds:
         self.canaries: dict[str, RunningCanary] = {}
         """Canaries in progress, by `channel/system`."""
         self._workers: ProcessPoolExecutor | None = None
-        self._confirmed = time.monotonic()
+        self._confirmed_at = time.monotonic()
         self.ended = False
 
     # --- channels ---
@@ -99,49 +99,49 @@ class Feeds:
         """Read the existing channels; failures are recorded, and `watch` tries again."""
         try:
             for channel in await asyncio.to_thread(self.registry.channels):
-                if self._served(channel.channel):
-                    await self._take(channel)
+                if self._is_served(channel.channel):
+                    await self._serve(channel)
         except (PrivtabError, OSError) as error:
-            self._note(error)
+            self._record_failure(error)
 
     async def watch(self) -> None:
         """Poll for releases forever."""
         while True:
             await asyncio.sleep(self._poll)
             try:
-                await self._look()
+                await self._check_channels()
             except Exception:
                 LOG.exception("the registry could not be watched")
 
     async def channel(self, name: str, system: str) -> Channel | None:
         """The active release of a channel, or None if there is no such channel. Raises RegistryError if that is unknown."""
         known = self._channels.get((name, system))
-        if known is not None or not self._served(name):
+        if known is not None or not self._is_served(name):
             return known
-        at = self._missing.get((name, system))
-        if at is not None and time.monotonic() - at < FORGOTTEN:
+        missing_since = self._missing.get((name, system))
+        if missing_since is not None and time.monotonic() - missing_since < MISSING_SECONDS:
             return None
         try:
-            found = await asyncio.to_thread(self.registry.channel, name, system)
+            release = await asyncio.to_thread(self.registry.channel, name, system)
         except UsageError:
             return None
         except (PrivtabError, OSError) as error:
-            self._note(error)
+            self._record_failure(error)
             raise
-        if found.last == 0:
+        if release.last == 0:
             self._missing[name, system] = time.monotonic()
             while len(self._missing) > MOST_MISSING:
                 self._missing.popitem(last=False)
             return None
-        await self._take(found)
+        await self._serve(release)
         return self._channels.get((name, system))
 
-    def wanted(self, channel: Channel, file: str, sidecar: SidecarIdentity) -> DesiredRevision | None:
+    def desired(self, channel: Channel, file: str, sidecar: SidecarIdentity) -> DesiredRevision | None:
         """The revision that a sidecar should run for the file it requests; None if the channel has no such file."""
-        canary = chosen(channel, sidecar)
+        canary = in_canary(channel, sidecar)
         for (kind, shard), identity in channel.runs(canary=canary).items():
             if names.served(kind, shard) == file:
-                self._asked.setdefault((channel.channel, channel.system), set()).add((kind, shard))
+                self._requested.setdefault((channel.channel, channel.system), set()).add((kind, shard))
                 return DesiredRevision(
                     channel=channel,
                     kind=kind,
@@ -152,16 +152,16 @@ class Feeds:
                 )
         return None
 
-    async def switched(self, channel: Channel, seconds: float) -> bool:
+    async def wait_for_change(self, channel: Channel, seconds: float) -> bool:
         """Wait until a channel changes, for at most `seconds` or until the server stops; returns whether it changed."""
         key = channel.channel, channel.system
         deadline = time.monotonic() + seconds
         while _stamp(self._channels[key]) == _stamp(channel):
-            left = deadline - time.monotonic()
-            if left <= 0 or self.ended:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or self.ended:
                 return False
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed[key].wait(), left)
+                await asyncio.wait_for(self._changed[key].wait(), remaining)
         return True
 
     def end(self) -> None:
@@ -174,31 +174,31 @@ class Feeds:
 
     async def bundle(self, digest: str) -> bytes:
         """The bytes of a bundle; raises RegistryError."""
-        found = self._running.get(digest) or self._from_kept(digest)
+        found = self._active.get(digest) or self._from_cache(digest)
         if found is None:
             found = await self._once(digest, lambda: self._load(digest))
             assert found is not None
         return found
 
-    async def delta(self, wanted: DesiredRevision, held: str) -> bytes | None:
+    async def delta(self, desired: DesiredRevision, held_etag: str) -> bytes | None:
         """The delta from the bundle with this ETag; None if that is not of the same feed, or a delta does not pay off."""
-        identity, point, mark = held.strip('"').rpartition(".")
-        if not point or (identity, mark) == (wanted.id, wanted.digest[:MARK]) or wanted.kind not in ("state", "shard"):
+        identity, dot, mark = held_etag.strip('"').rpartition(".")
+        if not dot or (identity, mark) == (desired.id, desired.digest[:MARK]) or desired.kind not in ("state", "shard"):
             return None
-        key = f"{held}→{wanted.digest}"
-        if key in self._none:
+        key = f"{held_etag}→{desired.digest}"
+        if key in self._no_delta:
             return None
-        found = self._from_kept(key)
+        found = self._from_cache(key)
         if found is not None:
             return found
         try:
-            return await asyncio.wait_for(self._once(key, lambda: self._delta(wanted, identity, mark)), PATIENCE)
+            return await asyncio.wait_for(self._once(key, lambda: self._delta(desired, identity, mark)), PATIENCE)
         except TimeoutError:
             return None
 
     async def close(self) -> None:
         """Release all resources."""
-        for task in self._busy.values():
+        for task in self._in_progress.values():
             task.cancel()
         if self._workers is not None:
             # Python would wait for a delta in progress, which is no longer needed, so end its process.
@@ -208,48 +208,48 @@ class Feeds:
 
     # --- private ---
 
-    def _served(self, name: str) -> bool:
+    def _is_served(self, name: str) -> bool:
         return not self._only or name in self._only
 
-    async def _look(self) -> None:
+    async def _check_channels(self) -> None:
         self.registry.store.renew()
         if not self._channels and self.trouble is not None:
             await self.start()
-        confirm = time.monotonic() - self._confirmed > CONFIRMED
+        confirm = time.monotonic() - self._confirmed_at > CONFIRM_SECONDS
         if confirm:
-            self._confirmed = time.monotonic()
+            self._confirmed_at = time.monotonic()
         confirm = confirm or self.trouble is not None
         slots = asyncio.Semaphore(AT_ONCE)
-        well = await asyncio.gather(
-            *[self._look_at(channel, slots, confirm=confirm) for channel in list(self._channels.values())]
+        succeeded = await asyncio.gather(
+            *[self._check_channel(channel, slots, confirm=confirm) for channel in list(self._channels.values())]
         )
-        if not all(well):
+        if not all(succeeded):
             return
         if self._channels and self.trouble is not None:
             LOG.warning("the registry answers again after %.0f s", time.time() - self.trouble.since)
             self.trouble = None
 
-    async def _look_at(self, channel: Channel, slots: asyncio.Semaphore, *, confirm: bool) -> bool:
+    async def _check_channel(self, channel: Channel, slots: asyncio.Semaphore, *, confirm: bool) -> bool:
         """Update a channel if it changed; returns False if the storage fails."""
         async with slots:
             try:
                 known = await asyncio.to_thread(self.registry.confirm, channel) if confirm else channel
                 newer = await asyncio.to_thread(self.registry.newer, known)
                 if _stamp(newer) != _stamp(channel):
-                    await self._take(newer)
+                    await self._serve(newer)
             except (PrivtabError, OSError) as error:
-                self._note(error)
+                self._record_failure(error)
                 return False
         return True
 
-    async def _take(self, channel: Channel) -> None:
+    async def _serve(self, channel: Channel) -> None:
         """Serve a channel, after loading those of its bundles that sidecars have requested."""
         key = channel.channel, channel.system
         for canary in (False, True):
             for (kind, shard), identity in channel.runs(canary=canary).items():
                 self.kinds[identity] = kind
                 self.places.setdefault(identity, set()).add("/".join(key))
-                if (kind, shard) in self._asked.get(key, ()):
+                if (kind, shard) in self._requested.get(key, ()):
                     await self.bundle(channel.digests[pin(kind, identity, shard)])
         while len(self.kinds) > MOST_KINDS:
             self.places.pop(self.kinds.popitem(last=False)[0], None)
@@ -257,17 +257,17 @@ class Feeds:
         if known is not None and (known.sequence > channel.sequence or _stamp(known) == _stamp(channel)):
             return
         self._channels[key] = channel
-        self._begin(known, channel)
+        self._record_canary(known, channel)
         if channel.trouble and (known is None or known.broken != channel.broken):
             LOG.error("%s", channel.trouble)
         changed, self._changed[key] = self._changed.get(key), asyncio.Event()
-        self._sort()
+        self._sort_bundles()
         if changed is not None:
             changed.set()
         if known is not None and known.sequence != channel.sequence:
             LOG.info("%s/%s is at release %d", channel.channel, channel.system, channel.sequence)
 
-    def _begin(self, before: Channel | None, after: Channel) -> None:
+    def _record_canary(self, before: Channel | None, after: Channel) -> None:
         """Record when a canary began: earlier decisions do not count."""
         place = f"{after.channel}/{after.system}"
         if after.canary is None:
@@ -277,54 +277,54 @@ class Feeds:
             since = datetime.now(UTC).isoformat(timespec="seconds")[:19]
             self.canaries[place] = RunningCanary(place=place, since=since, revisions=frozenset(runs))
 
-    def _sort(self) -> None:
+    def _sort_bundles(self) -> None:
         """Separate active bundles from those that may be dropped."""
-        runs = {digest for channel in self._channels.values() for digest in channel.digests.values()}
-        for digest in [digest for digest in self._running if digest not in runs]:
-            self._keep(digest, self._running.pop(digest))
-        for digest in [digest for digest in self._kept if digest in runs]:
-            self._running[digest] = self._kept.pop(digest)
+        active = {digest for channel in self._channels.values() for digest in channel.digests.values()}
+        for digest in [digest for digest in self._active if digest not in active]:
+            self._cache(digest, self._active.pop(digest))
+        for digest in [digest for digest in self._cached if digest in active]:
+            self._active[digest] = self._cached.pop(digest)
 
     async def _load(self, digest: str) -> bytes:
         try:
             found = await asyncio.to_thread(self.registry.blob, digest)
         except (PrivtabError, OSError) as error:
-            self._note(error)
+            self._record_failure(error)
             raise
         if any(digest in channel.digests.values() for channel in self._channels.values()):
-            self._running[digest] = found
+            self._active[digest] = found
         else:
-            self._keep(digest, found)
+            self._cache(digest, found)
         return found
 
-    async def _delta(self, wanted: DesiredRevision, identity: str, mark: str) -> bytes | None:
-        key = f'"{identity}.{mark}"→{wanted.digest}'
+    async def _delta(self, desired: DesiredRevision, identity: str, mark: str) -> bytes | None:
+        key = f'"{identity}.{mark}"→{desired.digest}'
         try:
-            old = await self._older(wanted, identity, mark)
-            new = await self.bundle(wanted.digest)
-            found = None if old is None else await self._worked_out(old, new)
+            old = await self._earlier_bundle(desired, identity, mark)
+            new = await self.bundle(desired.digest)
+            found = None if old is None else await self._compute_delta(old, new)
         except (PrivtabError, OSError) as error:
-            LOG.warning("no delta from %s to %s: %s", identity, wanted.id, error)
+            LOG.warning("no delta from %s to %s: %s", identity, desired.id, error)
             return None
         if found is None:
-            self._none[key] = None
-            while len(self._none) > MOST_MISSING:
-                self._none.popitem(last=False)
+            self._no_delta[key] = None
+            while len(self._no_delta) > MOST_MISSING:
+                self._no_delta.popitem(last=False)
         else:
-            self._keep(key, found)
+            self._cache(key, found)
         return found
 
-    async def _older(self, wanted: DesiredRevision, identity: str, mark: str) -> bytes | None:
+    async def _earlier_bundle(self, desired: DesiredRevision, identity: str, mark: str) -> bytes | None:
         """An earlier bundle of the same feed; None if the registry does not have it."""
         try:
             record = await asyncio.to_thread(
-                self.registry.revision, wanted.channel.system, wanted.kind, identity, wanted.shard
+                self.registry.revision, desired.channel.system, desired.kind, identity, desired.shard
             )
         except PrivtabError:
             return None
         return await self.bundle(record.digest) if record.digest[:MARK] == mark else None
 
-    async def _worked_out(self, old: bytes, new: bytes) -> bytes | None:
+    async def _compute_delta(self, old: bytes, new: bytes) -> bytes | None:
         if max(len(old), len(new)) < LARGE:
             return await asyncio.to_thread(_delta_of, old, new, self._unsigned)
         if self._workers is None:
@@ -339,25 +339,25 @@ class Feeds:
 
     async def _once(self, key: str, work: Callable[[], Coroutine[Any, Any, bytes | None]]) -> bytes | None:
         """The result of `work`, run once for all concurrent waiters and not cancelled with any of them."""
-        task = self._busy.get(key)
+        task = self._in_progress.get(key)
         if task is None:
-            task = self._busy[key] = asyncio.create_task(work())
-            task.add_done_callback(lambda _: self._busy.pop(key, None))
+            task = self._in_progress[key] = asyncio.create_task(work())
+            task.add_done_callback(lambda _: self._in_progress.pop(key, None))
         return await asyncio.shield(task)
 
-    def _from_kept(self, key: str) -> bytes | None:
-        found = self._kept.get(key)
+    def _from_cache(self, key: str) -> bytes | None:
+        found = self._cached.get(key)
         if found is not None:
-            self._kept.move_to_end(key)
+            self._cached.move_to_end(key)
         return found
 
-    def _keep(self, key: str, content: bytes) -> None:
-        self._kept[key] = content
-        total = sum(map(len, self._kept.values()))
-        while total > KEPT_BYTES and len(self._kept) > 1:
-            total -= len(self._kept.popitem(last=False)[1])
+    def _cache(self, key: str, content: bytes) -> None:
+        self._cached[key] = content
+        total = sum(map(len, self._cached.values()))
+        while total > CACHED_BYTES and len(self._cached) > 1:
+            total -= len(self._cached.popitem(last=False)[1])
 
-    def _note(self, error: BaseException) -> None:
+    def _record_failure(self, error: BaseException) -> None:
         self.failures += 1
         message = str(error) or type(error).__name__
         if self.trouble is None:

@@ -20,7 +20,7 @@ from privtab.registry import names
 from privtab.registry.server import decisions
 from privtab.registry.server.decisions import CountedEvents, Counts, RunningCanary
 from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
-from privtab.registry.server.sanitize import sanitize, texts
+from privtab.registry.server.sanitize import sanitize, valid_labels
 
 MOST_SIDECARS = 10_000
 MOST_REFUSED = 100
@@ -43,7 +43,7 @@ class LastPoll:
     holds: str | None
     """The revision that it runs: OPA sends an ETag only once a bundle is active."""
     canary: bool
-    at: float
+    polled: float
     since: float
     """When it first had this revision."""
     waiting: int = 0
@@ -56,16 +56,16 @@ class KnownSidecar:
     id: str
     named: bool = True
     """Whether its requests have a name; otherwise OPA generated an id, which is only in its reports."""
-    told: Mapping[str, str] = field(default_factory=dict)
+    reported_labels: Mapping[str, str] = field(default_factory=dict)
     """The labels of its last report."""
-    said: Mapping[str, str] = field(default_factory=dict)
+    header_labels: Mapping[str, str] = field(default_factory=dict)
     """The labels in the headers of its last request, which take precedence."""
     address: str = ""
-    seen: float = 0.0
-    reported: float = 0.0
+    last_seen: float = 0.0
+    last_report: float = 0.0
     bundles: dict[str, dict[str, Any]] = field(default_factory=dict)
-    asked: dict[str, LastPoll] = field(default_factory=dict)
-    sought: dict[str, float] = field(default_factory=dict)
+    polls: dict[str, LastPoll] = field(default_factory=dict)
+    requested_places: dict[str, float] = field(default_factory=dict)
     """Where it requested bundles, as `channel/system` whether or not that exists, and when."""
     counts: Counts = field(default_factory=lambda: Counts(most=MOST_COUNTED))
     characters: int = 0
@@ -73,10 +73,10 @@ class KnownSidecar:
     @property
     def labels(self) -> dict[str, str]:
         """The labels from its reports and from its headers."""
-        return {**self.told, **self.said}
+        return {**self.reported_labels, **self.header_labels}
 
 
-class Fleet:
+class FleetTracker:
     """All known sidecars; those unseen for long are forgotten."""
 
     def __init__(self, *, forget: float = 900.0) -> None:
@@ -87,62 +87,64 @@ class Fleet:
         self._known: OrderedDict[tuple[bool, str], KnownSidecar] = OrderedDict()
         self._nameless: OrderedDict[str, dict[str, float]] = OrderedDict()
         """By address: where sidecars without a name requested bundles."""
-        self._tried: dict[str, tuple[str, Counts]] = {}
+        self._canary_decisions: dict[str, tuple[str, Counts]] = {}
         """By `channel/system`: since when its canary is counted, and the decisions."""
         self._characters = 0
         self._refused: deque[dict[str, Any]] = deque(maxlen=MOST_REFUSED)
 
     # --- input ---
 
-    def record_channel_request(self, sidecar: SidecarIdentity, address: str, channel: str, system: str) -> None:
+    def record_channel_request(
+        self, sidecar_identity: SidecarIdentity, address: str, channel: str, system: str
+    ) -> None:
         """Record that a sidecar requests bundles of a channel, whether or not it exists."""
         try:
             place = f"{names.checked('the channel', channel)}/{names.checked('the system', system)}"
         except UsageError:
             return
-        if sidecar.instance:
-            sought = self._see(sidecar, sidecar.instance, address).sought
+        if sidecar_identity.instance:
+            requested = self._update(sidecar_identity, sidecar_identity.instance, address).requested_places
         else:
-            sought = self._nameless.setdefault(address, {})
+            requested = self._nameless.setdefault(address, {})
             self._nameless.move_to_end(address)
             while len(self._nameless) > MOST_SIDECARS:
                 self._nameless.popitem(last=False)
-        sought.pop(place, None)
-        sought[place] = time.time()
-        while len(sought) > MOST_PLACES:
-            del sought[next(iter(sought))]
+        requested.pop(place, None)
+        requested[place] = time.time()
+        while len(requested) > MOST_PLACES:
+            del requested[next(iter(requested))]
 
     def record_poll(
-        self, sidecar: SidecarIdentity, address: str, wanted: DesiredRevision, held: str | None
+        self, sidecar_identity: SidecarIdentity, address: str, desired: DesiredRevision, held_etag: str | None
     ) -> LastPoll | None:
         """Record a request for a bundle with the ETag of the sidecar's active bundle; None for a sidecar without a name."""
-        if not sidecar.instance:
+        if not sidecar_identity.instance:
             return None
-        known = self._see(sidecar, sidecar.instance, address)
-        holds = sanitize((held or "").strip('"').rpartition(".")[0]) or None
-        stream = f"{wanted.channel.channel}/{wanted.channel.system}/{wanted.kind}"
-        stream += f"/{wanted.shard}" if wanted.shard else ""
-        before = known.asked.get(stream)
+        known = self._update(sidecar_identity, sidecar_identity.instance, address)
+        revision = sanitize((held_etag or "").strip('"').rpartition(".")[0]) or None
+        stream = f"{desired.channel.channel}/{desired.channel.system}/{desired.kind}"
+        stream += f"/{desired.shard}" if desired.shard else ""
+        poll = known.polls.get(stream)
         now = time.time()
-        if before is None:
-            if len(known.asked) >= MOST_BUNDLES:
+        if poll is None:
+            if len(known.polls) >= MOST_BUNDLES:
                 return None
-            before = known.asked[stream] = LastPoll(wanted.id, holds, wanted.canary, now, now)
-        if before.holds != holds:
-            before.since = now
-        before.wanted, before.holds, before.canary, before.at = wanted.id, holds, wanted.canary, now
-        return before
+            poll = known.polls[stream] = LastPoll(desired.id, revision, desired.canary, now, now)
+        if poll.holds != revision:
+            poll.since = now
+        poll.wanted, poll.holds, poll.canary, poll.polled = desired.id, revision, desired.canary, now
+        return poll
 
-    def reports(self, sidecar: SidecarIdentity, address: str, report: Any) -> bool:
+    def record_status(self, sidecar_identity: SidecarIdentity, address: str, report: Any) -> bool:
         """Record OPA's status; returns False if it is not one."""
         if not isinstance(report, dict):
             return False
-        labels = texts(report.get("labels"))
-        name = sidecar.instance or labels.get("id", "")
+        labels = valid_labels(report.get("labels"))
+        name = sidecar_identity.instance or labels.get("id", "")
         if not name:
             return False
-        known = self._see(sidecar, name, address, labels)
-        known.reported = time.time()
+        known = self._update(sidecar_identity, name, address, labels)
+        known.last_report = time.time()
         bundles = report.get("bundles")
         if isinstance(bundles, dict):
             known.bundles = {
@@ -150,141 +152,150 @@ class Fleet:
                 for bundle, status in list(bundles.items())[:MOST_BUNDLES]
                 if isinstance(status, dict)
             }
-        self._weigh(known)
+        self._update_size(known)
         return True
 
-    def decided(self, sidecar: SidecarIdentity, address: str, events: Any) -> bool:
+    def record_log(self, sidecar_identity: SidecarIdentity, address: str, events: Any) -> bool:
         """Count OPA's decision log; returns False if it is not one."""
-        return self.counted(sidecar, address, decisions.tally(events))
+        return self.record_counts(sidecar_identity, address, decisions.tally(events))
 
-    def counted(
+    def record_counts(
         self,
-        sidecar: SidecarIdentity,
+        sidecar_identity: SidecarIdentity,
         address: str,
-        tallied: Mapping[str, CountedEvents] | None,
-        begun: Collection[RunningCanary] = (),
+        counts_by_id: Mapping[str, CountedEvents] | None,
+        canaries: Collection[RunningCanary] = (),
     ) -> bool:
         """Add the result of `decisions.tally` for the same canaries; returns False if it was not a decision log."""
-        self._try(begun)
-        for own, one in (tallied or {}).items():
-            name = sidecar.instance or own
-            known = self._see(sidecar, name, address, one.labels) if name else None
-            for (by, rule, answer), number in one.counts.items():
-                for revision in by:
+        self._count_canaries(canaries)
+        for reported_id, events in (counts_by_id or {}).items():
+            name = sidecar_identity.instance or reported_id
+            known = self._update(sidecar_identity, name, address, events.labels) if name else None
+            for (revisions, rule, answer), number in events.counts.items():
+                for revision in revisions:
                     self.counts.add(revision, rule, answer, number)
                     if known is not None:
                         known.counts.add(revision, "", answer, number)
-            for (place, by, rule, answer), number in one.tried.items():
+            for (place, revisions, rule, answer), number in events.canary_counts.items():
                 # A revision may be active in several channels; the requests of a named sidecar tell which one it reads.
-                if place in self._tried and (known is None or not known.named or place in known.sought):
-                    for revision in by:
-                        self._tried[place][1].add(revision, rule, answer, number)
-        return tallied is not None
+                if place in self._canary_decisions and (
+                    known is None or not known.named or place in known.requested_places
+                ):
+                    for revision in revisions:
+                        self._canary_decisions[place][1].add(revision, rule, answer, number)
+        return counts_by_id is not None
 
-    def _try(self, begun: Collection[RunningCanary]) -> None:
+    def _count_canaries(self, canaries: Collection[RunningCanary]) -> None:
         """Count for these canaries only, from now on."""
-        wanted = {canary.place: canary.since for canary in begun}
-        for place in [place for place, (since, _) in self._tried.items() if wanted.get(place) != since]:
-            del self._tried[place]
-        for place, since in wanted.items():
-            self._tried.setdefault(place, (since, Counts()))
+        starts = {canary.place: canary.since for canary in canaries}
+        for place in [place for place, (since, _) in self._canary_decisions.items() if starts.get(place) != since]:
+            del self._canary_decisions[place]
+        for place, since in starts.items():
+            self._canary_decisions.setdefault(place, (since, Counts()))
 
-    def refused(
-        self, sidecar: SidecarIdentity, address: str, path: str, status: int, why: str, token: str = ""
+    def record_refusal(
+        self, sidecar_identity: SidecarIdentity, address: str, path: str, status: int, why: str, token: str = ""
     ) -> None:
         """Record a refused request; `token`: the name of its token, if known."""
-        told = {
-            "instance": sidecar.instance,
+        entry = {
+            "instance": sidecar_identity.instance,
             "token": token,
             "address": address,
             "path": path[:200],
             "status": status,
             "why": why,
         }
-        for before in self._refused:
-            if all(before[name] == value for name, value in told.items()):
-                before["times"] += 1
-                before["last"] = time.time()
+        for previous in self._refused:
+            if all(previous[name] == value for name, value in entry.items()):
+                previous["times"] += 1
+                previous["last"] = time.time()
                 return
-        self._refused.append({**told, "times": 1, "last": time.time()})
+        self._refused.append({**entry, "times": 1, "last": time.time()})
 
-    def touch(self, sidecar: SidecarIdentity) -> None:
+    def touch(self, sidecar_identity: SidecarIdentity) -> None:
         """Record that a sidecar is still present."""
-        known = self._known.get((True, sidecar.instance))
+        known = self._known.get((True, sidecar_identity.instance))
         if known is not None:
-            known.seen = time.time()
+            known.last_seen = time.time()
             self._known.move_to_end((True, known.id))
 
     # --- output ---
 
     def sidecars(self, places: Mapping[str, Collection[str]] = MappingProxyType({})) -> list[dict[str, Any]]:
         """All known sidecars, sorted by name. `places`: where each revision is or was active, as `channel/system`."""
-        self._clean()
+        self._forget_silent()
         found = []
         for known in sorted(self._known.values(), key=lambda known: (known.id, known.named)):
-            here, certain = self._reads(known, places)
-            found.append(_told(known, self._live(known)) | {"reads": here, "certain": certain})
+            reads, certain = self._reads(known, places)
+            found.append(_sidecar_json(known, self._current_polls(known)) | {"reads": reads, "certain": certain})
         return found
 
-    def trials(self, begun: Collection[RunningCanary]) -> dict[str, dict[str, Any]]:
+    def trials(self, canaries: Collection[RunningCanary]) -> dict[str, dict[str, Any]]:
         """The decisions since the begin of each canary in progress, by `channel/system`."""
-        self._try(begun)
+        self._count_canaries(canaries)
         return {
-            place: {"since": since, "decisions": counts.to_json()} for place, (since, counts) in self._tried.items()
+            place: {"since": since, "decisions": counts.to_json()}
+            for place, (since, counts) in self._canary_decisions.items()
         }
 
-    def turned_away(self) -> list[dict[str, Any]]:
+    def refusals(self) -> list[dict[str, Any]]:
         """The refused requests, most recent last."""
         return [
-            {**one, "last": _time(one["last"])} for one in sorted(self._refused, key=lambda refused: refused["last"])
+            {**entry, "last": _time(entry["last"])}
+            for entry in sorted(self._refused, key=lambda record_refusal: record_refusal["last"])
         ]
 
-    def holding(self) -> dict[tuple[str, str], int]:
+    def sidecars_by_revision(self) -> dict[tuple[str, str], int]:
         """(bundle of a channel, revision) → number of sidecars that run it; "" for no revision."""
-        self._clean()
+        self._forget_silent()
         found: dict[tuple[str, str], int] = {}
         for known in self._known.values():
-            for stream, asked in self._live(known).items():
-                key = stream, asked.holds or ""
+            for stream, poll in self._current_polls(known).items():
+                key = stream, poll.holds or ""
                 found[key] = found.get(key, 0) + 1
         return found
 
-    def _see(
-        self, sidecar: SidecarIdentity, name: str, address: str, told: Mapping[str, str] | None = None
+    def _update(
+        self, sidecar_identity: SidecarIdentity, name: str, address: str, labels: Mapping[str, str] | None = None
     ) -> KnownSidecar:
-        key = bool(sidecar.instance), name
+        key = bool(sidecar_identity.instance), name
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = KnownSidecar(name, named=bool(sidecar.instance))
-        known.said = sidecar.labels
-        known.told = told or known.told
-        known.address, known.seen = address, time.time()
+            known = self._known[key] = KnownSidecar(name, named=bool(sidecar_identity.instance))
+        known.header_labels = sidecar_identity.labels
+        known.reported_labels = labels or known.reported_labels
+        known.address, known.last_seen = address, time.time()
         self._known.move_to_end(key)
-        self._weigh(known)
+        self._update_size(known)
         return known
 
-    def _weigh(self, known: KnownSidecar) -> None:
+    def _update_size(self, known: KnownSidecar) -> None:
         """Update the size of a sidecar's record, and drop others if all take too much memory."""
-        parts: list[Mapping[str, Any]] = [known.told, known.said, known.sought, *known.bundles.values()]
-        characters = len(known.id) + sum(len(name) + len(str(text)) for part in parts for name, text in part.items())
+        mappings: list[Mapping[str, Any]] = [
+            known.reported_labels,
+            known.header_labels,
+            known.requested_places,
+            *known.bundles.values(),
+        ]
+        characters = len(known.id) + sum(len(name) + len(str(text)) for part in mappings for name, text in part.items())
         self._characters += characters - known.characters
         known.characters = characters
         while len(self._known) > MOST_SIDECARS or (self._characters > MOST_CHARACTERS and len(self._known) > 1):
             self._characters -= self._known.popitem(last=False)[1].characters
 
-    def _clean(self) -> None:
+    def _forget_silent(self) -> None:
         oldest = time.time() - self._forget
         while self._known:
             key, known = next(iter(self._known.items()))
-            if known.seen > oldest or any(asked.waiting for asked in known.asked.values()):
+            if known.last_seen > oldest or any(poll.waiting for poll in known.polls.values()):
                 return
             self._characters -= known.characters
             del self._known[key]
 
-    def _live(self, known: KnownSidecar) -> dict[str, LastPoll]:
+    def _current_polls(self, known: KnownSidecar) -> dict[str, LastPoll]:
         """What it still requests: it may have been configured to read another channel."""
         oldest = time.time() - self._forget
-        return {stream: one for stream, one in known.asked.items() if one.waiting or one.at > oldest}
+        return {stream: poll for stream, poll in known.polls.items() if poll.waiting or poll.polled > oldest}
 
     def _reads(self, known: KnownSidecar, places: Mapping[str, Collection[str]]) -> tuple[list[str], bool]:
         """Which channels a sidecar reads, as `channel/system`, and whether that is certain.
@@ -293,23 +304,30 @@ class Fleet:
         active and with nameless requests from its address. If several channels of a system remain, it is uncertain.
         """
         oldest = time.time() - self._forget
-        sought = known.sought if known.named else self._nameless.get(known.address, {})
-        asked = {place for place, at in sought.items() if at > oldest}
-        asked |= {"/".join(stream.split("/", 2)[:2]) for stream, one in known.asked.items() if one.waiting}
-        if known.named and asked:
-            return sorted(asked), True
-        runs = [str(one["revision"]) for one in known.bundles.values() if one.get("revision")]
-        told = {place for revision in runs for place in places.get(revision, ())}
-        if not told:
-            return sorted(asked), len(asked) == 1
-        found: list[list[str]] = []
-        for system in sorted({place.partition("/")[2] for place in told}):
-            here, there = ({place for place in some if place.partition("/")[2] == system} for some in (asked, told))
-            found.append(sorted(here & there or here or there))
-        return sorted(place for some in found for place in some), all(len(some) == 1 for some in found)
+        requested = known.requested_places if known.named else self._nameless.get(known.address, {})
+        requested_places = {place for place, requested_at in requested.items() if requested_at > oldest}
+        requested_places |= {
+            "/".join(stream.split("/", 2)[:2]) for stream, entry in known.polls.items() if entry.waiting
+        }
+        if known.named and requested_places:
+            return sorted(requested_places), True
+        revisions = [str(entry["revision"]) for entry in known.bundles.values() if entry.get("revision")]
+        active_places = {place for revision in revisions for place in places.get(revision, ())}
+        if not active_places:
+            return sorted(requested_places), len(requested_places) == 1
+        by_system: list[list[str]] = []
+        for system in sorted({place.partition("/")[2] for place in active_places}):
+            by_request, by_revision = (
+                {place for place in candidates if place.partition("/")[2] == system}
+                for candidates in (requested_places, active_places)
+            )
+            by_system.append(sorted(by_request & by_revision or by_request or by_revision))
+        return sorted(place for candidates in by_system for place in candidates), all(
+            len(candidates) == 1 for candidates in by_system
+        )
 
 
-def sidecar(instance: str | None, labels: str | None) -> SidecarIdentity:
+def sidecar_identity(instance: str | None, labels: str | None) -> SidecarIdentity:
     """The sidecar's identity from headers: a name, and labels as `app=x,zone=y`. Invalid parts are dropped."""
     name = (instance or "").strip()
     found: dict[str, str] = {}
@@ -320,26 +338,26 @@ def sidecar(instance: str | None, labels: str | None) -> SidecarIdentity:
     return SidecarIdentity(instance=name if len(name) <= 200 and name.isprintable() else "", labels=found)
 
 
-def _told(known: KnownSidecar, live: Mapping[str, LastPoll]) -> dict[str, Any]:
+def _sidecar_json(known: KnownSidecar, polls: Mapping[str, LastPoll]) -> dict[str, Any]:
     return {
         "id": known.id,
         "named": known.named,
         "labels": known.labels,
         "address": known.address,
-        "last_seen": _time(known.seen),
-        "seconds_unseen": round(time.time() - known.seen, 1),
-        "reported": _time(known.reported) if known.reported else None,
-        "current": bool(live) and all(asked.holds == asked.wanted for asked in live.values()),
+        "last_seen": _time(known.last_seen),
+        "seconds_unseen": round(time.time() - known.last_seen, 1),
+        "reported": _time(known.last_report) if known.last_report else None,
+        "current": bool(polls) and all(poll.holds == poll.wanted for poll in polls.values()),
         "feeds": {
             stream: {
-                "wanted": asked.wanted,
-                "holds": asked.holds,
-                "since": _time(asked.since),
-                "asked": _time(asked.at),
-                "canary": asked.canary,
-                "waiting": asked.waiting > 0,
+                "wanted": poll.wanted,
+                "holds": poll.holds,
+                "since": _time(poll.since),
+                "asked": _time(poll.polled),
+                "canary": poll.canary,
+                "waiting": poll.waiting > 0,
             }
-            for stream, asked in sorted(live.items())
+            for stream, poll in sorted(polls.items())
         },
         "bundles": known.bundles,
         "decisions": known.counts.total(),
@@ -363,22 +381,22 @@ _STATUS = {
 def _bundle(status: Mapping[str, Any]) -> dict[str, Any]:
     """OPA's status of a bundle with simpler names; OPA's zero time becomes null."""
     found: dict[str, Any] = {}
-    for name, ours in _STATUS.items():
+    for name, our_name in _STATUS.items():
         value = status.get(name)
         if isinstance(value, str):
             value = sanitize(value, LONGEST_TEXT, one_line=False) if not value.startswith("0001-01-01") else None
         elif isinstance(value, int | float) and not abs(value) < 2**63:  # Excludes NaN too.
             value = None
-        found[ours] = value if isinstance(value, str | int | float | None) and value != "" else None
+        found[our_name] = value if isinstance(value, str | int | float | None) and value != "" else None
     errors = status.get("errors")
-    found["errors"] = [_short(error) for error in errors[:5]] if isinstance(errors, list) else []
+    found["errors"] = [_error_text(error) for error in errors[:5]] if isinstance(errors, list) else []
     return found
 
 
-def _short(value: Any) -> str:
+def _error_text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return sanitize(text, LONGEST_TEXT, one_line=False)
 
 
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

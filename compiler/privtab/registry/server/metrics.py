@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from privtab.registry.server.feeds import Feeds
-from privtab.registry.server.fleet import Fleet
+from privtab.registry.server.fleet import FleetTracker
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "privtab_registry_"
@@ -20,7 +20,7 @@ _STREAM = ("channel", "system", "kind")
 class Metrics(Collector):
     """Counts what the server does, and reads the rest from feeds and fleet when scraped."""
 
-    def __init__(self, feeds: Feeds, fleet: Fleet) -> None:
+    def __init__(self, feeds: Feeds, fleet: FleetTracker) -> None:
         # Otherwise every counter has a second time series with its creation time.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._feeds, self._fleet = feeds, fleet
@@ -43,13 +43,13 @@ class Metrics(Collector):
         yield from self._storage()
         yield from self._channels()
         sidecars = _gauge("sidecars", "Sidecars by what they run; revision is empty where they run nothing yet.")
-        for (stream, revision), number in sorted(self._fleet.holding().items()):
+        for (stream, revision), number in sorted(self._fleet.sidecars_by_revision().items()):
             channel, system, kind, *shard = stream.split("/", 3)  # A shard's name may contain any character.
             labels = {"channel": channel, "system": system, "kind": kind, "revision": revision}
             sidecars.add_sample(sidecars.name, labels | ({"shard": shard[0]} if shard else {}), number)
         yield sidecars
-        says = "Decisions in the logs that sidecars sent; each counts for its policy and for its state."
-        decisions = CounterMetricFamily(f"{_PREFIX}decisions", says, labels=("revision", "answer"))
+        help_text = "Decisions in the logs that sidecars sent; each counts for its policy and for its state."
+        decisions = CounterMetricFamily(f"{_PREFIX}decisions", help_text, labels=("revision", "answer"))
         for revision, answers in sorted(self._fleet.counts.total().items()):
             for answer, number in sorted(answers.items()):
                 decisions.add_metric((revision, answer), number)
@@ -60,25 +60,25 @@ class Metrics(Collector):
         stale = round(time.time() - trouble.since, 1) if trouble else 0
         yield _gauge("storage_ok", "1 while the storage answers.", int(trouble is None))
         yield _gauge("storage_stale_seconds", "For how long the storage has not answered.", stale)
-        says = "Times that the storage did not answer."
-        yield CounterMetricFamily(f"{_PREFIX}storage_errors", says, value=self._feeds.failures)
+        help_text = "Times that the storage did not answer."
+        yield CounterMetricFamily(f"{_PREFIX}storage_errors", help_text, value=self._feeds.failures)
 
     def _channels(self) -> Iterator[Metric]:
         labels = ("channel", "system")
         sequence = _gauge("channel_sequence", "Releases of a channel.", labels=labels)
-        says = "Releases of a channel, from what runs on, that are there and cannot be read."
-        unreadable = _gauge("unreadable_switches", says, labels=labels)
+        help_text = "Releases of a channel, from what runs on, that are there and cannot be read."
+        unreadable = _gauge("unreadable_switches", help_text, labels=labels)
         for key, known in sorted(self._feeds.channels.items()):
             sequence.add_metric(key, known.sequence)
             unreadable.add_metric(key, len(known.broken))
         yield sequence
         yield unreadable
 
-    def _counter(self, name: str, says: str, labels: tuple[str, ...] = ()) -> Counter:
-        return Counter(f"{_PREFIX}{name}", says, labels, registry=self.registry)
+    def _counter(self, name: str, help_text: str, labels: tuple[str, ...] = ()) -> Counter:
+        return Counter(f"{_PREFIX}{name}", help_text, labels, registry=self.registry)
 
 
 def _gauge(
-    name: str, says: str, value: float | None = None, labels: tuple[str, ...] | None = None
+    name: str, help_text: str, value: float | None = None, labels: tuple[str, ...] | None = None
 ) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"{_PREFIX}{name}", says, value=value, labels=labels)
+    return GaugeMetricFamily(f"{_PREFIX}{name}", help_text, value=value, labels=labels)

@@ -8,7 +8,7 @@ from privtab import _resources
 from privtab.registry.maintenance import all_records
 from privtab.registry.nodes import Channel, Revision
 from privtab.registry.server.feeds import Feeds
-from privtab.registry.server.fleet import Fleet
+from privtab.registry.server.fleet import FleetTracker
 
 MOST = 50
 """Maximum revisions and sidecars shown."""
@@ -20,7 +20,7 @@ HEADERS = {
 }
 
 
-def page(feeds: Feeds, fleet: Fleet, channels: list[Channel], revisions: list[Revision], unread: int) -> str:
+def page(feeds: Feeds, fleet: FleetTracker, channels: list[Channel], revisions: list[Revision], unread: int) -> str:
     """The HTML."""
     from jinja2 import Environment, StrictUndefined
 
@@ -47,30 +47,30 @@ def contents(feeds: Feeds) -> tuple[list[Channel], list[Revision], int]:
     return feeds.registry.channels(), revisions, len(broken)
 
 
-def _channel(one: Channel) -> dict[str, Any]:
-    canary = one.canary
+def _channel(channel: Channel) -> dict[str, Any]:
+    canary = channel.canary
     return {
-        "name": f"{one.channel}/{one.system}",
-        "switch": one.sequence,
-        "policy": one.policy or "none",
-        "state": one.state or (f"{len(one.shards)} shards" if one.shards else "none"),
+        "name": f"{channel.channel}/{channel.system}",
+        "switch": channel.sequence,
+        "policy": channel.policy or "none",
+        "state": channel.state or (f"{len(channel.shards)} shards" if channel.shards else "none"),
         "canary": "" if canary is None else f"{canary.policy or canary.state or 'shards'} for {canary.share:.0%}",
-        "when": one.when[:19].replace("T", " "),
-        "by": one.by,
-        "why": one.why,
-        "trouble": one.trouble,
+        "when": channel.when[:19].replace("T", " "),
+        "by": channel.by,
+        "why": channel.why,
+        "trouble": channel.trouble,
     }
 
 
-def _sidecar(one: dict[str, Any]) -> dict[str, Any]:
-    problems = [f"{name}: {bundle['message']}" for name, bundle in one["bundles"].items() if bundle.get("message")]
-    late = [name for name, feed in one["feeds"].items() if feed["holds"] != feed["wanted"]]
+def _sidecar(entry: dict[str, Any]) -> dict[str, Any]:
+    problems = [f"{name}: {bundle['message']}" for name, bundle in entry["bundles"].items() if bundle.get("message")]
+    late = [name for name, feed in entry["feeds"].items() if feed["holds"] != feed["wanted"]]
     return {
-        "id": one["id"],
-        "labels": ", ".join(f"{name}={value}" for name, value in one["labels"].items()),
-        "reads": ", ".join(one["reads"]),
-        "runs": ", ".join(sorted({str(feed["holds"]) for feed in one["feeds"].values() if feed["holds"]})),
+        "id": entry["id"],
+        "labels": ", ".join(f"{name}={value}" for name, value in entry["labels"].items()),
+        "reads": ", ".join(entry["reads"]),
+        "runs": ", ".join(sorted({str(feed["holds"]) for feed in entry["feeds"].values() if feed["holds"]})),
         "late": ", ".join(late),
         "problem": "; ".join(problems),
-        "seen": one["last_seen"][:19].replace("T", " "),
+        "seen": entry["last_seen"][:19].replace("T", " "),
     }

@@ -18,7 +18,7 @@ def sanitize(text: str, longest: int = LONGEST, *, one_line: bool = True) -> str
     return printable(text[:longest], one_line=one_line)[:longest]
 
 
-def texts(value: Any) -> dict[str, str]:
+def valid_labels(value: Any) -> dict[str, str]:
     """The valid labels in a value."""
     if not isinstance(value, dict):
         return {}
