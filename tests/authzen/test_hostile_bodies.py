@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from privtab import Embedded
-from privtab.authzen.app import Served, application
+from privtab.authzen.app import AppSettings, application
 from privtab.authzen.points import LocalDecisionPoint
 from privtab.authzen.service import Service
 from privtab.bundle.pack import state_bundle
@@ -75,7 +75,7 @@ def app(library_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFacto
     (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
     (folder / "state.tar.gz").write_bytes(state_bundle(program, state))
     service = Service(LocalDecisionPoint(Embedded(folder)), system="library")
-    return application(Served(services={"": service}, base="http://pdp"))
+    return application(AppSettings(services={"": service}, base="http://pdp"))
 
 
 def merged(body: dict[str, Any], item: Any) -> dict[str, Any]:

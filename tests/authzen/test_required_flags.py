@@ -11,7 +11,7 @@ import pytest
 from required_flag_policy import POLICY
 
 from privtab import Embedded
-from privtab.authzen.app import Served, application
+from privtab.authzen.app import AppSettings, application
 from privtab.authzen.points import LocalDecisionPoint
 from privtab.authzen.service import Service
 from privtab.bundle.pack import state_bundle
@@ -36,7 +36,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
     (folder / "state.tar.gz").write_bytes(state_bundle(program, State(grants=(grant,))))
     return application(
-        Served(services={"": Service(LocalDecisionPoint(Embedded(folder)), system="clinic")}, base="http://pdp")
+        AppSettings(services={"": Service(LocalDecisionPoint(Embedded(folder)), system="clinic")}, base="http://pdp")
     )
 
 

@@ -96,7 +96,9 @@ NAMES = [f"n{at:05}" for at in range(3 * AT_ONCE)]
 
 
 def walk() -> SearchPlan:
-    return SearchPlan(names=NAMES, asks=lambda name: Request(user=name, action="read", resource=Entity("t", "x")))
+    return SearchPlan(
+        names=NAMES, request_for=lambda name: Request(user=name, action="read", resource=Entity("t", "x"))
+    )
 
 
 async def every_third(requests: Sequence[Request]) -> list[bool]:
@@ -108,7 +110,7 @@ async def every_third(requests: Sequence[Request]) -> list[bool]:
 def test_pages_follow_each_other_without_a_gap_and_end(limit: int) -> None:
     async def all_pages() -> list[str]:
         found: list[str] = []
-        at = PagePosition(after=None, limit=limit, asked="x")
+        at = PagePosition(after=None, limit=limit, search_hash="x")
         while True:
             got = await page(walk(), at, every_third)
             assert len(got.names) <= limit
@@ -123,12 +125,12 @@ def test_pages_follow_each_other_without_a_gap_and_end(limit: int) -> None:
 
 def test_a_page_that_takes_too_long_ends_early_and_goes_on() -> None:
     ticks = iter(range(0, 1000, 10))
-    at = PagePosition(after=None, limit=1000, asked="x")
+    at = PagePosition(after=None, limit=1000, search_hash="x")
     got = asyncio.run(page(walk(), at, every_third, clock=lambda: next(ticks)))
     assert list(got.names) == NAMES[:AT_ONCE:3]
     assert got.next_token == at.token(NAMES[AT_ONCE - 1])
 
 
 def test_new_and_gone_names_between_two_pages_do_no_harm() -> None:
-    at = PagePosition(after="n00004x", limit=2, asked="x")
+    at = PagePosition(after="n00004x", limit=2, search_hash="x")
     assert asyncio.run(page(walk(), at, every_third)).names == ("n00006", "n00009")

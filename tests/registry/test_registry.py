@@ -72,7 +72,7 @@ def test_a_state_in_shards(any_registry: Registry, packed: ExampleBundles) -> No
     assert current.state is None
     assert "state.tar.gz" not in any_registry.store.names("channels/dev/shop")
     for key, bundle in packed.shards.items():
-        assert any_registry.store.read(f"channels/dev/shop/{names.served('shard', key)}") == bundle
+        assert any_registry.store.read(f"channels/dev/shop/{names.served_path('shard', key)}") == bundle
     again = any_registry.release("dev", "shop", policy=plain, state=whole)
     assert (again.state, again.shards) == (whole, {})
     assert any_registry.store.names("channels/dev/shop/shards") == []

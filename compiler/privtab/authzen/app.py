@@ -43,7 +43,7 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class AppSettings:
     """The services of an application and its settings."""
 
     services: Mapping[str, Service]
@@ -57,42 +57,42 @@ class Served:
     """Seconds between two checks for newer bundles."""
 
 
-def application(served: Served) -> ASGIApp:
+def application(settings: AppSettings) -> ASGIApp:
     """The ASGI application."""
     routes = [
         Route("/health", _health, methods=["GET"]),
-        Route("/ready", partial(_ready, served), methods=["GET"]),
+        Route("/ready", partial(_ready, settings), methods=["GET"]),
     ]
-    for prefix, service in served.services.items():
-        described = partial(_metadata, served, prefix, service)
-        routes.append(Route(WELL_KNOWN + prefix, described, methods=["GET"]))
+    for prefix, service in settings.services.items():
+        describe = partial(_metadata, settings, prefix, service)
+        routes.append(Route(WELL_KNOWN + prefix, describe, methods=["GET"]))
         for path, method, scope in _methods(service):
-            endpoint = partial(_endpoint, served, method, scope)
+            endpoint = partial(_endpoint, settings, method, scope)
             routes.append(Route(prefix + path, endpoint, methods=["POST"]))
-    app = Starlette(routes=routes, lifespan=partial(_lifespan, served))
+    app = Starlette(routes=routes, lifespan=partial(_lifespan, settings))
     app.router.redirect_slashes = False
     return Envelope(app)
 
 
 def _methods(service: Service) -> Sequence[tuple[str, Method, Scope]]:
-    found: list[tuple[str, Method, Scope]] = [
+    methods: list[tuple[str, Method, Scope]] = [
         (EVALUATION, service.evaluation, Scope.EVALUATE),
         (EVALUATIONS, service.evaluations, Scope.EVALUATE),
     ]
-    found += [(f"{SEARCH}/{kind}", partial(service.search, kind), Scope.SEARCH) for kind in Searched]
-    return found
+    methods += [(f"{SEARCH}/{kind}", partial(service.search, kind), Scope.SEARCH) for kind in Searched]
+    return methods
 
 
 # --- endpoints -------------------------------------------------------------------------------------------------------
 
 
-async def _endpoint(served: Served, method: Method, scope: Scope, request: Request) -> Response:
+async def _endpoint(settings: AppSettings, method: Method, scope: Scope, request: Request) -> Response:
     """Check the token before reading the body."""
 
     async def answer(request: Request) -> Response:
-        authorize(served.tokens, scope, request)
+        authorize(settings.tokens, scope, request)
         try:
-            answer = await method(messages.parse(await _body(request, served.max_body)))
+            answer = await method(messages.parse(await _body(request, settings.max_body)))
         except Malformed as error:
             raise Refused(400, str(error)) from None
         note(request.scope, _outcome(answer))
@@ -115,9 +115,9 @@ def _refuse(request: Request, error: PrivtabError) -> Never:
     raise error
 
 
-async def _metadata(served: Served, prefix: str, service: Service, request: Request) -> Response:
+async def _metadata(settings: AppSettings, prefix: str, service: Service, request: Request) -> Response:
     del request
-    document = metadata(served.base + prefix, searches=service.point.searches)
+    document = metadata(settings.base + prefix, searches=service.point.searches)
     return Response(_encode(document), media_type=_JSON, headers={"Cache-Control": "max-age=300"})
 
 
@@ -127,10 +127,10 @@ async def _health(request: Request) -> Response:
     return Response(_encode({"status": "ok"}), media_type=_JSON)
 
 
-async def _ready(served: Served, request: Request) -> Response:
+async def _ready(settings: AppSettings, request: Request) -> Response:
     """200 if all systems can be decided now."""
     del request
-    services = {id(service): service for service in served.services.values()}.values()
+    services = {id(service): service for service in settings.services.values()}.values()
     answers = {service.system: await service.point.ready() for service in services}
     ready = all(answers.values())
     return Response(_encode({"ready": ready, "systems": answers}), 200 if ready else 503, media_type=_JSON)
@@ -139,9 +139,9 @@ async def _ready(served: Served, request: Request) -> Response:
 # --- checks and log notes ----------------------------------------------------------------------------------------------
 
 
-async def _body(request: Request, most: int) -> bytes:
-    kind = request.headers.get("content-type", "")
-    media, _, parameters = kind.partition(";")
+async def _body(request: Request, limit: int) -> bytes:
+    content_type = request.headers.get("content-type", "")
+    media, _, parameters = content_type.partition(";")
     if media.strip().lower() != _JSON:
         raise Refused(400, f"Content-Type must be {_JSON}")
     charset = parameters.strip().lower().replace('"', "")
@@ -149,14 +149,14 @@ async def _body(request: Request, most: int) -> bytes:
         raise Refused(400, "the charset of JSON is utf-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Refused(415, "a body must not be compressed", Accept_Encoding="identity")
-    return await read_body(request, most)
+    return await read_body(request, limit)
 
 
 def _outcome(answer: Answer) -> str:
     """The outcome for the access log, without names and reasons."""
     if "evaluations" in answer:
-        listed = answer["evaluations"]
-        return f"{sum(one['decision'] for one in listed)} of {len(listed)} allowed"
+        evaluations = answer["evaluations"]
+        return f"{sum(evaluation['decision'] for evaluation in evaluations)} of {len(evaluations)} allowed"
     if "results" in answer:
         return f"{len(answer['results'])} found"
     return "allow" if answer["decision"] else "deny"
@@ -166,12 +166,12 @@ def _outcome(answer: Answer) -> str:
 
 
 @asynccontextmanager
-async def _lifespan(served: Served, app: Starlette) -> AsyncIterator[None]:
+async def _lifespan(settings: AppSettings, app: Starlette) -> AsyncIterator[None]:
     del app
-    points = [s.point for s in {id(service): service for service in served.services.values()}.values()]
-    seconds = served.refresh
+    points = [service.point for service in {id(service): service for service in settings.services.values()}.values()]
+    seconds = settings.refresh
     try:
-        async with running([every(seconds, point.refresh) for point in points] if seconds else [], served.tokens):
+        async with running([every(seconds, point.refresh) for point in points] if seconds else [], settings.tokens):
             yield
     finally:
         for point in points:

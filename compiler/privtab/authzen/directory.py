@@ -25,7 +25,7 @@ class Directory:
             if type_ in chains:
                 names = path.split("/")
                 for link, depth in chains[type_]:
-                    self._take(link, "/".join(names[:depth]), singles)
+                    self._add(link, "/".join(names[:depth]), singles)
         self.people = frozenset(t for t, entity in program["entities"].items() if entity.get("principal") == "user")
         """The types of entities that represent users."""
         users = _users(index)
@@ -41,12 +41,12 @@ class Directory:
             found = self._sorted[type_] = tuple(sorted(self._entities.get(type_, ())))
         return found
 
-    def _take(self, type_: str, path: str, singles: Mapping[str, list[str]]) -> None:
-        known = self._entities[type_]
-        if path not in known:
-            known.add(path)
+    def _add(self, type_: str, path: str, singles: Mapping[str, list[str]]) -> None:
+        paths = self._entities[type_]
+        if path not in paths:
+            paths.add(path)
             for single in singles[type_]:
-                self._take(single, path, singles)
+                self._add(single, path, singles)
 
 
 def _paths(index: Index) -> Iterator[tuple[str, str]]:
@@ -55,15 +55,20 @@ def _paths(index: Index) -> Iterator[tuple[str, str]]:
     for type_, members in index.members.items():
         yield from ((type_, path) for path in members)
     scopes = {scope for _, scope in index.within.values()}
-    scopes |= {scope for held in (index.scoped, index.group_scoped) for own in held.values() for scope in own}
+    scopes |= {
+        scope
+        for assignments in (index.scoped, index.group_scoped)
+        for assigned in assignments.values()
+        for scope in assigned
+    }
     for scope in scopes:
         type_, _, path = scope.partition(":")
         yield type_, path
 
 
 def _users(index: Index) -> set[str]:
-    found = set(index.users) | set(index.scoped) | set(index.service_admins)
+    names = set(index.users) | set(index.scoped) | set(index.service_admins)
     for members in index.members.values():
         for users in members.values():
-            found |= users
-    return found
+            names |= users
+    return names

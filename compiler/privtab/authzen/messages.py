@@ -95,16 +95,16 @@ def parse(text: bytes) -> Body:
 
 def evaluations(body: Body) -> Evaluations | None:
     """The evaluations of a message (§7.1); None if the message is a single evaluation."""
-    listed = body.get("evaluations", [])
-    if not isinstance(listed, Sequence) or isinstance(listed, str):
+    entries = body.get("evaluations", [])
+    if not isinstance(entries, Sequence) or isinstance(entries, str):
         raise Malformed("`evaluations` must be an array")
     semantic = _semantic(body)
-    if not listed:
+    if not entries:
         return None
-    if len(listed) > MOST_EVALUATIONS:
-        raise Malformed(f"`evaluations` has {len(listed)} requests; {MOST_EVALUATIONS} are the most at once")
+    if len(entries) > MOST_EVALUATIONS:
+        raise Malformed(f"`evaluations` has {len(entries)} requests; {MOST_EVALUATIONS} are the most at once")
     defaults = {part: _object(body[part], f"`{part}`") for part in PARTS if part in body}
-    return Evaluations(items=tuple(_whole(item, defaults) for item in listed), semantic=semantic)
+    return Evaluations(items=tuple(_with_defaults(item, defaults) for item in entries), semantic=semantic)
 
 
 def evaluation(body: Body) -> Body:
@@ -136,21 +136,21 @@ def request(body: Body, *, reads_groups: bool) -> Request:
     subject = {key: subject[key] for key in ("type", "id", "properties") if key in subject}
     if not reads_groups:
         subject.pop("properties", None)
-    asked = {"subject": subject, "action": {"name": body["action"]["name"]}, "resource": resource}
-    return Request.from_json({**asked, "context": body.get("context", {})})
+    document = {"subject": subject, "action": {"name": body["action"]["name"]}, "resource": resource}
+    return Request.from_json({**document, "context": body.get("context", {})})
 
 
-def _whole(item: object, defaults: Mapping[str, Body]) -> Body | Malformed:
+def _with_defaults(item: object, defaults: Mapping[str, Body]) -> Body | Malformed:
     """Complete an evaluation with the defaults of the message (§7.1.1).
 
     A part without a required key takes only that key from the default, as the certification scenario requires.
     """
     try:
-        own = _object(item, "an evaluation")
-        merged: dict[str, Any] = {**defaults, **{part: own[part] for part in PARTS if part in own}}
+        stated = _object(item, "an evaluation")
+        merged: dict[str, Any] = {**defaults, **{part: stated[part] for part in PARTS if part in stated}}
         for part, needed in _NEEDED.items():
-            if part in own and part in defaults and isinstance(own[part], Mapping):
-                merged[part] = {**{key: defaults[part][key] for key in needed if key in defaults[part]}, **own[part]}
+            if part in stated and part in defaults and isinstance(stated[part], Mapping):
+                merged[part] = {**{key: defaults[part][key] for key in needed if key in defaults[part]}, **stated[part]}
         return evaluation(merged)
     except Malformed as error:
         return error
@@ -158,12 +158,12 @@ def _whole(item: object, defaults: Mapping[str, Body]) -> Body | Malformed:
 
 def _semantic(body: Body) -> Semantic:
     options = _object(body.get("options", {}), "`options`")
-    given = options.get("evaluations_semantic", Semantic.EXECUTE_ALL)
+    value = options.get("evaluations_semantic", Semantic.EXECUTE_ALL)
     try:
-        return Semantic(given)
+        return Semantic(value)
     except ValueError:
         raise Malformed(
-            f"`options.evaluations_semantic` is {_shown(given)}; it must be one of {', '.join(Semantic)}"
+            f"`options.evaluations_semantic` is {_shown(value)}; it must be one of {', '.join(Semantic)}"
         ) from None
 
 
@@ -193,9 +193,9 @@ def _page(body: Body) -> Paging:
     return Paging(limit=limit, token=token or None)
 
 
-def _object(value: object, what: str) -> Body:
+def _object(value: object, label: str) -> Body:
     if not isinstance(value, Mapping):
-        raise Malformed(f"{what} is {_shown(value)}; it must be an object")
+        raise Malformed(f"{label} is {_shown(value)}; it must be an object")
     return value
 
 

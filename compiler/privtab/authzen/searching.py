@@ -40,83 +40,85 @@ class SearchPlan:
     """The names to decide, in order, and the request for each."""
 
     names: Sequence[str]
-    asks: Callable[[str], Request]
+    request_for: Callable[[str], Request]
 
 
 def subjects(search: Search, vocabulary: Vocabulary, directory: Directory) -> SearchPlan:
     """Subject search (§8.4): all users that the state or the objects of the request name."""
     if search.type != "user":
-        return SearchPlan(names=(), asks=_no_request)
+        return SearchPlan(names=(), request_for=_no_request)
     body = dict(search.body)
-    asked = _with_subject(body, _NOBODY, reads_groups=vocabulary.request_groups)
-    vocabulary.check(asked)
-    objects = (asked.resource, *asked.with_.values())
-    also = {last_name(entity.id) for entity in objects if entity.type in directory.people and entity.id}
-    names = sorted({*directory.users, *also}) if also else directory.users
-    return SearchPlan(names=names, asks=lambda name: replace(asked, user=name))
+    template = _with_subject(body, _NOBODY, reads_groups=vocabulary.request_groups)
+    vocabulary.check(template)
+    objects = (template.resource, *template.with_.values())
+    named_users = {last_name(entity.id) for entity in objects if entity.type in directory.people and entity.id}
+    names = sorted({*directory.users, *named_users}) if named_users else directory.users
+    return SearchPlan(names=names, request_for=lambda name: replace(template, user=name))
 
 
 def resources(search: Search, vocabulary: Vocabulary, directory: Directory) -> SearchPlan:
     """Resource search (§8.5): the entities of a type that the state names."""
     shape = vocabulary.check_operation(search.type, search.body["action"]["name"])
     body = {**search.body, "resource": {"type": search.type, "id": ""}}
-    asked = request(body, reads_groups=vocabulary.request_groups)
-    vocabulary.check_beside(asked, shape)
+    template = request(body, reads_groups=vocabulary.request_groups)
+    vocabulary.check_beside(template, shape)
     return SearchPlan(
         names=directory.paths(search.type),
-        asks=lambda name: replace(asked, resource=Entity(search.type, name)),
+        request_for=lambda name: replace(template, resource=Entity(search.type, name)),
     )
 
 
 def actions(search: Search, vocabulary: Vocabulary) -> SearchPlan:
     """Action search (§8.6): the operations of the resource's type that are valid with the given objects."""
     type_ = search.body["resource"]["type"]
-    asked = request({**search.body, "action": {"name": "-"}}, reads_groups=vocabulary.request_groups)
+    template = request({**search.body, "action": {"name": "-"}}, reads_groups=vocabulary.request_groups)
     if type_ not in vocabulary.chains:
         raise InvalidRequest(f"unknown entity type `{type_:.80}` in system `{vocabulary.system}`")
     names: list[str] = []
-    wrong: InvalidRequest | None = None
+    first_error: InvalidRequest | None = None
     for name in sorted(vocabulary.operations.get(type_, {})):
         try:
-            vocabulary.check(replace(asked, action=name))
+            vocabulary.check(replace(template, action=name))
             names.append(name)
         except InvalidRequest as error:
-            wrong = wrong or error
-    if wrong is not None and not names:
-        raise wrong
-    return SearchPlan(names=names, asks=lambda name: replace(asked, action=name))
+            first_error = first_error or error
+    if first_error is not None and not names:
+        raise first_error
+    return SearchPlan(names=names, request_for=lambda name: replace(template, action=name))
 
 
-async def page(walk: SearchPlan, at: PagePosition, check_many: CheckMany, *, clock: Clock = time.monotonic) -> Page:
+async def page(
+    plan: SearchPlan, position: PagePosition, check_many: CheckMany, *, clock: Clock = time.monotonic
+) -> Page:
     """The results of one page. Looks one result further, to find out whether there is another page."""
-    found: list[str] = []
-    until = clock() + SECONDS
-    start = bisect_right(walk.names, at.after) if at.after is not None else 0
-    last = at.after
-    while start < len(walk.names):
-        names = walk.names[start : start + AT_ONCE]
-        for name, answer in zip(names, await check_many([walk.asks(name) for name in names]), strict=True):
-            if answer and len(found) == at.limit:
-                return Page(names=tuple(found), next_token=at.token(last))
+    allowed: list[str] = []
+    deadline = clock() + SECONDS
+    start = bisect_right(plan.names, position.after) if position.after is not None else 0
+    last = position.after
+    while start < len(plan.names):
+        names = plan.names[start : start + AT_ONCE]
+        for name, answer in zip(names, await check_many([plan.request_for(name) for name in names]), strict=True):
+            if answer and len(allowed) == position.limit:
+                return Page(names=tuple(allowed), next_token=position.token(last))
             if answer:
-                found.append(name)
+                allowed.append(name)
             last = name
         start += len(names)
-        if clock() >= until and start < len(walk.names):
-            return Page(names=tuple(found), next_token=at.token(last))
-    return Page(names=tuple(found), next_token="")
+        if clock() >= deadline and start < len(plan.names):
+            return Page(names=tuple(allowed), next_token=position.token(last))
+    return Page(names=tuple(allowed), next_token="")
 
 
-async def anyone(walk: SearchPlan, check_many: CheckMany) -> bool:
+async def anyone(plan: SearchPlan, check_many: CheckMany) -> bool:
     """Whether a user that no row names is allowed."""
-    return (await check_many([walk.asks(f"{_NOBODY}{uuid.uuid4()}")]))[0]
+    return (await check_many([plan.request_for(f"{_NOBODY}{uuid.uuid4()}")]))[0]
 
 
-def entries(search: Search, found: Page) -> list[dict[str, Any]]:
+def entries(search: Search, results: Page) -> list[dict[str, Any]]:
     """The results in the format of the specification."""
     if search.kind is Searched.ACTION:
-        return [{"name": name} for name in found.names]
-    return [{"type": search.type, "id": name} for name in found.names]
+        return [{"name": name} for name in results.names]
+    return [{"type": search.type, "id": name} for name in results.names]
 
 
 def _with_subject(body: dict[str, Any], user: str, *, reads_groups: bool) -> Request:

@@ -48,117 +48,121 @@ class Service:
 
     async def evaluations(self, body: Body) -> Answer:
         """Access Evaluations (§7)."""
-        asked = messages.evaluations(body)
-        if asked is None:
+        batch = messages.evaluations(body)
+        if batch is None:
             return await self.evaluation(body)
         vocabulary = await self.point.vocabulary()
         answers: list[Answer] = []
-        for chunk in _chunks(asked):
+        for chunk in _chunks(batch):
             for answer in await self._answers(chunk, vocabulary):
                 answers.append(answer)
-                if asked.semantic is Semantic.DENY_ON_FIRST_DENY and not answer["decision"]:
-                    answer["context"] = {**answer.get("context", {}), "reason": str(asked.semantic)}
+                if batch.semantic is Semantic.DENY_ON_FIRST_DENY and not answer["decision"]:
+                    answer["context"] = {**answer.get("context", {}), "reason": str(batch.semantic)}
                     return {"evaluations": answers}
-                if asked.semantic is Semantic.PERMIT_ON_FIRST_PERMIT and answer["decision"]:
+                if batch.semantic is Semantic.PERMIT_ON_FIRST_PERMIT and answer["decision"]:
                     return {"evaluations": answers}
         return {"evaluations": answers}
 
     async def search(self, kind: Searched, body: Body) -> Answer:
         """Subject, Resource and Action Search (§8). For names unknown to the policy there are no results, and `context` says why."""
-        asked = messages.search(kind, body)
-        at = paging.place(asked, self.system, self._page_size)
+        search = messages.search(kind, body)
+        position = paging.page_position(search, self.system, self._page_size)
         vocabulary = await self.point.vocabulary()
         try:
-            walk = await self._walk(asked, vocabulary)
-            found, anyone = await self._found(asked, walk, at)
+            plan = await self._plan(search, vocabulary)
+            page, anyone = await self._page(search, plan, position)
         except InvalidRequest as error:
             return {"page": {"next_token": "", "count": 0}, "context": self._error(error), "results": []}
-        answer: Answer = {"page": {"next_token": found.next_token, "count": len(found.names)}}
+        answer: Answer = {"page": {"next_token": page.next_token, "count": len(page.names)}}
         if anyone:
             answer["context"] = {"anyone": True}
-        return answer | {"results": searching.entries(asked, found)}
+        return answer | {"results": searching.entries(search, page)}
 
     # --- private ---
 
     async def _answers(self, bodies: Sequence[Body | Malformed], vocabulary: Vocabulary) -> list[Answer]:
         """One answer for each body; an invalid one is denied, with an error in its context."""
-        asked: list[Request | Malformed | InvalidRequest] = []
+        parsed: list[Request | Malformed | InvalidRequest] = []
         for body in bodies:
             try:
-                asked.append(
+                parsed.append(
                     body
                     if isinstance(body, Malformed)
                     else messages.request(body, reads_groups=vocabulary.request_groups)
                 )
             except InvalidRequest as error:
-                asked.append(error)
-        requests = [one for one in asked if isinstance(one, Request)]
-        decided = iter(await self._decided(requests, vocabulary))
-        return [next(decided) if isinstance(one, Request) else self._refused(one) for one in asked]
+                parsed.append(error)
+        requests = [item for item in parsed if isinstance(item, Request)]
+        answers = iter(await self._decide(requests, vocabulary))
+        return [next(answers) if isinstance(item, Request) else self._denied(item) for item in parsed]
 
-    async def _decided(self, requests: Sequence[Request], vocabulary: Vocabulary) -> list[Answer]:
+    async def _decide(self, requests: Sequence[Request], vocabulary: Vocabulary) -> list[Answer]:
         if not requests:
             return []
         try:
-            return await self._all(requests)
+            return await self._decide_all(requests)
         except InvalidRequest as error:
             if len(requests) == 1:
-                return [self._refused(error)]
+                return [self._denied(error)]
         # Some have names that the policy does not declare. Ask those alone: the policy may be newer than the vocabulary.
-        wrong = {at for at, request in enumerate(requests) if not _fits(request, vocabulary)}
-        alone = wrong or set(range(len(requests)))
-        together = iter(await self._decided([r for at, r in enumerate(requests) if at not in alone], vocabulary))
+        invalid = {index for index, request in enumerate(requests) if not _is_valid(request, vocabulary)}
+        separate = invalid or set(range(len(requests)))
+        answers = iter(
+            await self._decide([item for index, item in enumerate(requests) if index not in separate], vocabulary)
+        )
         return [
-            (await self._decided([request], vocabulary))[0] if at in alone else next(together)
-            for at, request in enumerate(requests)
+            (await self._decide([request], vocabulary))[0] if index in separate else next(answers)
+            for index, request in enumerate(requests)
         ]
 
-    async def _all(self, requests: Sequence[Request]) -> list[Answer]:
+    async def _decide_all(self, requests: Sequence[Request]) -> list[Answer]:
         if self._brief:
             return [{"decision": answer} for answer in await self.point.check_many(requests)]
         decisions: Sequence[Decision] = await self.point.decide_many(requests)
-        return [_told(decision, request) for decision, request in zip(decisions, requests, strict=True)]
+        return [_decision_json(decision, request) for decision, request in zip(decisions, requests, strict=True)]
 
-    async def _walk(self, asked: Search, vocabulary: Vocabulary) -> searching.SearchPlan:
-        if asked.kind is Searched.ACTION:
-            return searching.actions(asked, vocabulary)
+    async def _plan(self, search: Search, vocabulary: Vocabulary) -> searching.SearchPlan:
+        if search.kind is Searched.ACTION:
+            return searching.actions(search, vocabulary)
         directory = await self.point.directory()
         if directory is None:
             raise Unsupported(
-                f"this decision point cannot search for a {asked.kind}: it cannot list users and entities"
+                f"this decision point cannot search for a {search.kind}: it cannot list users and entities"
             )
-        search = searching.subjects if asked.kind is Searched.SUBJECT else searching.resources
-        return await asyncio.to_thread(search, asked, vocabulary, directory)
+        plan_for = searching.subjects if search.kind is Searched.SUBJECT else searching.resources
+        return await asyncio.to_thread(plan_for, search, vocabulary, directory)
 
-    async def _found(self, asked: Search, walk: searching.SearchPlan, at: PagePosition) -> tuple[searching.Page, bool]:
-        found = await searching.page(walk, at, self.point.check_many)
+    async def _page(
+        self, search: Search, plan: searching.SearchPlan, position: PagePosition
+    ) -> tuple[searching.Page, bool]:
+        page = await searching.page(plan, position, self.point.check_many)
         # Only the first page has it, since it applies to all.
-        first = asked.kind is Searched.SUBJECT and at.after is None and asked.type == "user"
-        return found, first and await searching.anyone(walk, self.point.check_many)
+        is_first_page = search.kind is Searched.SUBJECT and position.after is None and search.type == "user"
+        return page, is_first_page and await searching.anyone(plan, self.point.check_many)
 
-    def _refused(self, error: Malformed | InvalidRequest) -> Answer:
+    def _denied(self, error: Malformed | InvalidRequest) -> Answer:
         return {"decision": False, "context": self._error(error)}
 
     def _error(self, error: Malformed | InvalidRequest) -> Answer:
         """The context of the answer to an invalid request."""
-        shape = isinstance(error, Malformed)
-        message = str(error) if shape or not self._brief else "the policy cannot make sense of the request"
-        kind = "malformed" if shape else "invalid_request"
+        malformed = isinstance(error, Malformed)
+        message = str(error) if malformed or not self._brief else "the policy cannot make sense of the request"
+        kind = "malformed" if malformed else "invalid_request"
         return {"error": {"status": 400, "kind": kind, "message": message}}
 
 
-def _chunks(asked: Evaluations) -> Iterator[Sequence[Body | Malformed]]:
+def _chunks(batch: Evaluations) -> Iterator[Sequence[Body | Malformed]]:
     """All evaluations at once, or growing chunks if later ones may not be needed."""
-    if asked.semantic is Semantic.EXECUTE_ALL:
-        yield asked.items
+    if batch.semantic is Semantic.EXECUTE_ALL:
+        yield batch.items
         return
     start, size = 0, _FIRST
-    while start < len(asked.items):
-        yield asked.items[start : start + size]
+    while start < len(batch.items):
+        yield batch.items[start : start + size]
         start, size = start + size, size * 2
 
 
-def _fits(request: Request, vocabulary: Vocabulary) -> bool:
+def _is_valid(request: Request, vocabulary: Vocabulary) -> bool:
     try:
         vocabulary.check(request)
     except InvalidRequest:
@@ -166,7 +170,7 @@ def _fits(request: Request, vocabulary: Vocabulary) -> bool:
     return True
 
 
-def _told(decision: Decision, request: Request) -> dict[str, Any]:
+def _decision_json(decision: Decision, request: Request) -> dict[str, Any]:
     """A decision as JSON; a denial includes a sentence with the reason, for administrators (§5.5.2)."""
     answer = decision.to_json()
     if not decision.allowed:

@@ -59,7 +59,7 @@ def get(
     if release.sequence == 0:
         raise RegistryError(release.trouble or f"{registry.url} has no channel {channel}/{system}")
     keys = {
-        output / names.served(kind, shard): pin(kind, identity, shard)
+        output / names.served_path(kind, shard): pin(kind, identity, shard)
         for (kind, shard), identity in release.runs().items()
         if only is None or (kind == "policy") is (only == "policy")
     }

@@ -157,7 +157,7 @@ def run(
       privtab serve --registry s3://policies/registry --channel prod
     """
     try:
-        from privtab.authzen.app import Scope, Served, application
+        from privtab.authzen.app import AppSettings, Scope, application
         from privtab.authzen.service import Service
         from privtab.serving.server import address, is_loopback, listen
         from privtab.serving.server import serve as run
@@ -203,7 +203,7 @@ def run(
         services = _remote(opa, system, make) if opa is not None else _local(sources, max_staleness, make)
         listening = stack.enter_context(listen(host, port))
         base = (public_url or address(listening, host, tls)).rstrip("/")
-        served = Served(
+        served = AppSettings(
             services=_paths(services),
             base=base,
             tokens=tokens,

@@ -57,7 +57,7 @@ def read(packed: bytes) -> Bundle:
                 hashes[path] = hashlib.sha256(text).hexdigest()
                 revisions[path] = _revision(path, read_object(path, text, BundleRefused))
             else:
-                hashes[path] = _hashed(file)
+                hashes[path] = _digest(file)
     except BrokenBundle as error:
         raise BundleRefused(str(error)) from None
     if manifest is None:
@@ -91,18 +91,21 @@ def _checked(
         raise BundleRefused(f"its manifest is not one of privtab: {error}") from None
     if not revisions:
         raise BundleRefused(f"it is a bundle of kind `{kind}` and holds neither a program nor a state")
-    for path, inner in revisions.items():
-        if inner != identity:
-            raise BundleRefused(f"its revision is `{identity}`, `{path}` says `{inner}`")
-    own = {name: value for name, value in manifest.items() if name != "metadata"} | {"kind": kind, "system": system}
-    told = {"files": dict(sorted(hashes.items())), "manifest": own, "shard": shard}
+    for path, revision in revisions.items():
+        if revision != identity:
+            raise BundleRefused(f"its revision is `{identity}`, `{path}` says `{revision}`")
+    manifest_fields = {name: value for name, value in manifest.items() if name != "metadata"} | {
+        "kind": kind,
+        "system": system,
+    }
+    hashed = {"files": dict(sorted(hashes.items())), "manifest": manifest_fields, "shard": shard}
     return Bundle(
         system=str(system),
         kind=str(kind),
         id=str(identity),
         shard=shard,
         digest=hashlib.sha256(packed).hexdigest(),
-        content=hashlib.sha256(json_bytes(told)).hexdigest(),
+        content=hashlib.sha256(json_bytes(hashed)).hexdigest(),
         size=len(packed),
         signed=signed,
         metadata=metadata,
@@ -117,7 +120,7 @@ def _revision(path: str, document: Mapping[str, Any]) -> object:
     return document.get("revision") if isinstance(document, dict) else None
 
 
-def _hashed(file: BinaryIO) -> str:
+def _digest(file: BinaryIO) -> str:
     digest = hashlib.sha256()
     while piece := file.read(_PIECE):
         digest.update(piece)

@@ -69,12 +69,14 @@ class History:
         # The copy may lag; the entries are authoritative.
         start = None if copy is None else self.entry(copy.sequence)
         if isinstance(start, Channel):
-            return self._from(start)
-        return self._from(Channel(channel=self._channel, system=self._system, sequence=start.sequence if start else 0))
+            return self._active_release(start)
+        return self._active_release(
+            Channel(channel=self._channel, system=self._system, sequence=start.sequence if start else 0)
+        )
 
     def newer(self, known: Channel) -> Channel:
         """The active release, searched from a known one; takes a single read if nothing changed."""
-        return self._from(known)
+        return self._active_release(known)
 
     def all(self, last: int | None = None) -> list[Channel]:
         """All readable releases, or the `last` ones of them, oldest first."""
@@ -91,12 +93,12 @@ class History:
     def unread(self) -> list[Unread]:
         """All unreadable releases."""
         found = [self.entry(sequence) for sequence in range(1, self.newest().last + 1)]
-        return [one for one in found if isinstance(one, Unread)]
+        return [release for release in found if isinstance(release, Unread)]
 
     # --- private ---
 
-    def _from(self, known: Channel) -> Channel:
-        found = self._greatest(known)
+    def _active_release(self, known: Channel) -> Channel:
+        found = self._newest_entry(known)
         if not isinstance(found, Unread):
             return found
         copy = self.copy()
@@ -108,9 +110,9 @@ class History:
         lost = copy is None
         for sequence in range(found.sequence - 1, 0, -1):
             if len(broken) > MOST_UNREAD:
-                where = f"{self._channel}/{self._system}"
+                name = f"{self._channel}/{self._system}"
                 raise RegistryError(
-                    f"{where}: more than {MOST_UNREAD} releases in a row cannot be read, "
+                    f"{name}: more than {MOST_UNREAD} releases in a row cannot be read, "
                     f"from {found.sequence} down ({found.why})"
                 )
             earlier = known if known.when and known.sequence == sequence else self.entry(sequence)
@@ -120,19 +122,21 @@ class History:
                 broken[sequence] = earlier.why
         return Channel(channel=self._channel, system=self._system, broken=broken, lost=lost)
 
-    def _greatest(self, known: Channel) -> Channel | Unread:
+    def _newest_entry(self, known: Channel) -> Channel | Unread:
         """The entry with the highest number, by galloping search from a known one; there are no gaps."""
         sequence = known.sequence
         found: Channel | Unread = known if known.when else self.entry(sequence) or known
         if found is known:
             # Keep what is known of its own entry; later entries are read again.
-            found = replace(known, broken={at: why for at, why in known.broken.items() if at == sequence}, lost=False)
+            found = replace(
+                known, broken={number: why for number, why in known.broken.items() if number == sequence}, lost=False
+            )
         step, beyond = 1, None
         while beyond is None:
             if sequence > MOST:
-                where = f"{self._channel}/{self._system}"
+                name = f"{self._channel}/{self._system}"
                 raise RegistryError(
-                    f"{where} has more than {MOST:,} releases: the storage seems to return every file requested"
+                    f"{name} has more than {MOST:,} releases: the storage seems to return every file requested"
                 )
             later = self.entry(sequence + step)
             if later is None:

@@ -31,11 +31,11 @@ class Hold:
     """A hold on bundles; call `check` before the step that relies on it."""
 
     def __init__(self) -> None:
-        self._begun = time.monotonic()
+        self._started = time.monotonic()
 
     def check(self) -> None:
         """Raise RegistryConflict if it is so old that others may soon consider its writer dead."""
-        if time.monotonic() - self._begun > LONGEST:
+        if time.monotonic() - self._started > LONGEST:
             raise RegistryConflict("this took so long that bundles may have been removed meanwhile: try again")
 
 
@@ -52,23 +52,23 @@ class Holds:
         A bundle that exists once the block begins stays until it ends.
         """
         needed = frozenset(digests)
-        ends = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while True:
             hold = Hold()
-            with self._written("keep", needed):
+            with self._entry("keep", needed):
                 if not self._live_digests("remove") & needed:
                     yield hold
                     return
-            if time.monotonic() > ends:
+            if time.monotonic() > deadline:
                 raise RegistryConflict("`privtab registry gc` removes a bundle of these just now: try again")
             time.sleep(0.1)
 
     @contextlib.contextmanager
     def remove(self, digests: Iterable[str]) -> Iterator[frozenset[str]]:
         """Yields those of these bundles that are not held; no writer will rely on them until the end of the block."""
-        going = frozenset(digests)
-        with self._written("remove", going):
-            yield going - self._live_digests("keep")
+        removing = frozenset(digests)
+        with self._entry("remove", removing):
+            yield removing - self._live_digests("keep")
 
     def dead(self) -> list[str]:
         """The paths of entries whose writers died."""
@@ -87,7 +87,7 @@ class Holds:
     # --- private ---
 
     @contextlib.contextmanager
-    def _written(self, purpose: str, digests: frozenset[str]) -> Iterator[None]:
+    def _entry(self, purpose: str, digests: frozenset[str]) -> Iterator[None]:
         path = f"{names.HOLDS}/{purpose}-{uuid.uuid4().hex}.json"
         when = datetime.now(UTC).isoformat(timespec="seconds")
         self._store.create(path, encoded({"digests": sorted(digests), "when": when}))

@@ -22,6 +22,6 @@ def check_exclusive_create(store: Store, settings: bytes) -> None:
 
 def check_empty(store: Store) -> None:
     """Raise UsageError for a location with other content."""
-    there = [name for name in store.names("") if name != names.SETTINGS]
-    if there and not set(there) & {names.BLOBS, names.REVISIONS, names.CHANNELS, names.HOLDS}:
-        raise UsageError(f"{store.url} is not a registry and not empty: it contains {', '.join(there[:3])}")
+    others = [name for name in store.names("") if name != names.SETTINGS]
+    if others and not set(others) & {names.BLOBS, names.REVISIONS, names.CHANNELS, names.HOLDS}:
+        raise UsageError(f"{store.url} is not a registry and not empty: it contains {', '.join(others[:3])}")

@@ -57,17 +57,19 @@ class GcReport:
 
 def all_records(registry: Registry) -> tuple[list[Revision], list[BrokenRecord]]:
     """All revisions of all systems, and the unreadable records."""
-    systems = [system for system in registry.store.names(names.REVISIONS) if names.fits(system)]
-    found = [one for system in systems for kind in names.KINDS for one in registry.records(system, kind)]
-    read = [one for one in found if isinstance(one, Revision)]
-    read.sort(key=lambda one: (one.system, names.KINDS.index(one.kind), one.created, one.shard, one.id))
-    return read, [one for one in found if isinstance(one, BrokenRecord)]
+    systems = [system for system in registry.store.names(names.REVISIONS) if names.is_valid(system)]
+    found = [record for system in systems for kind in names.KINDS for record in registry.records(system, kind)]
+    read = [record for record in found if isinstance(record, Revision)]
+    read.sort(
+        key=lambda record: (record.system, names.KINDS.index(record.kind), record.created, record.shard, record.id)
+    )
+    return read, [record for record in found if isinstance(record, BrokenRecord)]
 
 
 def check(registry: Registry, *, repair: bool = False) -> CheckReport:
     """Read every bundle and every entry; `repair` rewrites broken records and stale copies for static servers."""
     revisions, broken_records = all_records(registry)
-    problems = [problem for revision in revisions for problem in _wrong(registry, revision)]
+    problems = [problem for revision in revisions for problem in _revision_problems(registry, revision)]
     problems += _unreadable(registry, revisions, broken_records, repair=repair)
     problems += [Problem(path=path, message="does not belong to a registry") for path in _strays(registry)]
     problems += [_unreadable_hold(registry, path, repair=repair) for path in registry.holds.unreadable()]
@@ -77,15 +79,15 @@ def check(registry: Registry, *, repair: bool = False) -> CheckReport:
         history = registry.history(current.channel, current.system)
         entries += len(history)
         broken = registry.unread(current.channel, current.system)
-        there = {entry.sequence for entry in history} | {one.sequence for one in broken}
-        gone = there ^ set(range(1, current.last + 1))
+        known = {entry.sequence for entry in history} | {unread.sequence for unread in broken}
+        missing = known ^ set(range(1, current.last + 1))
         folder = names.channel(current.channel, current.system)
-        problems += [_broken(registry, current, one, repair=repair) for one in broken]
+        problems += [_unread_problem(registry, current, unread, repair=repair) for unread in broken]
         problems += [
-            Problem(path=f"{folder}/history", message=f"release {sequence} is missing") for sequence in sorted(gone)
+            Problem(path=f"{folder}/history", message=f"release {sequence} is missing") for sequence in sorted(missing)
         ]
-        problems += list(_unserved(registry, current))
-        problems += list(_stale(registry, current, repair=repair))
+        problems += list(_missing_bundles(registry, current))
+        problems += list(_stale_copies(registry, current, repair=repair))
     return CheckReport(
         revisions=len(revisions),
         channels=len(channels),
@@ -106,22 +108,22 @@ def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remo
         return found
     for path in found.litter:
         registry.store.remove(path)
-    with registry.holds.remove([*(one.digest for one in found.revisions), *found.orphans]) as going:
+    with registry.holds.remove([*(revision.digest for revision in found.revisions), *found.orphans]) as removable:
         # From here on none of them can be released; earlier releases are visible now.
-        now = _unneeded(registry, keep, older_than)
-        revisions = tuple(one for one in now.revisions if one.digest in going)
-        orphans = tuple(digest for digest in now.orphans if digest in going)
-        for one in revisions:
-            registry.store.remove(names.revision(one.system, one.kind, one.id, one.shard))
-        for digest in [*(one.digest for one in revisions), *orphans]:
+        current = _unneeded(registry, keep, older_than)
+        revisions = tuple(revision for revision in current.revisions if revision.digest in removable)
+        orphans = tuple(digest for digest in current.orphans if digest in removable)
+        for revision in revisions:
+            registry.store.remove(names.revision(revision.system, revision.kind, revision.id, revision.shard))
+        for digest in [*(revision.digest for revision in revisions), *orphans]:
             registry.store.remove(names.blob(digest))
     return replace(
-        now,
+        current,
         revisions=revisions,
         orphans=orphans,
         litter=found.litter,
-        kept=now.kept + len(now.revisions) - len(revisions),
-        bytes=sum(one.size for one in revisions),
+        kept=current.kept + len(current.revisions) - len(revisions),
+        bytes=sum(revision.size for revision in revisions),
         removed=True,
     )
 
@@ -135,7 +137,7 @@ def _unneeded(registry: Registry, keep: int, older_than: float) -> GcReport:
     needed, digests = _needed(registry, channels, keep)
     revisions, broken = all_records(registry)
     now = datetime.now(UTC)
-    going = [
+    unneeded = [
         revision
         for revision in revisions
         if (revision.system, pin(revision.kind, revision.id, revision.shard)) not in needed
@@ -144,13 +146,13 @@ def _unneeded(registry: Registry, keep: int, older_than: float) -> GcReport:
     ]
     known = digests | {revision.digest for revision in revisions}
     return GcReport(
-        revisions=tuple(going),
+        revisions=tuple(unneeded),
         orphans=() if broken else tuple(digest for digest in _blobs(registry) if digest not in known),
         litter=(*registry.store.litter(HOUR), *registry.holds.dead()),
-        kept=len(revisions) - len(going),
-        bytes=sum(revision.size for revision in going),
+        kept=len(revisions) - len(unneeded),
+        bytes=sum(revision.size for revision in unneeded),
         removed=False,
-        unread=tuple(one.path for one in broken),
+        unread=tuple(record.path for record in broken),
     )
 
 
@@ -166,36 +168,40 @@ def _unreadable(
     registry: Registry, revisions: list[Revision], broken: list[BrokenRecord], *, repair: bool
 ) -> Iterator[Problem]:
     """Unreadable records; `repair` rewrites those whose bundle is found."""
-    mended: set[str] = set()
+    rewritten: set[str] = set()
     if broken and repair:
-        wanted = {one.path for one in broken}
+        broken_paths = {record.path for record in broken}
         known = {revision.digest for revision in revisions}
         for digest in [digest for digest in _blobs(registry) if digest not in known]:
             try:
                 content = registry.blob(digest)
-                made = records.revision_in(content)
-                path = names.revision(made.system, made.kind, made.id, made.shard)
-                if path in wanted - mended:
+                stored = records.revision_in(content)
+                path = names.revision(stored.system, stored.kind, stored.id, stored.shard)
+                if path in broken_paths - rewritten:
                     registry.check_signature(content)
-                    records.mend(registry.store, path, content)
-                    mended.add(path)
+                    records.rewrite(registry.store, path, content)
+                    rewritten.add(path)
             except (RegistryError, BundleRefused):
                 continue  # Not a bundle that the registry would accept.
-    for one in broken:
-        lost = repair and one.path not in mended
-        after = "; its bundle was not found: put it again, or remove the record" if lost else ""
-        yield Problem(path=one.path, message=f"cannot be read: {one.why}{after}", repaired=one.path in mended)
+    for record in broken:
+        lost = repair and record.path not in rewritten
+        advice = "; its bundle was not found: put it again, or remove the record" if lost else ""
+        yield Problem(
+            path=record.path, message=f"cannot be read: {record.why}{advice}", repaired=record.path in rewritten
+        )
 
 
 def _strays(registry: Registry) -> Iterator[str]:
     """Paths among those of systems and channels that are neither."""
     for top in (names.REVISIONS, names.CHANNELS):
         for name in registry.store.names(top):
-            if not names.fits(name):
+            if not names.is_valid(name):
                 yield f"{top}/{name}"
             elif top == names.CHANNELS:
                 yield from (
-                    f"{top}/{name}/{one}" for one in registry.store.names(f"{top}/{name}") if not names.fits(one)
+                    f"{top}/{name}/{child}"
+                    for child in registry.store.names(f"{top}/{name}")
+                    if not names.is_valid(child)
                 )
 
 
@@ -205,7 +211,7 @@ def _unreadable_hold(registry: Registry, path: str, *, repair: bool) -> Problem:
     return Problem(path=path, message="cannot be read, so nothing is removed", repaired=repair)
 
 
-def _wrong(registry: Registry, revision: Revision) -> Iterator[Problem]:
+def _revision_problems(registry: Registry, revision: Revision) -> Iterator[Problem]:
     path = names.revision(revision.system, revision.kind, revision.id, revision.shard)
     try:
         content = registry.read(revision)
@@ -216,8 +222,8 @@ def _wrong(registry: Registry, revision: Revision) -> Iterator[Problem]:
     except RegistryError as error:
         yield Problem(path=path, message=str(error))
         return
-    told = revision.system, revision.kind, revision.id, revision.shard, revision.content
-    if told != (found.system, found.kind, found.id, found.shard, found.content):
+    recorded = revision.system, revision.kind, revision.id, revision.shard, revision.content
+    if recorded != (found.system, found.kind, found.id, found.shard, found.content):
         yield Problem(path=path, message="the record is of another bundle")
     trust = registry.trust()
     if trust is not None:
@@ -229,27 +235,27 @@ def _wrong(registry: Registry, revision: Revision) -> Iterator[Problem]:
             yield Problem(path=path, message=str(error))
 
 
-def _broken(registry: Registry, current: Channel, one: Unread, *, repair: bool) -> Problem:
+def _unread_problem(registry: Registry, current: Channel, unread: Unread, *, repair: bool) -> Problem:
     """An unreadable release; the active one has a copy, from which `repair` restores it."""
-    path = names.entry(current.channel, current.system, one.sequence)
-    known = current.sequence == one.sequence
-    if known and repair:
+    path = names.entry(current.channel, current.system, unread.sequence)
+    active = current.sequence == unread.sequence
+    if active and repair:
         registry.store.replace(path, encoded(current.to_json()))
-    after = "; its copy is intact" if known else "; the next release takes its place" if current.held else ""
-    return Problem(path=path, message=f"cannot be read: {one.why}{after}", repaired=known and repair)
+    advice = "; its copy is intact" if active else "; the next release takes its place" if current.held else ""
+    return Problem(path=path, message=f"cannot be read: {unread.why}{advice}", repaired=active and repair)
 
 
-def _unserved(registry: Registry, current: Channel) -> Iterator[Problem]:
+def _missing_bundles(registry: Registry, current: Channel) -> Iterator[Problem]:
     """Bundles that a channel runs but that cannot be read."""
     path = names.entry(current.channel, current.system, current.sequence)
-    for known, digest in sorted(current.digests.items()):
+    for key, digest in sorted(current.digests.items()):
         try:
             registry.blob(digest)
         except RegistryError as error:
-            yield Problem(path=path, message=f"{known}: {error}")
+            yield Problem(path=path, message=f"{key}: {error}")
 
 
-def _stale(registry: Registry, current: Channel, *, repair: bool) -> Iterator[Problem]:
+def _stale_copies(registry: Registry, current: Channel, *, repair: bool) -> Iterator[Problem]:
     copies = StaticMirror(registry)
     stale = copies.stale(current)
     repaired = False
@@ -268,7 +274,7 @@ def _needed(registry: Registry, channels: list[Channel], keep: int) -> tuple[set
     entries = [
         entry for current in channels for entry in registry.history(current.channel, current.system, max(1, keep))
     ]
-    pins = {(entry.system, known) for entry in entries for known in entry.digests}
+    pins = {(entry.system, key) for entry in entries for key in entry.digests}
     return pins, {digest for entry in entries for digest in entry.digests.values()}
 
 

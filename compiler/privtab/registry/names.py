@@ -20,16 +20,16 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def checked(what: str, name: str) -> str:
+def checked(label: str, name: str) -> str:
     """Return the name of a channel, system or revision unchanged; raises UsageError if it is invalid."""
-    if not fits(name):
+    if not is_valid(name):
         raise UsageError(
-            f"{what} `{name}`: letters, digits, `-`, `_` and `.` between them, 64 at most, no two dots in a row"
+            f"{label} `{name}`: letters, digits, `-`, `_` and `.` between them, 64 at most, no two dots in a row"
         )
     return name
 
 
-def fits(name: str) -> bool:
+def is_valid(name: str) -> bool:
     """Whether a name is valid."""
     return bool(_NAME.fullmatch(name)) and ".." not in name
 
@@ -79,6 +79,6 @@ def entry(name: str, system: str, sequence: int) -> str:
     return f"{channel(name, system)}/history/{sequence:08}.json"
 
 
-def served(kind: str, shard: str = "") -> str:
+def served_path(kind: str, shard: str = "") -> str:
     """The path of a served bundle within the folder of its channel."""
     return f"shards/{shard_file(shard)}.tar.gz" if kind == "shard" else f"{kind}.tar.gz"

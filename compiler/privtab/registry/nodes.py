@@ -108,7 +108,7 @@ class Channel:
 
     def started_since(self, before: Channel) -> list[tuple[str, str]]:
         """The revisions, with their digests, that this entry runs and `before` did not."""
-        return [(known, digest) for known, digest in self.digests.items() if before.digests.get(known) != digest]
+        return [(key, digest) for key, digest in self.digests.items() if before.digests.get(key) != digest]
 
     @property
     def last(self) -> int:
@@ -125,14 +125,14 @@ class Channel:
         """What is wrong with its history, as text; empty if nothing is."""
         if not self.broken:
             return ""
-        said = "; ".join(why for _, why in sorted(self.broken.items(), reverse=True)[:3])
+        reasons = "; ".join(why for _, why in sorted(self.broken.items(), reverse=True)[:3])
         numbers = ", ".join(map(str, sorted(self.broken)))
-        goes_on = (
+        consequence = (
             "its copy is intact, and it stays active: `privtab registry check --repair` restores it"
             if not self.held
             else f"what runs stays until the next release, which will be {self.last + 1}"
         )
-        return f"{self.channel}/{self.system}: release {numbers} cannot be read ({said}); {goes_on}"
+        return f"{self.channel}/{self.system}: release {numbers} cannot be read ({reasons}); {consequence}"
 
     def to_json(self) -> dict[str, Any]:
         """As in its file."""
@@ -153,10 +153,10 @@ class Channel:
 
     def runs(self, *, canary: bool = False) -> dict[tuple[str, str], str]:
         """What is served, (kind, shard) → revision: to the canary's sidecars if `canary`, else to the others."""
-        own = self.canary if canary else None
-        policy = (own.policy if own else None) or self.policy
-        state = (own.state if own else None) or self.state
-        shards = {**self.shards, **(own.shards if own else {})}
+        overrides = self.canary if canary else None
+        policy = (overrides.policy if overrides else None) or self.policy
+        state = (overrides.state if overrides else None) or self.state
+        shards = {**self.shards, **(overrides.shards if overrides else {})}
         found = {("policy", ""): policy, ("state", ""): state}
         return {key: identity for key, identity in found.items() if identity} | {
             ("shard", shard): identity for shard, identity in shards.items()
@@ -190,8 +190,10 @@ def too_deep(value: Any) -> bool:
     """Whether a document is nested more deeply than any record; it could be read but not written again."""
     level = [value]
     for _ in range(DEEPEST):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
-        level = [value for values in inner for value in values]
+        children = [
+            node.values() if isinstance(node, dict) else node for node in level if isinstance(node, dict | list)
+        ]
+        level = [value for values in children for value in values]
         if not level:
             return False
     return True
@@ -222,8 +224,10 @@ def _typed(where: str, node: _Node, types: _Types) -> _Node:
     """Check the types of a node's values; those of its mappings are strings; raises RegistryError."""
     for name, kinds in types.items():
         value = getattr(node, name)
-        texts = not isinstance(value, dict) or name == "metadata" or all(isinstance(one, str) for one in value.values())
-        if not isinstance(value, kinds) or not texts:
+        strings_only = (
+            not isinstance(value, dict) or name == "metadata" or all(isinstance(text, str) for text in value.values())
+        )
+        if not isinstance(value, kinds) or not strings_only:
             raise RegistryError(f"{where} is broken: `{name}` has the wrong type")
     return node
 
@@ -247,18 +251,18 @@ def channel_of(where: str, content: bytes) -> Channel:
         raise RegistryError(f"{where} is broken: it is not a release of a channel")
     try:
         canary = value.pop("canary")
-        made = Channel(
+        channel = Channel(
             **{name: value[name] for name in Channel.__slots__ if name not in _CONVERTED_FIELDS}, canary=None
         )
-        _typed(where, made, _OF_CHANNEL)
+        _typed(where, channel, _OF_CHANNEL)
         if canary is None:
-            return _pinned(where, made)
-        found = _typed(where, Canary(**{name: canary[name] for name in Canary.__slots__}), _OF_CANARY)
+            return _pinned(where, channel)
+        parsed_canary = _typed(where, Canary(**{name: canary[name] for name in Canary.__slots__}), _OF_CANARY)
     except (KeyError, TypeError, AttributeError) as error:
         raise RegistryError(f"{where} is broken: {error}") from None
     from dataclasses import replace
 
-    return _pinned(where, replace(made, canary=found))
+    return _pinned(where, replace(channel, canary=parsed_canary))
 
 
 def _pinned(where: str, channel: Channel) -> Channel:

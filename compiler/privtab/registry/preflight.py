@@ -16,18 +16,18 @@ def check_canary(canary: Canary) -> None:
         raise UsageError("a canary needs its own policy or state: name it")
 
 
-def check_layouts(after: Channel, kept: Callable[[str], Revision | None]) -> None:
+def check_layouts(after: Channel, record_of: Callable[[str], Revision | None]) -> None:
     """Raise UsageError if a policy that reads a sharded state would find a whole one, or vice versa.
 
-    It could then not decide anything. `kept`: returns the record of a policy, or None if it is lost.
+    It could then not decide anything. `record_of`: returns the record of a policy, or None if it is lost.
     """
     for canary in (False, True):
         runs = after.runs(canary=canary)
         kinds = {kind for kind, _ in runs}
-        policy = kept(runs["policy", ""]) if "policy" in kinds and len(kinds) > 1 else None
+        policy = record_of(runs["policy", ""]) if "policy" in kinds and len(kinds) > 1 else None
         if policy is not None and (policy.metadata.get("state") == "sharded") != ("shard" in kinds):
-            reads, there = ("whole", "in shards") if "shard" in kinds else ("in shards", "whole")
+            expected, released = ("whole", "in shards") if "shard" in kinds else ("in shards", "whole")
             raise UsageError(
-                f"policy {policy.id} reads a state that is {reads}, and {after.channel}/{after.system} would run one that "
-                f"is {there}: release both together"
+                f"policy {policy.id} reads a state that is {expected}, and {after.channel}/{after.system} would run one that "
+                f"is {released}: release both together"
             )

@@ -11,22 +11,22 @@ from privtab.registry.nodes import BrokenRecord, Revision, encoded, revision_of
 from privtab.registry.storage import Missing, Store
 
 
-def kept(store: Store, path: str) -> Revision | None:
+def revision_at(store: Store, path: str) -> Revision | None:
     """The revision in a record, or None if there is no record; raises BrokenRecord."""
     try:
         content = store.read(path)
     except Missing:
         return None
     try:
-        found = revision_of(path, content)
-        if names.revision(found.system, found.kind, found.id, found.shard) == path:
-            return found
-        why = f"{path} is the record of another revision"
+        revision = revision_of(path, content)
+        if names.revision(revision.system, revision.kind, revision.id, revision.shard) == path:
+            return revision
+        reason = f"{path} is the record of another revision"
     except RegistryError as error:
-        why = str(error)
+        reason = str(error)
     except UsageError as error:
-        why = f"{path} is broken: {error}"
-    raise BrokenRecord(path, why)
+        reason = f"{path} is broken: {error}"
+    raise BrokenRecord(path, reason)
 
 
 def all_of(store: Store, system: str, kind: str) -> Iterator[Revision | BrokenRecord]:
@@ -38,37 +38,37 @@ def all_of(store: Store, system: str, kind: str) -> Iterator[Revision | BrokenRe
     for path in paths:
         if path.endswith(".json"):
             try:
-                found = kept(store, path)
+                record = revision_at(store, path)
             except BrokenRecord as error:
                 yield error
             else:
-                if found is not None:
-                    yield found
+                if record is not None:
+                    yield record
 
 
-def mend(store: Store, path: str, bundle: bytes) -> Revision:
+def rewrite(store: Store, path: str, bundle: bytes) -> Revision:
     """Rewrite a record from its bundle; raises BundleRefused if the bundle is of another revision."""
-    made = revision_in(bundle)
-    if names.revision(made.system, made.kind, made.id, made.shard) != path:
+    record = revision_in(bundle)
+    if names.revision(record.system, record.kind, record.id, record.shard) != path:
         raise BundleRefused(f"it is not a bundle of {path}")
-    store.replace(path, encoded(made.to_json()))
-    return made
+    store.replace(path, encoded(record.to_json()))
+    return record
 
 
 def revision_in(bundle: bytes) -> Revision:
     """The record for a bundle; raises BundleRefused."""
-    found = bundles.read(bundle)
+    content = bundles.read(bundle)
     return Revision(
-        system=found.system,
-        kind=found.kind,
-        id=found.id,
-        shard=found.shard,
-        digest=found.digest,
-        content=found.content,
-        size=found.size,
-        signed=found.signed,
+        system=content.system,
+        kind=content.kind,
+        id=content.id,
+        shard=content.shard,
+        digest=content.digest,
+        content=content.content,
+        size=content.size,
+        signed=content.signed,
         created=now(),
-        metadata=found.metadata,
+        metadata=content.metadata,
     )
 
 

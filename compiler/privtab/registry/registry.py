@@ -93,46 +93,46 @@ class Registry:
         revision is stored with different content.
         """
         self.check_signature(bundle)  # Before anything is unpacked.
-        made = records.revision_in(bundle)
+        revision = records.revision_in(bundle)
         if not self.settings():
             # Another process may create it at the same time, with verification keys.
             with contextlib.suppress(RegistryConflict):
                 self.init()
             self.check_signature(bundle)
-        path = names.revision(made.system, made.kind, made.id, made.shard)
-        with contextlib.ExitStack() as own:
-            held = own if hold is None else hold
-            holding = held.enter_context(self.holds.keep([made.digest]))
+        path = names.revision(revision.system, revision.kind, revision.id, revision.shard)
+        with contextlib.ExitStack() as own_holds:
+            holds = own_holds if hold is None else hold
+            new_hold = holds.enter_context(self.holds.keep([revision.digest]))
             for _ in range(_ATTEMPTS):
-                kept = self._kept_or_mended(path, made)
-                if kept is None:
-                    self.store.replace(names.blob(made.digest), bundle)
-                    holding.check()
+                stored = self._stored_or_rewritten(path, revision)
+                if stored is None:
+                    self.store.replace(names.blob(revision.digest), bundle)
+                    new_hold.check()
                     try:
-                        self.store.create(path, encoded(made.to_json()))
+                        self.store.create(path, encoded(revision.to_json()))
                     except Exists:
                         continue
-                    return made
-                if kept.content != made.content:
+                    return revision
+                if stored.content != revision.content:
                     raise RegistryConflict(
-                        f"revision {made.id} of {made.system} ({made.kind}) is stored with different content"
+                        f"revision {revision.id} of {revision.system} ({revision.kind}) is stored with different content"
                     )
-                if kept.digest == made.digest:
+                if stored.digest == revision.digest:
                     # The stored bytes may have been lost; restore them.
-                    self._restore(kept, bundle)
-                    return kept
+                    self._restore(stored, bundle)
+                    return stored
                 if resign:
-                    self.store.replace(names.blob(made.digest), bundle)
-                    self.store.replace(path, encoded(made.to_json()))
-                    return made
-                held.enter_context(self.holds.keep([kept.digest]))
-                if self._kept(path) == kept:
-                    return kept
+                    self.store.replace(names.blob(revision.digest), bundle)
+                    self.store.replace(path, encoded(revision.to_json()))
+                    return revision
+                holds.enter_context(self.holds.keep([stored.digest]))
+                if self._stored(path) == stored:
+                    return stored
         raise RegistryConflict(f"{path} keeps changing: revisions are being removed concurrently")
 
     def revisions(self, system: str, kind: str = "policy") -> list[Revision]:
         """All readable revisions of a system, newest last; for shards, those of every shard."""
-        found = [kept for kept in self.records(system, kind) if isinstance(kept, Revision)]
+        found = [record for record in self.records(system, kind) if isinstance(record, Revision)]
         return sorted(found, key=lambda revision: (revision.created, revision.shard, revision.id))
 
     def records(self, system: str, kind: str) -> Iterator[Revision | BrokenRecord]:
@@ -141,11 +141,11 @@ class Registry:
 
     def revision(self, system: str, kind: str, id: str, shard: str = "") -> Revision:  # noqa: A002
         """One revision; raises RegistryError if it is not stored."""
-        kept = self._kept(names.revision(system, kind, id, shard))
-        if kept is None:
+        stored = self._stored(names.revision(system, kind, id, shard))
+        if stored is None:
             part = f" of the shard `{shard}`" if shard else ""
             raise RegistryError(f"{self.url} keeps no {kind} revision `{id}` of {system}{part}")
-        return kept
+        return stored
 
     def read(self, revision: Revision) -> bytes:
         """The bundle of a revision; raises RegistryError if it is missing or altered."""
@@ -169,8 +169,8 @@ class Registry:
         """All channels of all systems."""
         found = []
         for name in self.store.names(names.CHANNELS):
-            for system in self.store.names(f"{names.CHANNELS}/{name}") if names.fits(name) else ():
-                if not names.fits(system):
+            for system in self.store.names(f"{names.CHANNELS}/{name}") if names.is_valid(name) else ():
+                if not names.is_valid(system):
                     continue  # `check` reports it.
                 current = self.channel(name, system)
                 if current.last:
@@ -196,9 +196,9 @@ class Registry:
         entry = self._history(known.channel, known.system).entry(known.sequence)
         if entry is None:
             raise RegistryError(f"{self.url} has lost release {known.sequence} of {known.channel}/{known.system}")
-        others = {at: why for at, why in known.broken.items() if at != known.sequence}
-        own = {entry.sequence: entry.why} if isinstance(entry, Unread) else {}
-        return replace(known, broken={**others, **own})
+        other_broken = {sequence: why for sequence, why in known.broken.items() if sequence != known.sequence}
+        own_broken = {entry.sequence: entry.why} if isinstance(entry, Unread) else {}
+        return replace(known, broken={**other_broken, **own_broken})
 
     def switch(self, channel: str, system: str, **options: Any) -> Channel:
         """The former name of `release`."""
@@ -229,18 +229,18 @@ class Registry:
         for _ in range(_ATTEMPTS):
             before = self.channel(channel, system)
             if expect is not None and before.last != expect:
-                raise RegistryConflict(_other(before, expect))
-            after = self._after(before, policy, state, shards, canary)
+                raise RegistryConflict(_conflict_message(before, expect))
+            after = self._next_release(before, policy, state, shards, canary)
             self._check_trusted(before, after)
             after = replace(after, why=why, by=_user() if by is None else by, when=now())
             try:
                 with self.holds.keep(after.digests.values()) as hold:
-                    self._check_there(before, after)
+                    self._check_present(before, after)
                     hold.check()
                     self.store.create(names.entry(channel, system, after.sequence), encoded(after.to_json()))
             except Exists:
                 if expect is not None:
-                    raise RegistryConflict(_other(self.channel(channel, system), expect)) from None
+                    raise RegistryConflict(_conflict_message(self.channel(channel, system), expect)) from None
                 continue
             try:
                 StaticMirror(self).refresh(after)
@@ -262,7 +262,7 @@ class Registry:
 
     # --- private ---
 
-    def _after(
+    def _next_release(
         self,
         before: Channel,
         policy: str | None,
@@ -288,58 +288,58 @@ class Registry:
         )
         digests: dict[str, str] = {}
         for (kind, shard), identity in [*after.runs().items(), *after.runs(canary=True).items()]:
-            known = pin(kind, identity, shard)
-            if known not in digests:
-                digests[known] = self._digest(before, known, kind, identity, shard)
+            key = pin(kind, identity, shard)
+            if key not in digests:
+                digests[key] = self._digest(before, key, kind, identity, shard)
         if not after.policy and canary is not None and canary.policy:
             raise UsageError("a canary needs a channel with a policy: release one first")
         preflight.check_layouts(after, lambda policy: self._policy(after, policy))
         return replace(after, digests=digests)
 
-    def _digest(self, before: Channel, known: str, kind: str, identity: str, shard: str) -> str:
+    def _digest(self, before: Channel, key: str, kind: str, identity: str, shard: str) -> str:
         try:
             return self.revision(before.system, kind, identity, shard).digest
         except RegistryError:
             # An active revision stays, even if its record is lost.
-            if known in before.digests:
-                return before.digests[known]
+            if key in before.digests:
+                return before.digests[key]
             raise
 
     def _policy(self, after: Channel, identity: str) -> Revision | None:
         """The record of a policy, or None if it is unreadable."""
         try:
-            return self._kept(names.revision(after.system, "policy", identity))
+            return self._stored(names.revision(after.system, "policy", identity))
         except BrokenRecord:
             return None
 
     def _history(self, channel: str, system: str) -> History:
         return History(self.store, channel, system)
 
-    def _kept(self, path: str) -> Revision | None:
-        return records.kept(self.store, path)
+    def _stored(self, path: str) -> Revision | None:
+        return records.revision_at(self.store, path)
 
-    def _kept_or_mended(self, path: str, made: Revision) -> Revision | None:
+    def _stored_or_rewritten(self, path: str, revision: Revision) -> Revision | None:
         """The revision of a record. An unreadable one is restored from a bundle in a channel, or removed to be written again."""
         try:
-            return self._kept(path)
+            return self._stored(path)
         except BrokenRecord:
-            known = pin(made.kind, made.id, made.shard)
+            key = pin(revision.kind, revision.id, revision.shard)
             for current in self.channels():
-                digest = current.digests.get(known) if current.system == made.system else None
-                if digest is not None and digest != made.digest:
+                digest = current.digests.get(key) if current.system == revision.system else None
+                if digest is not None and digest != revision.digest:
                     with contextlib.suppress(RegistryError, BundleRefused):
-                        return records.mend(self.store, path, self.blob(digest))
+                        return records.rewrite(self.store, path, self.blob(digest))
             self.store.remove(path)
             return None
 
-    def _restore(self, kept: Revision, bundle: bytes) -> None:
+    def _restore(self, stored: Revision, bundle: bytes) -> None:
         """Store the bytes of a revision again if they are missing or incomplete."""
-        path = names.blob(kept.digest)
+        path = names.blob(stored.digest)
         try:
-            whole = self.store.size(path) == kept.size
+            intact = self.store.size(path) == stored.size
         except Missing:
-            whole = False
-        if not whole:
+            intact = False
+        if not intact:
             self.store.replace(path, bundle)
 
     def check_signature(self, bundle: bytes) -> None:
@@ -356,21 +356,21 @@ class Registry:
 
     def _check_trusted(self, before: Channel, after: Channel) -> None:
         """Check the signatures of bundles that did not run before: keys may have been removed since they were put."""
-        for known, digest in after.started_since(before) if self.trust() is not None else ():
+        for key, digest in after.started_since(before) if self.trust() is not None else ():
             try:
                 self.check_signature(self.blob(digest))
             except BundleRefused as error:
                 raise BundleRefused(
-                    f"{known}: {error}; sign it again, as `privtab rollback --signing-key` does"
+                    f"{key}: {error}; sign it again, as `privtab rollback --signing-key` does"
                 ) from None
 
-    def _check_there(self, before: Channel, after: Channel) -> None:
+    def _check_present(self, before: Channel, after: Channel) -> None:
         """Raise RegistryError if a bundle that did not run before is missing."""
-        for known, digest in after.started_since(before):
+        for key, digest in after.started_since(before):
             try:
                 self.store.size(names.blob(digest))
             except Missing:
-                raise RegistryError(f"{self.url} has lost the bundle of {known}: put it again") from None
+                raise RegistryError(f"{self.url} has lost the bundle of {key}: put it again") from None
 
     def trust(self) -> Trust | None:
         """The trusted keys and scope; None if the registry does not require signatures."""
@@ -382,11 +382,11 @@ class Registry:
         return Trust.of(settings["verification_keys"], settings.get("scope", ""))
 
 
-def _other(now: Channel, expect: int) -> str:
-    by = f" by {now.by}" if now.by and not now.held else ""
-    why = " (which cannot be read)" if now.held else f" ({now.why})" if now.why else ""
+def _conflict_message(current: Channel, expect: int) -> str:
+    by = f" by {current.by}" if current.by and not current.held else ""
+    why = " (which cannot be read)" if current.held else f" ({current.why})" if current.why else ""
     return (
-        f"{now.channel}/{now.system} was released to in the meantime: it is at release {now.last}{by}{why}, "
+        f"{current.channel}/{current.system} was released to in the meantime: it is at release {current.last}{by}{why}, "
         f"no longer at {expect}; check it and try again"
     )
 

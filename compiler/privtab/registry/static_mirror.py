@@ -37,37 +37,37 @@ class StaticMirror:
     def stale(self, current: Channel) -> list[str]:
         """The files that differ from the channel."""
         store, folder = self._registry.store, names.channel(current.channel, current.system)
-        wanted = self._wanted(current)
-        found = [f"{folder}/{file}" for file, digest in wanted.items() if self._digest(f"{folder}/{file}") != digest]
+        expected = self._expected_files(current)
+        found = [f"{folder}/{file}" for file, digest in expected.items() if self._digest(f"{folder}/{file}") != digest]
         try:
-            as_it_is = store.read(f"{folder}/{CHANNEL}") == encoded(current.to_json())
+            release_is_current = store.read(f"{folder}/{CHANNEL}") == encoded(current.to_json())
         except Missing:
-            as_it_is = False
+            release_is_current = False
         extra = [
-            f"{folder}/shards/{name}" for name in store.names(f"{folder}/shards") if f"shards/{name}" not in wanted
+            f"{folder}/shards/{name}" for name in store.names(f"{folder}/shards") if f"shards/{name}" not in expected
         ]
-        if "state.tar.gz" not in wanted and "state.tar.gz" in store.names(folder):
+        if "state.tar.gz" not in expected and "state.tar.gz" in store.names(folder):
             extra.append(f"{folder}/state.tar.gz")
-        return found + extra + ([] if as_it_is else [f"{folder}/{CHANNEL}"])
+        return found + extra + ([] if release_is_current else [f"{folder}/{CHANNEL}"])
 
     def _write(self, current: Channel) -> None:
         store, folder = self._registry.store, names.channel(current.channel, current.system)
-        wanted = self._wanted(current)
-        for file, digest in wanted.items():
+        expected = self._expected_files(current)
+        for file, digest in expected.items():
             if self._digest(f"{folder}/{file}") != digest:
                 store.replace(f"{folder}/{file}", self._registry.blob(digest))
         for name in store.names(f"{folder}/shards"):
-            if f"shards/{name}" not in wanted:
+            if f"shards/{name}" not in expected:
                 store.remove(f"{folder}/shards/{name}")
-        if "state.tar.gz" not in wanted:
+        if "state.tar.gz" not in expected:
             store.remove(f"{folder}/state.tar.gz")
         store.replace(f"{folder}/{CHANNEL}", encoded(current.to_json()))
 
     @staticmethod
-    def _wanted(current: Channel) -> dict[str, str]:
+    def _expected_files(current: Channel) -> dict[str, str]:
         """File → SHA-256. Canaries need the registry server: static servers send every sidecar the same bundles."""
         return {
-            names.served(kind, shard): current.digests[pin(kind, identity, shard)]
+            names.served_path(kind, shard): current.digests[pin(kind, identity, shard)]
             for (kind, shard), identity in current.runs().items()
         }
 

@@ -50,34 +50,34 @@ class LocalStore:
 
     def read(self, path: str) -> bytes:
         """As Store.read."""
-        with self._telling(path):
+        with self._storage_errors(path):
             return (self.folder / path).read_bytes()
 
     def size(self, path: str) -> int:
         """As Store.size."""
-        with self._telling(path):
+        with self._storage_errors(path):
             return (self.folder / path).stat().st_size
 
     def create(self, path: str, content: bytes) -> None:
         """As Store.create."""
-        with self._telling(path, writing=True), staged(self.folder / path, [content], _STAGED) as beside:
+        with self._storage_errors(path, writing=True), staged(self.folder / path, [content], _STAGED) as temporary:
             try:
-                os.link(beside, self.folder / path)
+                os.link(temporary, self.folder / path)
             except FileExistsError:
                 raise Exists(path) from None
             except OSError:
-                self._create_locked(path, beside)
+                self._create_locked(path, temporary)
             sync_folder(self.folder / path)
 
     def replace(self, path: str, content: bytes) -> None:
         """As Store.replace."""
-        with self._telling(path, writing=True), staged(self.folder / path, [content], _STAGED) as beside:
-            beside.replace(self.folder / path)
+        with self._storage_errors(path, writing=True), staged(self.folder / path, [content], _STAGED) as temporary:
+            temporary.replace(self.folder / path)
             sync_folder(self.folder / path)
 
     def remove(self, path: str) -> None:
         """As Store.remove."""
-        with self._telling(path):
+        with self._storage_errors(path):
             (self.folder / path).unlink(missing_ok=True)
 
     def names(self, path: str) -> list[str]:
@@ -93,7 +93,7 @@ class LocalStore:
         """As Store.litter."""
         oldest = time.time() - seconds
         found = []
-        with self._telling(""):
+        with self._storage_errors(""):
             for path in self.folder.rglob(f"{_STAGED}*"):
                 with contextlib.suppress(FileNotFoundError):  # Its writer has just finished with it.
                     if path.stat().st_mtime < oldest:
@@ -103,7 +103,7 @@ class LocalStore:
     def renew(self) -> None:
         """As Store.renew; there are no limits."""
 
-    def _create_locked(self, path: str, beside: Path) -> None:
+    def _create_locked(self, path: str, temporary: Path) -> None:
         """For file systems without hard links: check and rename under a lock, which ends with its process."""
         import fcntl
 
@@ -111,10 +111,10 @@ class LocalStore:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if (self.folder / path).exists():
                 raise Exists(path)
-            beside.replace(self.folder / path)
+            temporary.replace(self.folder / path)
 
     @contextlib.contextmanager
-    def _telling(self, path: str, *, writing: bool = False) -> Iterator[None]:
+    def _storage_errors(self, path: str, *, writing: bool = False) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -140,7 +140,7 @@ class FsspecStore:
         scheme = url.partition("://")[0]
         self.writable = scheme in _CREATES
         self._lock = _MEMORY if scheme == "memory" else contextlib.nullcontext()
-        if scheme in ("s3", "s3a") and _is_here(options):
+        if scheme in ("s3", "s3a") and _is_local(options):
             # Do not use proxies of the environment on this machine. botocore takes {} as no proxies, None as the environment's.
             options["config_kwargs"] = {"proxies": {}, **options.get("config_kwargs", {})}
         try:
@@ -152,20 +152,20 @@ class FsspecStore:
 
     def read(self, path: str) -> bytes:
         """As Store.read."""
-        with self._telling(path):
-            content: bytes = self._fs.cat_file(self._at(path))
+        with self._storage_errors(path):
+            content: bytes = self._fs.cat_file(self._full_path(path))
             return content
 
     def size(self, path: str) -> int:
         """As Store.size."""
-        with self._telling(path):
-            return int(self._fs.size(self._at(path)))
+        with self._storage_errors(path):
+            return int(self._fs.size(self._full_path(path)))
 
     def create(self, path: str, content: bytes) -> None:
         """As Store.create."""
-        with self._telling(path), self._lock:
+        with self._storage_errors(path), self._lock:
             try:
-                self._fs.pipe_file(self._at(path), content, mode="create")
+                self._fs.pipe_file(self._full_path(path), content, mode="create")
             except FileExistsError:
                 raise Exists(path) from None
             except OSError as error:
@@ -175,13 +175,13 @@ class FsspecStore:
 
     def replace(self, path: str, content: bytes) -> None:
         """As Store.replace; object stores replace atomically."""
-        with self._telling(path), self._lock:
-            self._fs.pipe_file(self._at(path), content)
+        with self._storage_errors(path), self._lock:
+            self._fs.pipe_file(self._full_path(path), content)
 
     def remove(self, path: str) -> None:
         """As Store.remove."""
-        with contextlib.suppress(Missing), self._telling(path), self._lock:
-            self._fs.rm_file(self._at(path))
+        with contextlib.suppress(Missing), self._storage_errors(path), self._lock:
+            self._fs.rm_file(self._full_path(path))
 
     def litter(self, seconds: float) -> list[str]:  # noqa: ARG002
         """As Store.litter."""
@@ -190,20 +190,20 @@ class FsspecStore:
     def names(self, path: str) -> list[str]:
         """As Store.names."""
         try:
-            with self._telling(path):
-                found = self._fs.ls(self._at(path), detail=False, refresh=True)
+            with self._storage_errors(path):
+                found = self._fs.ls(self._full_path(path), detail=False, refresh=True)
         except Missing:
             return []
-        return sorted({name for one in found if (name := str(one).rstrip("/").rpartition("/")[2])})
+        return sorted({name for entry in found if (name := str(entry).rstrip("/").rpartition("/")[2])})
 
     def renew(self) -> None:
         """As Store.renew; there are no limits."""
 
-    def _at(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
     @contextlib.contextmanager
-    def _telling(self, path: str) -> Iterator[None]:
+    def _storage_errors(self, path: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:
@@ -214,14 +214,14 @@ class FsspecStore:
             raise RegistryError(f"{self.url}/{path}: {str(error) or type(error).__name__}") from error
 
 
-def _is_here(options: Mapping[str, Any]) -> bool:
+def _is_local(options: Mapping[str, Any]) -> bool:
     """Whether the endpoint is on this machine."""
     from privtab.client._address import is_loopback
 
-    given = [options.get("endpoint_url"), options.get("client_kwargs", {}).get("endpoint_url")]
-    given += [os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL")]
-    at = next((str(url) for url in given if url), "")
-    return is_loopback(urlsplit(at).hostname or "")
+    endpoints = [options.get("endpoint_url"), options.get("client_kwargs", {}).get("endpoint_url")]
+    endpoints += [os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL")]
+    endpoint = next((str(url) for url in endpoints if url), "")
+    return is_loopback(urlsplit(endpoint).hostname or "")
 
 
 def _is_conflict(error: OSError) -> bool:

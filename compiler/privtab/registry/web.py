@@ -47,29 +47,29 @@ class HttpStore:
 
     def renew(self) -> None:
         """As Store.renew."""
-        self._asked = self._came = 0
+        self._requests = self._record_bytes = 0
 
     def read(self, path: str) -> bytes:
         """As Store.read."""
-        where = f"{self.url}/{path}"
+        url = f"{self.url}/{path}"
         bundle = path.endswith(".tar.gz")
-        self._asked += 1
-        if self._asked > MOST_ASKED:
+        self._requests += 1
+        if self._requests > MOST_ASKED:
             raise RegistryError(f"{self.url} refers to more than {MOST_ASKED:,} files, the most that is read")
         try:
-            answer = (self._bundles if bundle else self._records).get(where)
+            answer = (self._bundles if bundle else self._records).get(url)
         except FetchError as error:
             raise RegistryError(str(error)) from error
         if answer.status in (404, 410):
             raise Missing(path)
         if answer.status != 200:
-            raise RegistryError(f"{where} answered {answer.status} {answer.reason}")
+            raise RegistryError(f"{url} answered {answer.status} {answer.reason}")
         if bundle:
             return answer.body  # Some servers declare `.gz` files as gzip-encoded.
         if answer.encoded:
-            raise RegistryError(f"{where} is sent as {answer.encoded[:20]}, which was not requested")
-        self._came += len(answer.body)
-        if self._came > MOST_RECORDS:
+            raise RegistryError(f"{url} is sent as {answer.encoded[:20]}, which was not requested")
+        self._record_bytes += len(answer.body)
+        if self._record_bytes > MOST_RECORDS:
             raise RegistryError(f"{self.url} sent more than {MOST_RECORDS >> 20} MiB of records, the most that is read")
         return answer.body
 

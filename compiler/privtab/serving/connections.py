@@ -36,12 +36,12 @@ class Bounds:
 class BoundedProtocol(H11Protocol):
     """uvicorn's HTTP/1.1 protocol with limits."""
 
-    def __init__(self, bounds: Bounds, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, bounds: Bounds, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self._bounds = bounds
         self._address: str | None = None
-        self._head: asyncio.TimerHandle | None = None
-        self._stalled: asyncio.TimerHandle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stalled_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection unless its address has too many."""
@@ -51,11 +51,11 @@ class BoundedProtocol(H11Protocol):
         if self._bounds.each and self._bounds.open[self._address] > self._bounds.each:
             self._refuse(503, b"Service Unavailable", b"this address has too many connections\n")
             return
-        self._await_head()
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection from the count."""
-        self._cancel()
+        self._cancel_timers()
         if self._address is not None:
             self._bounds.open[self._address] -= 1
             if not self._bounds.open[self._address]:
@@ -67,17 +67,17 @@ class BoundedProtocol(H11Protocol):
         """Receive data; the time for a head starts with its first byte."""
         if self.transport.is_closing():
             return
-        if self._head is None and self._is_between():
-            self._await_head()
+        if self._head_timer is None and self._awaits_request():
+            self._start_head_timer()
         super().data_received(data)
 
     def handle_events(self) -> None:
         """Process received data; the time for the head ends once a request starts."""
         before = self.cycle
         super().handle_events()
-        if self.cycle is not before and self._head is not None:
-            self._head.cancel()
-            self._head = None
+        if self.cycle is not before and self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
     def pause_writing(self) -> None:
         """The client reads more slowly than data is sent: check whether it reads at all."""
@@ -86,62 +86,62 @@ class BoundedProtocol(H11Protocol):
 
     def resume_writing(self) -> None:
         """The client reads again."""
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+        if self._stalled_timer is not None:
+            self._stalled_timer.cancel()
+            self._stalled_timer = None
         super().resume_writing()
 
     # --- private ---
 
-    def _is_between(self) -> bool:
+    def _awaits_request(self) -> bool:
         """Whether the head of a request comes next."""
         cycle: RequestResponseCycle | None = self.cycle  # None at first, despite its declared type.
         return cycle is None or cycle.response_complete
 
-    def _await_head(self) -> None:
-        self._head = self.loop.call_later(self._bounds.head_seconds, self._too_slow)
+    def _start_head_timer(self) -> None:
+        self._head_timer = self.loop.call_later(self._bounds.head_seconds, self._head_timed_out)
 
-    def _too_slow(self) -> None:
-        self._head = None
+    def _head_timed_out(self) -> None:
+        self._head_timer = None
         self._refuse(408, b"Request Timeout", b"the head of the request did not come in time\n")
 
-    def _refuse(self, status: int, reason: bytes, says: bytes) -> None:
+    def _refuse(self, status: int, reason: bytes, message: bytes) -> None:
         """Send an error, unless an answer has started, and close."""
         if self.transport.is_closing():
             return
         if self.conn.our_state is h11.IDLE or self.conn.our_state is h11.SEND_RESPONSE:
             head = b"HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
-            self.transport.write(head % (status, reason, len(says)) + says)
+            self.transport.write(head % (status, reason, len(message)) + message)
         self.transport.close()
         # Do not wait for a client that does not read.
         self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
 
-    def _watch(self, left: int) -> None:
-        self._stalled = self.loop.call_later(self._bounds.stalled_seconds, self._look, left)
+    def _watch(self, remaining: int) -> None:
+        self._stalled_timer = self.loop.call_later(self._bounds.stalled_seconds, self._check_progress, remaining)
 
-    def _look(self, before: int) -> None:
-        left = self.transport.get_write_buffer_size()
-        if left >= before:
-            self._stalled = None
+    def _check_progress(self, earlier: int) -> None:
+        remaining = self.transport.get_write_buffer_size()
+        if remaining >= earlier:
+            self._stalled_timer = None
             self.transport.abort()
         else:
-            self._watch(left)
+            self._watch(remaining)
 
-    def _cancel(self) -> None:
-        for timer in (self._head, self._stalled):
+    def _cancel_timers(self) -> None:
+        for timer in (self._head_timer, self._stalled_timer):
             if timer is not None:
                 timer.cancel()
-        self._head = self._stalled = None
+        self._head_timer = self._stalled_timer = None
 
 
 class Loop(asyncio.SelectorEventLoop):
     """An event loop whose servers limit TLS handshakes to the time for the head of a request."""
 
-    async def create_server(self, *given: Any, **more: Any) -> Any:
+    async def create_server(self, *args: Any, **kwargs: Any) -> Any:
         """As in asyncio."""
-        if more.get("ssl") is not None:
-            more.setdefault("ssl_handshake_timeout", HEAD_SECONDS)
-        return await super().create_server(*given, **more)
+        if kwargs.get("ssl") is not None:
+            kwargs.setdefault("ssl_handshake_timeout", HEAD_SECONDS)
+        return await super().create_server(*args, **kwargs)
 
 
 def network(address: str) -> str:
@@ -151,11 +151,11 @@ def network(address: str) -> str:
     ('10.0.0.7', '2001:db8::/64', '10.0.0.7')
     """
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv4Address):
+    if isinstance(parsed, ipaddress.IPv4Address):
         return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((found, 64), strict=False))
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))

@@ -35,8 +35,8 @@ async def answered(
             return await endpoint(request)
         except PrivtabError as error:
             refuse(request, error)
-    except Refused as refused:
-        return PlainTextResponse(str(refused), refused.status, refused.headers)
+    except Refused as refusal:
+        return PlainTextResponse(str(refusal), refusal.status, refusal.headers)
     except ClientDisconnect:
         return PlainTextResponse("the request ended before its body did", 400)
     except Exception:
@@ -44,27 +44,27 @@ async def answered(
         return PlainTextResponse("internal error", 500)
 
 
-async def read_body(request: Request, most: int, seconds: float = SECONDS) -> bytes:
-    """Read the body of a request, at most `most` bytes within `seconds`; raises Refused."""
-    too_large = Refused(413, f"a request has {most} bytes at most", Connection="close")
+async def read_body(request: Request, limit: int, seconds: float = SECONDS) -> bytes:
+    """Read the body of a request, at most `limit` bytes within `seconds`; raises Refused."""
+    too_large = Refused(413, f"a request has {limit} bytes at most", Connection="close")
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > most * _DRAINED:
+    if length.isdecimal() and int(length) > limit * _DRAINED:
         raise too_large
-    found = bytearray()
+    body = bytearray()
     size = 0
     try:
         async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 size += len(chunk)
-                if size <= most:
-                    found += chunk
-                elif size > most * _DRAINED:
+                if size <= limit:
+                    body += chunk
+                elif size > limit * _DRAINED:
                     break
     except TimeoutError:
         raise Refused(408, "the request did not come in time", Connection="close") from None
-    if size > most:
+    if size > limit:
         raise too_large
-    return bytes(found)
+    return bytes(body)
 
 
 @asynccontextmanager
@@ -83,13 +83,13 @@ async def running(coroutines: Sequence[Coroutine[Any, Any, None]], tokens: Token
                 await task
 
 
-async def every(seconds: float, look: Callable[[], Awaitable[Any]]) -> None:
-    """Call `look` periodically. Repeated failures are logged once."""
+async def every(seconds: float, action: Callable[[], Awaitable[Any]]) -> None:
+    """Call `action` periodically. Repeated failures are logged once."""
     logged = ""
     while True:
         await asyncio.sleep(seconds)
         try:
-            await look()
+            await action()
             logged = ""
         except PrivtabError as error:
             if str(error) != logged:

@@ -22,13 +22,13 @@ def note(
     scope: MutableMapping[str, Any], outcome: str | None, *, caller: str | None = None, routine: bool = False
 ) -> None:
     """Set what the access log says of a request: its outcome and the name of its token; successful routine ones are not logged."""
-    noted = scope.setdefault(_NOTE, {})
+    notes = scope.setdefault(_NOTE, {})
     if outcome is not None:
-        noted["outcome"] = outcome
+        notes["outcome"] = outcome
     if caller is not None:
-        noted["caller"] = caller
+        notes["caller"] = caller
     if routine:
-        noted["routine"] = "yes"
+        notes["routine"] = "yes"
 
 
 def caller_of(scope: MutableMapping[str, Any]) -> str:
@@ -48,13 +48,13 @@ class Envelope:
             await self.app(scope, receive, send)
             return
         started = time.perf_counter()
-        given = [value for name, value in scope["headers"] if name == _ID]
-        request_id = given[0] if given else str(uuid.uuid4()).encode()
+        request_ids = [value for name, value in scope["headers"] if name == _ID]
+        request_id = request_ids[0] if request_ids else str(uuid.uuid4()).encode()
         # Inner layers write notes to this object, even if they have a copy of the scope.
-        noted: dict[str, str] = scope.setdefault(_NOTE, {})
+        notes: dict[str, str] = scope.setdefault(_NOTE, {})
         status = 0
 
-        async def named(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -64,13 +64,13 @@ class Envelope:
         try:
             if _is_ambiguous(scope):
                 # A proxy in front may have seen another end of the body and taken the rest for a new request.
-                await _REFUSED(scope, receive, named)
+                await _REFUSED(scope, receive, send_with_id)
             else:
-                await self.app(scope, receive, named)
+                await self.app(scope, receive, send_with_id)
         finally:
-            if ACCESS.isEnabledFor(logging.INFO) and not ("routine" in noted and 0 < status < 400):
-                spent = (time.perf_counter() - started) * 1000
-                ACCESS.info("%s", _line(scope, status, spent, request_id), extra={"privtab": noted})
+            if ACCESS.isEnabledFor(logging.INFO) and not ("routine" in notes and 0 < status < 400):
+                milliseconds = (time.perf_counter() - started) * 1000
+                ACCESS.info("%s", _line(scope, status, milliseconds, request_id), extra={"privtab": notes})
 
 
 def _is_ambiguous(scope: Scope) -> bool:
@@ -84,17 +84,17 @@ _REFUSED = PlainTextResponse(
 )
 
 
-def _line(scope: Scope, status: int, spent: float, request_id: bytes) -> str:
-    noted = scope[_NOTE]
+def _line(scope: Scope, status: int, milliseconds: float, request_id: bytes) -> str:
+    notes = scope[_NOTE]
     client = scope.get("client")
     return json.dumps(
         {
             "method": scope["method"],
             "path": scope["path"][:200],
             "status": status,
-            "ms": round(spent, 1),
-            "outcome": noted.get("outcome"),
-            "caller": noted.get("caller"),
+            "ms": round(milliseconds, 1),
+            "outcome": notes.get("outcome"),
+            "caller": notes.get("caller"),
             "from": client[0] if client else None,
             "request_id": request_id.decode("latin-1")[:200],
         }

@@ -29,12 +29,12 @@ def authorize(tokens: Tokens | None, scope: StrEnum, request: Request) -> Bearer
         raise Refused(401, "a bearer token is needed", WWW_Authenticate='Bearer realm="privtab"')
     bearer = tokens.find(token.strip())
     if bearer is None:
-        says = 'Bearer realm="privtab", error="invalid_token"'
-        raise Refused(401, "the bearer token is not known", WWW_Authenticate=says)
+        challenge = 'Bearer realm="privtab", error="invalid_token"'
+        raise Refused(401, "the bearer token is not known", WWW_Authenticate=challenge)
     note(request.scope, None, caller=bearer.name)
     if scope not in bearer.scopes:
-        says = f'Bearer realm="privtab", error="insufficient_scope", scope="{scope}"'
-        raise Refused(403, f"the bearer token is not good for `{scope}`", WWW_Authenticate=says)
+        challenge = f'Bearer realm="privtab", error="insufficient_scope", scope="{scope}"'
+        raise Refused(403, f"the bearer token is not good for `{scope}`", WWW_Authenticate=challenge)
     return bearer
 
 
@@ -42,12 +42,12 @@ def check_binding(tokens: Tokens | None, bearer: Bearer | None, instance: str, l
     """Raise Refused for a sidecar with a token bound to another one, or with a name bound to another token."""
     if tokens is None or bearer is None:
         return
-    says = f"and the request says `{instance}`" if instance else "and the request has no `X-Privtab-Instance`"
+    stated = f"and the request says `{instance}`" if instance else "and the request has no `X-Privtab-Instance`"
     if bearer.instance and not bearer.is_for(instance):
-        raise Refused(403, f"the bearer token is for the sidecar `{bearer.instance}`, {says}")
+        raise Refused(403, f"the bearer token is for the sidecar `{bearer.instance}`, {stated}")
     if not bearer.instance and instance and tokens.bound(instance):
         raise Refused(403, f"`{instance}` is a sidecar with its own bearer token, and this is another one")
-    wrong = {name: value for name, value in bearer.labels.items() if labels.get(name) != value}
-    if wrong:
-        shown = ",".join(f"{name}={value}" for name, value in wrong.items())
+    mismatched = {name: value for name, value in bearer.labels.items() if labels.get(name) != value}
+    if mismatched:
+        shown = ",".join(f"{name}={value}" for name, value in mismatched.items())
         raise Refused(403, f"the bearer token is for sidecars with the labels `{shown}`")

@@ -69,31 +69,33 @@ def is_loopback(host: str) -> bool:
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; raises FileError if it cannot be opened."""
     try:
-        family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, _, _, socket_address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         # asyncio sets TCP_NODELAY only on sockets created as TCP. Without it, each answer sent in two parts is delayed
         # by 40 ms.
-        made = socket.socket(family, kind, socket.IPPROTO_TCP)
+        listener = socket.socket(family, kind, socket.IPPROTO_TCP)
     except OSError as error:
         raise FileError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(where)
-        made.listen(WAITING)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(socket_address)
+        listener.listen(WAITING)
     except OSError as error:
-        made.close()
+        listener.close()
         raise FileError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
-    return made
+    return listener
 
 
-def address(listening: socket.socket, host: str, tls: Tls | None) -> str:
+def address(listener: socket.socket, host: str, tls: Tls | None) -> str:
     """The URL of a server."""
     shown = f"[{host}]" if ":" in host else host
-    return f"{'https' if tls else 'http'}://{shown}:{listening.getsockname()[1]}"
+    return f"{'https' if tls else 'http'}://{shown}:{listener.getsockname()[1]}"
 
 
 def serve(
     app: ASGIApp,
-    listening: socket.socket,
+    listener: socket.socket,
     *,
     tls: Tls | None = None,
     ready: Callable[[], None],
@@ -131,7 +133,7 @@ def serve(
     # uvicorn raises the signal again after shutdown; that is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    _Server(config, ready, ending).run(sockets=[listening])
+    _Server(config, ready, ending).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):

@@ -58,17 +58,17 @@ class Tokens:
         self._path = path
         self._scopes = scopes
         self._bindings = bindings
-        self._mark = self._marked()
+        self._stamp = self._file_stamp()
         self._bearers = read(path, scopes, bindings=bindings)
 
     def find(self, token: str) -> Bearer | None:
         """The bearer of a token, found in constant time."""
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        found = None
+        matching = None
         for bearer in self._bearers:
             if hmac.compare_digest(bearer.digest, digest):
-                found = bearer
-        return found
+                matching = bearer
+        return matching
 
     def bound(self, instance: str) -> bool:
         """Whether a token is bound to this name."""
@@ -77,17 +77,17 @@ class Tokens:
     def refresh(self) -> None:
         """Read the file again if it has changed."""
         try:
-            mark = self._marked()
-            if mark == self._mark:
+            stamp = self._file_stamp()
+            if stamp == self._stamp:
                 return
-            self._mark = mark
+            self._stamp = stamp
             self._bearers = read(self._path, self._scopes, bindings=self._bindings)
         except (FileError, UsageError) as error:
             LOG.warning("tokens were not read again, the last good ones stay in force: %s", error)
         else:
             LOG.info("tokens were read again: %d", len(self._bearers))
 
-    def _marked(self) -> tuple[int, int, int] | None:
+    def _file_stamp(self) -> tuple[int, int, int] | None:
         try:
             status = self._path.stat()
         except OSError:
@@ -98,49 +98,49 @@ class Tokens:
 def read(path: Path, scopes: type[StrEnum], *, bindings: bool = False) -> tuple[Bearer, ...]:
     """The bearers in a file; raises FileError, and UsageError, which names the line but not the token."""
     lines = read_text(path).splitlines()
-    found = [
-        _bearer(f"{path}:{at}", line.split(), scopes, bindings=bindings)
-        for at, line in enumerate(lines, start=1)
-        if _says(line)
+    bearers = [
+        _bearer(f"{path}:{number}", line.split(), scopes, bindings=bindings)
+        for number, line in enumerate(lines, start=1)
+        if _has_content(line)
     ]
-    if not found:
+    if not bearers:
         raise UsageError(f"{path} has no tokens: write lines of a name, a token and, if need be, scopes")
-    if len({bearer.digest for bearer in found}) < len(found):
+    if len({bearer.digest for bearer in bearers}) < len(bearers):
         raise UsageError(f"{path}: a token occurs twice")
-    return tuple(found)
+    return tuple(bearers)
 
 
-def _says(line: str) -> bool:
+def _has_content(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
 def _bearer(where: str, words: list[str], scopes: type[StrEnum], *, bindings: bool) -> Bearer:
     if len(words) < 2:
         raise UsageError(f"{where}: write a name and a token, and scopes if need be: {', '.join(scopes)}")
-    name, token, *more = words
+    name, token, *rest = words
     if len(token) < SHORTEST:
         raise UsageError(f"{where}: the token, the second word, is shorter than {SHORTEST} characters")
     if token.startswith("sha256:") and not _HASH.fullmatch(token):
         raise UsageError(f"{where}: a hash is `sha256:` and 64 hexadecimal digits in lower case")
     digest = bytes.fromhex(token[7:]) if token.startswith("sha256:") else hashlib.sha256(token.encode()).digest()
-    instance, labels = _binding(where, [word for word in more if bindings and "=" in word])
-    given = [word for word in more if not (bindings and "=" in word)]
+    instance, labels = _binding(where, [word for word in rest if bindings and "=" in word])
+    scope_words = [word for word in rest if not (bindings and "=" in word)]
     try:
-        own = frozenset(map(scopes, given)) or frozenset(scopes)
+        token_scopes = frozenset(map(scopes, scope_words)) or frozenset(scopes)
     except ValueError:
         # Do not show the word: it may be a token.
         raise UsageError(f"{where}: unknown scope; scopes are {', '.join(scopes)}") from None
-    return Bearer(name=name, digest=digest, scopes=own, instance=instance, labels=labels)
+    return Bearer(name=name, digest=digest, scopes=token_scopes, instance=instance, labels=labels)
 
 
 def _binding(where: str, words: list[str]) -> tuple[str, dict[str, str]]:
     instance, labels = "", dict[str, str]()
     for word in words:
-        what, _, value = word.partition("=")
+        name, _, value = word.partition("=")
         pairs = [pair.partition("=") for pair in value.split(",")]
-        if what == "instance" and value and not instance:
+        if name == "instance" and value and not instance:
             instance = value
-        elif what == "labels" and not labels and all(key and equals for key, equals, _ in pairs):
+        elif name == "labels" and not labels and all(key and equals for key, equals, _ in pairs):
             labels = {key: text for key, _, text in pairs}
         else:
             raise UsageError(f"{where}: a token is bound by `instance=NAME` and `labels=KEY=VALUE,…`, once each")

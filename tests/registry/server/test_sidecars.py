@@ -156,12 +156,12 @@ def test_without_long_polls_the_same(serving: Any, opas: Any, registry: Registry
 
 
 def test_a_state_in_shards(serving: Any, opas: Any, registry: Registry, packed: ExampleBundles) -> None:
-    from privtab.registry.names import served
+    from privtab.registry.names import served_path
 
     shards = {key: registry.put(bundle).id for key, bundle in packed.shards.items()}
     registry.release("dev", "shop", policy=registry.put(packed.sharded).id, shards=shards)
     server = serving()
-    wanted = {"policy": "policy.tar.gz", "people": served("shard", "people"), "s": served("shard", "site:s")}
+    wanted = {"policy": "policy.tar.gz", "people": served_path("shard", "people"), "s": served_path("shard", "site:s")}
     (opa,) = opas(configuration(server.url, instance="one", files=wanted))
     until(lambda: opa.revision("s") == shards["site:s"] and opa.revision("people") == shards["people"])
     until(lambda: opa.allows("ben", "read", "s/a/i"))

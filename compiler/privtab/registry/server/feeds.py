@@ -140,7 +140,7 @@ class Feeds:
         """The revision that a sidecar should run for the file it requests; None if the channel has no such file."""
         canary = in_canary(channel, sidecar)
         for (kind, shard), identity in channel.runs(canary=canary).items():
-            if names.served(kind, shard) == file:
+            if names.served_path(kind, shard) == file:
                 self._requested.setdefault((channel.channel, channel.system), set()).add((kind, shard))
                 return DesiredRevision(
                     channel=channel,
