@@ -8,13 +8,13 @@ from importlib import import_module
 from typing import Any
 
 
-def lazily(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
+def lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """A module's `__getattr__` that imports each name from its module."""
 
     def get(name: str) -> Any:
-        if name not in places:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(places[name]), name)
+        return getattr(import_module(modules[name]), name)
 
     return get
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 T = TypeVar("T")
 
-_KEPT = 4
+_CACHE_SIZE = 4
 """Programs are compared in pairs; keep a few more than are in use at once."""
 
 
@@ -29,12 +29,12 @@ class _ById(Generic[K]):
 def once(work: Callable[[K], T]) -> Callable[[K], T]:
     """Cache the last few results of a function."""
 
-    @lru_cache(maxsize=_KEPT)
-    def kept(key: _ById[K]) -> T:
+    @lru_cache(maxsize=_CACHE_SIZE)
+    def by_identity(key: _ById[K]) -> T:
         return work(key.value)
 
     @wraps(work)
     def cached(value: K) -> T:
-        return kept(_ById(value))
+        return by_identity(_ById(value))
 
     return cached

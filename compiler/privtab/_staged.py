@@ -19,9 +19,9 @@ def write(path: Path, content: bytes) -> None:
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
     """As `write`, for content in pieces; returns the number of bytes. If the pieces end with an error, nothing is written."""
     try:
-        with staged(path, pieces) as beside:
-            size = beside.stat().st_size
-            beside.replace(path)
+        with staged(path, pieces) as temporary:
+            size = temporary.stat().st_size
+            temporary.replace(path)
             sync_folder(path)
     except OSError as error:
         raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
@@ -35,16 +35,16 @@ def staged(path: Path, pieces: Iterable[bytes], prefix: str = "") -> Iterator[Pa
     The umask of the process determines its permissions.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.parent / f"{prefix or f'.{path.name[:40]}.'}{secrets.token_hex(8)}"
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    temporary = path.parent / f"{prefix or f'.{path.name[:40]}.'}{secrets.token_hex(8)}"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
-        yield beside
+        yield temporary
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def sync_folder(path: Path) -> None:

@@ -22,7 +22,7 @@ def render(diagnostics: Iterable[Diagnostic], sources: Mapping[str, str], *, col
     A finding in a file without text is shown without its line.
     """
     lines = {path: _LINE_END.split(text) for path, text in sources.items()}
-    return "\n\n".join(_one(d, lines, color=color) for d in diagnostics)
+    return "\n\n".join(_rendered(d, lines, color=color) for d in diagnostics)
 
 
 def shown_columns(line: str, start: int, end: int) -> tuple[str, int, int]:
@@ -32,15 +32,15 @@ def shown_columns(line: str, start: int, end: int) -> tuple[str, int, int]:
     ('\\x1b[2Jgone', 7, 11)
     """
     shown = printable(line, one_line=True)
-    past = max(0, end - len(line))
-    return shown, _moved(line, start), _moved(line, min(end, len(line))) + past
+    beyond_end = max(0, end - len(line))
+    return shown, _shown_offset(line, start), _shown_offset(line, min(end, len(line))) + beyond_end
 
 
-def _moved(line: str, at: int) -> int:
-    return len(printable(line[:at], one_line=True)) + max(0, at - len(line))
+def _shown_offset(line: str, offset: int) -> int:
+    return len(printable(line[:offset], one_line=True)) + max(0, offset - len(line))
 
 
-def _one(diagnostic: Diagnostic, lines: Mapping[str, list[str]], *, color: bool) -> str:
+def _rendered(diagnostic: Diagnostic, lines: Mapping[str, list[str]], *, color: bool) -> str:
     span = diagnostic.span
     place = _place(span)
     kind = f"{diagnostic.severity}[{diagnostic.code} {diagnostic.name}]:"
@@ -63,10 +63,10 @@ def _place(span: Span) -> str:
 
 def _excerpt(span: Span, lines: Mapping[str, list[str]], *, color: bool) -> list[str]:
     """The first line of the span with carets below; tabs are kept so that the carets line up."""
-    of_file = lines.get(span.path)
-    if of_file is None or not 1 <= span.line <= len(of_file):
+    file_lines = lines.get(span.path)
+    if file_lines is None or not 1 <= span.line <= len(file_lines):
         return []
-    line = of_file[span.line - 1]
+    line = file_lines[span.line - 1]
     if not line.strip() and span.column > len(line) + 1:
         return []
     end = span.end_column - 1 if span.end_line == span.line else len(line)

@@ -74,11 +74,11 @@ class StateInvalid(PrivtabError):
     """
 
     def __init__(self, findings: tuple[object, ...], why: str = "") -> None:
-        said = [f"{_findings(findings)} in the state" + (f": {why}" if why else "")]
-        said += [_short(line) for finding in findings[:_ROWS] for line in str(finding).splitlines()]
+        lines = [f"{_findings(findings)} in the state" + (f": {why}" if why else "")]
+        lines += [_short(line) for finding in findings[:_ROWS] for line in str(finding).splitlines()]
         if len(findings) > _ROWS:
-            said.append(f"and {len(findings) - _ROWS:,} more, all in `findings`")
-        super().__init__("\n".join(said))
+            lines.append(f"and {len(findings) - _ROWS:,} more, all in `findings`")
+        super().__init__("\n".join(lines))
         self.findings = findings
 
 

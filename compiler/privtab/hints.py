@@ -20,13 +20,15 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | No
     if len(folded) != len(names):
         folded = list(map(_folded, names))
     by_fold = dict(zip(reversed(folded), reversed(names), strict=True))
-    wanted = _folded(name)
-    if wanted in by_fold:
-        return by_fold[wanted]
+    folded_name = _folded(name)
+    if folded_name in by_fold:
+        return by_fold[folded_name]
     candidates: list[str] = list(by_fold)
     if len(candidates) > _MANY:
-        candidates = sorted(c for c in candidates if abs(len(c) - len(wanted)) <= 2 and c[:1] == wanted[:1])[:_MANY]
-    near = difflib.get_close_matches(wanted, candidates, n=1, cutoff=cutoff)
+        candidates = sorted(c for c in candidates if abs(len(c) - len(folded_name)) <= 2 and c[:1] == folded_name[:1])[
+            :_MANY
+        ]
+    near = difflib.get_close_matches(folded_name, candidates, n=1, cutoff=cutoff)
     return by_fold[near[0]] if near else None
 
 

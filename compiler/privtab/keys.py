@@ -51,8 +51,8 @@ class VerificationKey:
 
 def verification_keys(sources: KeySource | Iterable[KeySource]) -> tuple[VerificationKey, ...]:
     """The public keys in these files or texts, each of which may hold several. Raises FileError, UsageError."""
-    given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    found = [key for source in given for key in _read(source)]
+    source_list = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    found = [key for source in source_list for key in _read(source)]
     if not found:
         raise UsageError("give a key to verify with: a PEM file with a public key")
     return tuple(found)

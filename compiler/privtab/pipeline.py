@@ -14,7 +14,7 @@ from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
 from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
-from privtab.lint.config import OWN, settings_for
+from privtab.lint.config import OWN_FILE, settings_for
 from privtab.lint.settings import Settings
 from privtab.marked_files import SUFFIXES, files_below, is_marked
 from privtab.model.lower import lower
@@ -58,7 +58,7 @@ def check_policy(
     Findings have the severities in the settings beside the policy; those that are ignored there or by a comment are left out.
     """
     checked = lint_policy(policy, variant=variant, readings=readings)
-    return checked.program, checked.judged.kept
+    return checked.program, checked.findings.kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class PolicyCheck:
 
     source: SourceFile
     program: Program | None
-    judged: FilteredFindings
+    findings: FilteredFindings
     settings: Settings
 
 
@@ -80,7 +80,7 @@ def lint_policy(
 ) -> PolicyCheck:
     """Check one policy by `settings`, or by those in the folders above it. Raises SettingsInvalid if they are invalid."""
     from privtab import checks
-    from privtab.lint.judge import judge
+    from privtab.lint.judge import filter_findings
 
     path = find_policy(policy)
     file = source.load(path)
@@ -91,10 +91,10 @@ def lint_policy(
     if settings is None:
         settings = settings_for(path)
     complete = not stopped and variant is None and not readings
-    judged = judge(found, file, path, settings, complete=complete)
-    stopped = stopped or any(d.severity is Severity.ERROR for d in judged.kept)
+    filtered = filter_findings(found, file, path, settings, complete=complete)
+    stopped = stopped or any(d.severity is Severity.ERROR for d in filtered.kept)
     program = None if stopped or resolved is None else lower(resolved)
-    return PolicyCheck(source=file, program=program, judged=judged, settings=settings)
+    return PolicyCheck(source=file, program=program, findings=filtered, settings=settings)
 
 
 def _resolve(
@@ -104,8 +104,8 @@ def _resolve(
     tables, found = syntax.read(file)
     if tables is None:
         return None, found
-    resolved, more = model.resolve(tables, variant=variant, readings=readings)
-    return resolved, [*found, *more]
+    resolved, model_findings = model.resolve(tables, variant=variant, readings=readings)
+    return resolved, [*found, *model_findings]
 
 
 @once
@@ -134,8 +134,8 @@ def backend_files(program: Program, name: str, artifacts: PolicyArtifacts) -> Ma
     """The files that the back end with this name writes for a compiled policy, by path."""
     from privtab.backends import Compilation, backend
 
-    made = optimised(program)
-    policy = Compilation(program=program, optimised=made, name=artifacts.name, revision=artifacts.revision)
+    optimised_program = optimised(program)
+    policy = Compilation(program=program, optimised=optimised_program, name=artifacts.name, revision=artifacts.revision)
     return backend(name).files(policy)
 
 
@@ -200,7 +200,7 @@ def policy_paths(settings: Settings | None = None) -> list[Path]:
 
     `settings`: by default, those of the working directory. Raises SettingsInvalid if these are invalid.
     """
-    settings = settings or settings_for(Path.cwd() / OWN)
+    settings = settings or settings_for(Path.cwd() / OWN_FILE)
     if settings.root is None or settings.policies is None:
         return [Path(POLICIES)]
     return [Path(os.path.relpath(settings.root / path)) for path in settings.policies]
@@ -214,10 +214,10 @@ def policies_at(paths: Iterable[str | Path] | None) -> list[Path]:
     """
     found: set[Path] = set()
     for path in given_or_default_paths(paths):
-        here = find_policies([path])
-        if not here:
+        policies = find_policies([path])
+        if not policies:
             raise UsageError(f"no policy file in {path}")
-        found |= set(here)
+        found |= set(policies)
     return sorted(found)
 
 
@@ -226,14 +226,14 @@ def given_or_default_paths(paths: Iterable[str | Path] | None) -> list[Path]:
     named = [Path(path) for path in paths or ()]
     if named:
         return named
-    usual = policy_paths()
-    missing = next((path for path in usual if not path.exists()), None)
+    default_paths = policy_paths()
+    missing = next((path for path in default_paths if not path.exists()), None)
     if missing is not None:
         raise UsageError(
             f"there is no {missing}{'' if missing.suffix else '/'} here: name a policy (cdap/final, or a path), "
             "or list their folders as `policies` in privtab.toml"
         )
-    return usual
+    return default_paths
 
 
 def policy_names() -> list[str]:

@@ -53,7 +53,7 @@ def _escape(found: re.Match[str]) -> str:
 
 def _json_escape(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
 
 def no_formula(cell: str) -> str:
@@ -92,7 +92,7 @@ class PrintableStream:
 @contextmanager
 def printable_output() -> Iterator[None]:
     """Let this process write only printable text to standard output and standard error during the block."""
-    before = sys.stdout, sys.stderr
+    streams = sys.stdout, sys.stderr
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, PrintableStream):
@@ -100,4 +100,4 @@ def printable_output() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = before
+        sys.stdout, sys.stderr = streams

@@ -184,11 +184,11 @@ class Decision:
 
     def describe(self, request: Request) -> str:
         """One sentence for users: who is allowed or denied what, and what is missing or which denial applies."""
-        asked = f"`{request.action}` on {request.resource}"
+        operation = f"`{request.action}` on {request.resource}"
         if self.allowed:
-            return f"user:{request.user} may {asked}"
-        why = why_denied(self.missing)
-        return f"user:{request.user} may not {asked}{f'; {why}' if why else ''}"
+            return f"user:{request.user} may {operation}"
+        explanation = why_denied(self.missing)
+        return f"user:{request.user} may not {operation}{f'; {explanation}' if explanation else ''}"
 
 
 def why_denied(missing: Iterable[Iterable[str]]) -> str:
@@ -208,9 +208,9 @@ def why_denied(missing: Iterable[Iterable[str]]) -> str:
         else:
             needed = " and ".join(texts[: len(texts) - len(denials)])
             lacking.append(f"{needed}, and blocked by {' and '.join(denials)}" if denials else needed)
-    said = [f"blocked by {', or '.join(blocked)}"] if blocked else []
-    said += [f"{'or ' if blocked else ''}missing: {', or '.join(lacking)}"] if lacking else []
-    return "; ".join(said)
+    parts = [f"blocked by {', or '.join(blocked)}"] if blocked else []
+    parts += [f"{'or ' if blocked else ''}missing: {', or '.join(lacking)}"] if lacking else []
+    return "; ".join(parts)
 
 
 def said(flag: str) -> str:

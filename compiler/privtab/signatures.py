@@ -78,22 +78,22 @@ class Trust:
         need_cryptography()
         import jwt
 
-        worker = jwt.PyJWS()
+        jws = jwt.PyJWS()
         try:
-            header = worker.get_unverified_header(token)
+            header = jws.get_unverified_header(token)
         except jwt.InvalidTokenError as error:
             raise SignatureRefused(f"its signature is not a token: {error}") from None
-        algorithm, named = str(header.get("alg")), header.get("kid")
-        fitting = [key for key in self.keys if algorithm in key.algorithms]
-        if not fitting:
+        algorithm, named_key = str(header.get("alg")), header.get("kid")
+        usable = [key for key in self.keys if algorithm in key.algorithms]
+        if not usable:
             raise SignatureRefused(
                 f"its signature says that it is made with `{algorithm}`, which is not for the keys that are trusted: "
                 + ", ".join(sorted({name for key in self.keys for name in key.algorithms}))
             )
         # If the named key is known, use only that one; otherwise try all that are trusted.
-        for key in [key for key in fitting if key.id == named] or fitting:
+        for key in [key for key in usable if key.id == named_key] or usable:
             try:
-                payload = worker.decode(token, key.key, algorithms=[algorithm])
+                payload = jws.decode(token, key.key, algorithms=[algorithm])
             except jwt.InvalidSignatureError:
                 continue
             except jwt.InvalidTokenError as error:
@@ -101,7 +101,7 @@ class Trust:
             return strict_json.loads_object(payload, "its signature", SignatureRefused), key, algorithm
         known = ", ".join(f"`{key.id}`" for key in self.keys)
         raise SignatureRefused(
-            f"it is signed with another key{f' (`{named}`)' if named else ''}, or was changed; trusted: {known}"
+            f"it is signed with another key{f' (`{named_key}`)' if named_key else ''}, or was changed; trusted: {known}"
         )
 
 
@@ -118,13 +118,13 @@ def is_structured(name: str) -> bool:
 def check_names(signed: Signed, names: Iterable[str]) -> None:
     """Raise SignatureRefused for files that the signature does not list, and for listed ones that are missing."""
     found = set(names)
-    for why, which in (
+    for problem, paths in (
         ("are not among those that were signed", found - signed.files.keys()),
         ("were signed and are missing", signed.files.keys() - found),
     ):
-        if which:
-            shown = ", ".join(f"`{name}`" for name in sorted(which)[:5]) + (", …" if len(which) > 5 else "")
-            raise SignatureRefused(f"files {why}: {shown}")
+        if paths:
+            shown = ", ".join(f"`{name}`" for name in sorted(paths)[:5]) + (", …" if len(paths) > 5 else "")
+            raise SignatureRefused(f"files {problem}: {shown}")
 
 
 def changed(name: str) -> SignatureRefused:
@@ -168,17 +168,19 @@ def canonical(content: bytes) -> bytes:
             return f"[{','.join(map(scalar, value))}]"
         return {None: "null", True: "true", False: "false"}[value]
 
-    def written(pairs: list[tuple[str, Any]]) -> _Written:
+    def serialised(pairs: list[tuple[str, Any]]) -> _Written:
         # Before sorting, since OPA's reader replaces lone surrogates by U+FFFD.
         found = {_LONE.sub("\ufffd", key): value for key, value in pairs}
         return _Written(f"{{{','.join(f'{_string(key)}:{scalar(found[key])}' for key in sorted(found))}}}")
 
-    def no(name: str) -> Any:
+    def reject(name: str) -> Any:
         raise ValueError(f"{name} is not JSON")
 
     text = content.removeprefix(b"\xef\xbb\xbf").decode()
     try:
-        value = json.loads(text, object_pairs_hook=written, parse_int=_Written, parse_float=_Written, parse_constant=no)
+        value = json.loads(
+            text, object_pairs_hook=serialised, parse_int=_Written, parse_float=_Written, parse_constant=reject
+        )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return scalar(value).encode()
@@ -241,16 +243,16 @@ def _sequence(claims: Mapping[str, Any]) -> int | None:
 
 
 def _in_time(claims: Mapping[str, Any], now: float) -> None:
-    for name, late in (("exp", True), ("nbf", False)):
-        at = claims.get(name)
-        if at is None:
+    for name, is_expiry in (("exp", True), ("nbf", False)):
+        claimed = claims.get(name)
+        if claimed is None:
             continue
-        if isinstance(at, bool) or not isinstance(at, int | float):
+        if isinstance(claimed, bool) or not isinstance(claimed, int | float):
             raise SignatureRefused(f"`{name}` in its signature is not a time")
-        if (now >= at) is late:
-            when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+        if (now >= claimed) is is_expiry:
+            when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(claimed))
             raise SignatureRefused(
-                f"its signature {'ended' if late else 'holds only from'} {when}{' on' if not late else ''}"
+                f"its signature {'ended' if is_expiry else 'holds only from'} {when}{' on' if not is_expiry else ''}"
             )
 
 

@@ -14,12 +14,12 @@ def loads(text: str | bytes) -> Any:
     Also refused: a key that occurs twice in one object, of which one reader takes the first and another the last; lone
     surrogates, which OPA reads as U+FFFD; `NaN` and `Infinity`; nesting too deep for readers.
     """
-    written = text.decode() if isinstance(text, bytes) else text
+    json_text = text.decode() if isinstance(text, bytes) else text
     try:
-        value = _decode(written)
+        value = _decode(json_text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if "\\ud" in written or "\\uD" in written:
+    if "\\ud" in json_text or "\\uD" in json_text:
         _check_pairs(value)
     return value
 
@@ -28,8 +28,8 @@ def loads_object(text: str | bytes, what: str, error: type[Exception]) -> dict[s
     """The object in a JSON text. Raises `error`, which names the text by `what`, for any other value."""
     try:
         value = loads(text)
-    except ValueError as wrong:
-        raise error(f"{what} is not JSON: {wrong}") from None
+    except ValueError as invalid:
+        raise error(f"{what} is not JSON: {invalid}") from None
     if not isinstance(value, dict):
         raise error(f"{what} is not an object")
     return value
@@ -39,12 +39,12 @@ def _check_pairs(value: object) -> None:
     """Raise ValueError if a text has a lone surrogate, which only an escape can produce."""
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            waiting += [*one, *one.values()]
-        elif isinstance(one, list):
-            waiting += one
-        elif isinstance(one, str) and not is_unicode(one):
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting += [*item, *item.values()]
+        elif isinstance(item, list):
+            waiting += item
+        elif isinstance(item, str) and not is_unicode(item):
             raise ValueError("a lone surrogate is not valid Unicode")
 
 
@@ -52,8 +52,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"`{twice:.80}` occurs twice in one object")
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"`{repeated:.80}` occurs twice in one object")
     return found
 
 

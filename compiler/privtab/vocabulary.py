@@ -69,10 +69,10 @@ class Vocabulary:
         """Check a request except for its user. Raises InvalidRequest."""
         shape = self.check_operation(request.resource.type, request.action)
         self.check_path(request.resource, unnamed=shape.unnamed)
-        self.check_beside(request, shape)
+        self.check_context(request, shape)
         return shape
 
-    def check_beside(self, request: Request, shape: OperationShape) -> None:
+    def check_context(self, request: Request, shape: OperationShape) -> None:
         """Check the `with` objects and the flags that an operation uses; others are ignored. Raises InvalidRequest."""
         for flag in sorted(shape.unsaid(request.flags)):
             raise InvalidRequest(
@@ -123,11 +123,11 @@ class Vocabulary:
                     f"malformed path in `{entity}`: there are no wildcards; "
                     f"name one entity, or write `{escape_wildcard(name)}` for the name `{name}`"
                 )
-            wrong = wrong_escape(name)
-            if not name or wrong:
+            bad_escape = wrong_escape(name)
+            if not name or bad_escape:
                 raise InvalidRequest(
                     f"malformed path in `{entity}`: "
-                    + (f"`{wrong}` is not an escape: " if wrong else "a name is empty; ")
+                    + (f"`{bad_escape}` is not an escape: " if bad_escape else "a name is empty; ")
                     + "only `%` and `/` are escaped in a name, as %25 and %2F"
                 )
         depth = chain[-1][1]
@@ -136,9 +136,9 @@ class Vocabulary:
             depths.add(depth - 1)
         if len(entity.names) not in depths:
             shape = "/".join(type_ for i, (type_, d) in enumerate(chain) if i == 0 or d > chain[i - 1][1])
-            wanted = " or ".join(str(d) for d in sorted(depths))
+            expected = " or ".join(str(d) for d in sorted(depths))
             raise InvalidRequest(
-                f"wrong depth: `{entity}` has {len(entity.names)} name(s), a `{entity.type}` path has {wanted} ({shape})"
+                f"wrong depth: `{entity}` has {len(entity.names)} name(s), a `{entity.type}` path has {expected} ({shape})"
             )
 
     def keys(self, entity: Entity) -> list[str]:

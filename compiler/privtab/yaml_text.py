@@ -23,10 +23,10 @@ def check_line_breaks(text: str) -> None:
     found = _BREAKS.search(text)
     if found is None:
         return
-    at = found.start()
-    ends = list(_LINE_END.finditer(text, 0, at))
-    column = at - (ends[-1].end() if ends else 0)
+    offset = found.start()
+    ends = list(_LINE_END.finditer(text, 0, offset))
+    column = offset - (ends[-1].end() if ends else 0)
     raise yaml.MarkedYAMLError(
         problem=f"the raw character {code_point(found[0])} ends a line for some readers of YAML and not for others",
-        problem_mark=yaml.Mark("", at, len(ends), column, None, 0),
+        problem_mark=yaml.Mark("", offset, len(ends), column, None, 0),
     )

@@ -9,7 +9,7 @@ import pytest
 
 from privtab import checks, model, syntax
 from privtab.diagnostics import Diagnostic, Severity, in_order
-from privtab.lint.judge import judge
+from privtab.lint.judge import filter_findings
 from privtab.lint.settings import Settings
 from privtab.source import SourceFile
 
@@ -38,7 +38,7 @@ def findings(text: str) -> list[Diagnostic]:
         policy, more = model.resolve(tables)
         found = [*found, *more, *(checks.run(policy) if policy is not None else ())]
         complete = policy is not None and all(d.severity is not Severity.ERROR for d in found)
-        return list(judge(found, source, Path(source.path), Settings(), complete=complete).kept)
+        return list(filter_findings(found, source, Path(source.path), Settings(), complete=complete).kept)
     return list(in_order(found))
 
 

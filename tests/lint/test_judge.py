@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.lint.judge import FilteredFindings, judge
+from privtab.lint.judge import FilteredFindings, filter_findings
 from privtab.lint.settings import Level, Override, Settings
 from privtab.source import SourceFile
 
@@ -19,7 +19,7 @@ def finding(line: int, code: str = "P305", severity: Severity = Severity.WARNING
 
 def judged(text: str, *found: Diagnostic, settings: Settings | None = None, complete: bool = True) -> FilteredFindings:
     source = SourceFile.of("a.yaml", text)
-    return judge(found, source, Path("a.yaml"), settings or Settings(), complete=complete)
+    return filter_findings(found, source, Path("a.yaml"), settings or Settings(), complete=complete)
 
 
 def codes(judged: FilteredFindings) -> list[tuple[str, int]]:

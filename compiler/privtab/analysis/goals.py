@@ -64,7 +64,7 @@ def operation_goal(
     shape = reference.vocabulary.check_operation(entity.type, operation)
     reference.vocabulary.check_path(entity)
     given = {name: entity for name, entity in (with_ or {}).items() if name in shape.withs}
-    reference.vocabulary.check_beside(
+    reference.vocabulary.check_context(
         Request(user="", action=operation, resource=entity, with_=given, flags=flags),
         replace(shape, withs={name: types for name, types in shape.withs.items() if name in given}),
     )

@@ -61,7 +61,7 @@ def resources(search: Search, vocabulary: Vocabulary, directory: Directory) -> S
     shape = vocabulary.check_operation(search.type, search.body["action"]["name"])
     body = {**search.body, "resource": {"type": search.type, "id": ""}}
     template = request(body, reads_groups=vocabulary.request_groups)
-    vocabulary.check_beside(template, shape)
+    vocabulary.check_context(template, shape)
     return SearchPlan(
         names=directory.paths(search.type),
         request_for=lambda name: replace(template, resource=Entity(search.type, name)),

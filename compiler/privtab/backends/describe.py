@@ -81,7 +81,9 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
     if slots:
         types = {slot.name: slot.types for slot in rule.withs}
         combinations = itertools.product(*(types[slot] for slot in slots))
-        cases = [dict(zip(slots, some, strict=True)) for some in itertools.islice(combinations, VARIANTS)]
+        cases = [
+            dict(zip(slots, chosen_types, strict=True)) for chosen_types in itertools.islice(combinations, VARIANTS)
+        ]
         described["cases"] = [{"with": case, **_sets(program, rule, case)} for case in cases]
         if next(combinations, None) is not None or any("minimal_sets_complete" in case for case in described["cases"]):
             described["minimal_sets_complete"] = False

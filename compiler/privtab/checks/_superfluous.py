@@ -78,8 +78,8 @@ def _absorbed(view: View, rows: list[m.Row], candidates: list[Part]) -> dict[Pat
     )
 
 
-def _superfluous_part(part: Part, why: Why) -> Superfluous:
-    return Superfluous(path=part.path, kind=part.kind, spot=part.spot, why=why)
+def _superfluous_part(part: Part, reason: Why) -> Superfluous:
+    return Superfluous(path=part.path, kind=part.kind, spot=part.spot, why=reason)
 
 
 def _roots(row: m.Row) -> list[Node]:
@@ -201,10 +201,10 @@ class _Body:
         for part in sorted(idle, key=_by_preference):
             if (
                 not _inside(part, removed)
-                and (why := self._local_reason(part, removed))
+                and (reason := self._local_reason(part, removed))
                 and self._unchanged(part, removed)
             ):
-                removed[part.path] = why
+                removed[part.path] = reason
         changed = True
         while changed:
             changed = False

@@ -43,5 +43,9 @@ def _uses(policy: Policy) -> Iterator[tuple[str, Span]]:
         yield from ((word.value, word.span) for _, words in role.grants for word in words)
 
 
-def _finding(span: Span, name: str, advice: str, of: str | None) -> Diagnostic:
-    return KIND.at(span, f"`{name}` is deprecated", f"write `{of}`, which means the same" if of is not None else advice)
+def _finding(span: Span, name: str, advice: str, privilege: str | None) -> Diagnostic:
+    return KIND.at(
+        span,
+        f"`{name}` is deprecated",
+        f"write `{privilege}`, which means the same" if privilege is not None else advice,
+    )

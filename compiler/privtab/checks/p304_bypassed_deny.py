@@ -34,8 +34,8 @@ def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetS
     from privtab.model.nodes import AnyOf, HoldsPrivilege
     from privtab.model.walk import alternatives, flat, terms
 
-    alone = [term for term in terms(condition) if isinstance(term, HoldsPrivilege)]
-    groups: list[list[HoldsPrivilege]] = [[term] for term in alone]
+    single_terms = [term for term in terms(condition) if isinstance(term, HoldsPrivilege)]
+    groups: list[list[HoldsPrivilege]] = [[term] for term in single_terms]
     groups.extend(
         [part for part in flat(any_of, AnyOf) if isinstance(part, HoldsPrivilege) and not part.every]
         for any_of in alternatives(condition)

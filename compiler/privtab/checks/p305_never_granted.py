@@ -34,10 +34,10 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
         lacking.setdefault(key, []).append(privilege)
         first.setdefault(key, spot)
     for (type_, core), privileges in lacking.items():
-        rest = "; only a core row does" if core else ""
+        addition = "; only a core row does" if core else ""
         yield KIND.at(
             first[type_, core].span,
-            f"no row ever grants {listed(privileges)} on the type `{type_}`{rest}",
+            f"no row ever grants {listed(privileges)} on the type `{type_}`{addition}",
             f"only an administrator can give it, unless a row that creates the `{type_}` grants it",
         )
 

@@ -71,7 +71,7 @@ def _where(rule: Rule, unreachable: list[Setting]) -> str:
     flags = next(flags for flags, _ in unreachable if len(flags) == fewest)
     where = ""
     for slot in rule.withs:
-        types = list(dict.fromkeys(types[slot.name] for some, types in unreachable if some == flags))
+        types = list(dict.fromkeys(types[slot.name] for other_flags, types in unreachable if other_flags == flags))
         if len(types) < len(slot.types):
             where = f" where `{slot.name}` is of the type {listed(types, last='or')}"
             break

@@ -31,12 +31,12 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     for (operation, difference), rows in groups.items():
         first = rows[0]
         others = listed(f"{row.entity}/{row.operation}" for row in rows[1:])
-        also = f"; the same applies to {others}" if len(rows) > 1 else ""
+        same_rows = f"; the same applies to {others}" if len(rows) > 1 else ""
         core_row = core_rows.get(operation)
         yield KIND.at(
             first.decl.span,
             f"the row `{first.entity}/{operation}` {difference} the core row",
-            f"explain why in a `note`, or drop the row so that the core row applies{also}",
+            f"explain why in a `note`, or drop the row so that the core row applies{same_rows}",
             related=() if core_row is None else (Related(message="the core row", span=core_row.operation.span),),
         )
 

@@ -23,8 +23,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             row = policy.rows.get((word.value, decl.operation.value))
             if row is None or row.origin != "row":
                 continue
-            other = view.alternative_rows.row(word.value, decl, "any")
-            comparison = None if other is None else compare(view, view.rule(row), view.lowering.rule(other))
+            any_row = view.alternative_rows.row(word.value, decl, "any")
+            comparison = None if any_row is None else compare(view, view.rule(row), view.lowering.rule(any_row))
             unknown = comparison is not None and comparison.breadth == "unknown"
             meaning = (
                 "the same"

@@ -17,9 +17,9 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """Aliases of another alias instead of the privilege itself."""
     for decl in policy.tables.privileges:
         if decl.alias_of is not None and decl.alias_of.value in policy.aliases:
-            of = policy.aliases[decl.name.value].of
+            privilege = policy.aliases[decl.name.value].of
             yield KIND.at(
                 decl.alias_of.span,
                 f"`{decl.name.value}` is an alias of the alias `{decl.alias_of.value}`",
-                f"name the privilege itself: `alias_of: {of}`",
+                f"name the privilege itself: `alias_of: {privilege}`",
             )

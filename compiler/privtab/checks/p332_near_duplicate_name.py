@@ -40,7 +40,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _pairs(kind: str, names: Mapping[str, Span], is_intended: Callable[[str, str, bool], bool]) -> Iterator[Diagnostic]:
-    for name, other in _near(names):
+    for name, other in _similar_pairs(names):
         same_words = _words(name) == _words(other)
         if (same_words or _one_letter(name, other)) and not is_intended(name, other, same_words):
             (span, other_span) = names[name], names[other]
@@ -52,7 +52,7 @@ def _pairs(kind: str, names: Mapping[str, Span], is_intended: Callable[[str, str
             )
 
 
-def _near(names: Iterable[str]) -> list[tuple[str, str]]:
+def _similar_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
     """Pairs that may be confused: names with the same words, or equal after dropping a letter of one word."""
     groups: dict[object, list[str]] = {}
     for name in names:
@@ -65,7 +65,7 @@ def _near(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _without(words: list[str], number: int, index: int) -> tuple[str, ...]:
-    """The words, without one letter of one of them; all letters stay if `at` is behind its end."""
+    """The words, without one letter of one of them; all letters stay if `index` is behind its end."""
     word = words[number]
     return (*words[:number], word[:index] + word[index + 1 :], *words[number + 1 :])
 

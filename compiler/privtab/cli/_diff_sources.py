@@ -14,7 +14,7 @@ from privtab.cli import _git
 from privtab.cli._stored import is_stored, load_policy
 from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
-from privtab.lint.config import OWN, SHARED, settings_in
+from privtab.lint.config import OWN_FILE, SHARED_FILE, settings_in
 from privtab.lint.settings import Settings
 from privtab.marked_files import SUFFIXES, has_mark
 from privtab.pipeline import MARK, find_policies, find_policy, policy_paths, program_of
@@ -188,7 +188,7 @@ def _changed_policies(revision: str) -> Iterator[tuple[Side, Side]]:
     if not current_paths and not earlier_files:
         searched = ", ".join(map(str, paths))
         raise UsageError(
-            f"no policy in {searched}, now or in `{revision}`: name one, or list their folders as `policies` in {OWN}"
+            f"no policy in {searched}, now or in `{revision}`: name one, or list their folders as `policies` in {OWN_FILE}"
         )
     for name in sorted({*current_paths, *earlier_files}):
         earlier, current = earlier_files.get(name), source.load(current_paths[name]) if name in current_paths else None
@@ -207,7 +207,7 @@ def _settings_at(revision: str) -> Settings:
     """The settings of the working directory at a revision."""
     top, working_folder = _git.top().resolve(), Path.cwd().resolve()
     for folder in (working_folder, *working_folder.parents):
-        for name in (OWN, SHARED):
+        for name in (OWN_FILE, SHARED_FILE):
             file = folder / name
             text = _git.show_if_exists(revision, file)
             settings = settings_in(source.decode(text, f"{revision}:{name}"), file) if text is not None else None

@@ -41,12 +41,12 @@ def selection(select: Sequence[str] | None, ignore: Sequence[str] | None) -> Fin
     """A predicate for the selected findings, always with errors that stop a policy. Raises UsageError for unknown codes."""
     selected = _matching_codes(select, "--select")
     ignored = _matching_codes(ignore, "--ignore") or frozenset()
-    if unignorable := sorted(code for code in ignored if not codes()[code].may_go):
+    if unignorable := sorted(code for code in ignored if not codes()[code].configurable):
         raise UsageError(f"`--ignore {unignorable[0]}`: an error that stops a policy cannot be ignored")
 
     def is_selected(finding: Diagnostic) -> bool:
         code_entry = codes().get(finding.code)
-        if code_entry is not None and not code_entry.may_go:
+        if code_entry is not None and not code_entry.configurable:
             return True
         return (selected is None or finding.code in selected) and finding.code not in ignored
 
@@ -88,8 +88,8 @@ def check(
             LintResult(
                 path=result.source.path,
                 text=result.source.text,
-                findings=tuple(finding for finding in result.judged.kept if is_selected(finding)),
-                ignored=tuple(suppressed for suppressed in result.judged.ignored if is_selected(suppressed.finding)),
+                findings=tuple(finding for finding in result.findings.kept if is_selected(finding)),
+                ignored=tuple(suppressed for suppressed in result.findings.ignored if is_selected(suppressed.finding)),
                 settings=result.settings,
                 fail_on=fail_on or result.settings.fail_on or FailOn.ERROR,
             )

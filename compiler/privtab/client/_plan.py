@@ -86,7 +86,7 @@ def check_listing(asked: Request, items: Sequence[Entity], known: ActiveSystem) 
     """Raise InvalidRequest unless a request for each item would be valid."""
     shape = known.vocabulary.check_operation(asked.resource.type, asked.action)
     check_caller(asked.user, asked.groups)
-    known.vocabulary.check_beside(asked, shape)
+    known.vocabulary.check_context(asked, shape)
     for at, item in enumerate(items):
         try:
             if item.type != asked.resource.type:

@@ -28,24 +28,27 @@ _ADVICE = (
 def finding(source: SourceFile, error: YAMLError) -> Diagnostic:
     """Build the finding for an `error` of the YAML parser."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    at = mark.index if mark is not None else getattr(error, "position", 0)
-    at = min(at if isinstance(at, int) else 0, len(source.text))
+    offset = mark.index if mark is not None else getattr(error, "position", 0)
+    offset = min(offset if isinstance(offset, int) else 0, len(source.text))
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "the text is not YAML")
     context = getattr(error, "context", None)
     message = f"{context}: {problem}" if context and not problem.startswith("mapping") else problem
     help_: str | None
-    if source.text[at : at + 1] == "\t":
+    if source.text[offset : offset + 1] == "\t":
         message, help_ = "a tab cannot indent YAML", "use spaces"
     else:
         help_ = next((advice for sign, advice in _ADVICE if sign in problem), None)
     return KIND.at(
-        source.span(at, min(at + 1, max(at, len(source.text)))), message, help_, related=_opening(source, error, at)
+        source.span(offset, min(offset + 1, max(offset, len(source.text)))),
+        message,
+        help_,
+        related=_opening(source, error, offset),
     )
 
 
-def _opening(source: SourceFile, error: YAMLError, at: int) -> tuple[Related, ...]:
+def _opening(source: SourceFile, error: YAMLError, offset: int) -> tuple[Related, ...]:
     """The start of the text that the YAML parser could not finish."""
     mark = getattr(error, "context_mark", None)
-    if mark is None or mark.index >= at:
+    if mark is None or mark.index >= offset:
         return ()
     return (Related(message="it begins here", span=source.span(mark.index, mark.index + 1)),)

@@ -20,7 +20,7 @@ def finding(span: Span, what: str, value: str, known: Sequence[str]) -> Diagnost
     )
 
 
-def meant(span: Span, what: str, value: str, instead: str) -> Diagnostic:
+def intended(span: Span, what: str, value: str, instead: str) -> Diagnostic:
     """Build the finding for a wrong `value` that clearly stands for `instead`."""
     message = f"`{value}` is not a value of {what}"
     return KIND.at(span, message, f"write `{instead}`", fix=instead)

@@ -10,11 +10,11 @@ from privtab.hints import did_you_mean, listed, nearest
 KIND = FindingKind("P106", "alias-of-nothing", Severity.ERROR)
 
 
-def finding(span: Span, alias: str, of: str, known: Collection[str]) -> Diagnostic:
-    """Build the finding for `alias`, whose target `of` is not a privilege."""
+def finding(span: Span, alias: str, privilege: str, known: Collection[str]) -> Diagnostic:
+    """Build the finding for `alias`, whose `privilege` does not exist."""
     return KIND.at(
         span,
-        f"`{alias}` is an alias of `{of}`, which is not a privilege",
-        did_you_mean(of, known) or f"the privileges are {listed(known)}",
-        fix=nearest(of, known),
+        f"`{alias}` is an alias of `{privilege}`, which is not a privilege",
+        did_you_mean(privilege, known) or f"the privileges are {listed(known)}",
+        fix=nearest(privilege, known),
     )

@@ -10,10 +10,10 @@ from privtab.hints import listed, nearest
 KIND = FindingKind("P108", "unknown-flag", Severity.ERROR)
 
 
-def finding(span: Span, operation: str, flag: str, read: Collection[str]) -> Diagnostic:
-    """Build the finding for a flag that the row and what it reaches by `can` never use; `read`: the flags they use."""
-    near = nearest(flag, read)
-    known = f"the row uses {listed(sorted(read))}" if read else "write `CONDITION when FLAG`, or drop it"
+def finding(span: Span, operation: str, flag: str, used: Collection[str]) -> Diagnostic:
+    """Build the finding for a flag that the row and what it reaches by `can` never use; `used`: the flags they use."""
+    near = nearest(flag, used)
+    known = f"the row uses {listed(sorted(used))}" if used else "write `CONDITION when FLAG`, or drop it"
     return KIND.at(
         span,
         f"no condition of the row `{operation}` uses the flag `{flag}`",

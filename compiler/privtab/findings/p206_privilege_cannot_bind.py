@@ -15,13 +15,13 @@ def finding(
 
     None of them can be granted on any of the `types`; the first can be granted `on` others.
     """
-    who = (
+    subject = (
         f"`{written}`"
         if wrong == (written,) or (len(wrong) == 1 and wrong[0] == written)
         else f"{listed(wrong)} of `{written}`"
     )
     return KIND.at(
         span,
-        f"{who} cannot be granted on {listed(types, last='or')}",
+        f"{subject} cannot be granted on {listed(types, last='or')}",
         f"`{wrong[0]}` can be granted on {listed(on)}" if on else f"`{wrong[0]}` can be granted nowhere",
     )

@@ -30,29 +30,29 @@ def format_source(source: SourceFile) -> tuple[str | None, tuple[Diagnostic, ...
         return None, in_order(found)
     notes = [source.text[start:end].rstrip() for start, end in comments(source.text)]
     text = lay_out(attach(source, root))
-    _hold_against(root, notes, SourceFile.of(source.path, text))
+    _check_unchanged(root, notes, SourceFile.of(source.path, text))
     return text, ()
 
 
-def _hold_against(root: Node, notes: list[str], result: SourceFile) -> None:
+def _check_unchanged(root: Node, notes: list[str], result: SourceFile) -> None:
     found: list[Diagnostic] = []
-    again = compose(result, found)
-    if found or again is None or not _same(root, again):
+    reparsed = compose(result, found)
+    if found or reparsed is None or not _equal(root, reparsed):
         raise FormatError(f"{result.path} cannot be laid out without another meaning; it stays as it is")
-    kept = [result.text[start:end] for start, end in comments(result.text)]
-    if Counter(notes) != Counter(kept):
+    remaining = [result.text[start:end] for start, end in comments(result.text)]
+    if Counter(notes) != Counter(remaining):
         raise FormatError(f"{result.path} cannot be laid out without losing a comment; it stays as it is")
 
 
-def _same(one: Node, other: Node) -> bool:
-    match one, other:
+def _equal(node: Node, other: Node) -> bool:
+    match node, other:
         case Scalar(), Scalar():
-            return one.text == other.text and (one.value == other.value or one.value != one.value)
+            return node.text == other.text and (node.value == other.value or node.value != node.value)
         case Sequence(), Sequence():
-            return len(one.items) == len(other.items) and all(map(_same, one.items, other.items))
+            return len(node.items) == len(other.items) and all(map(_equal, node.items, other.items))
         case Mapping(), Mapping():
-            return len(one.entries) == len(other.entries) and all(
-                _same(a[0], b[0]) and _same(a[1], b[1]) for a, b in zip(one.entries, other.entries, strict=True)
+            return len(node.entries) == len(other.entries) and all(
+                _equal(a[0], b[0]) and _equal(a[1], b[1]) for a, b in zip(node.entries, other.entries, strict=True)
             )
         case _:
             return False

@@ -23,7 +23,7 @@ class _Attacher:
         self.text = source.text
         self.comments = list(comments(source.text))
         self.starts = [start for start, _ in self.comments]
-        self.at = 0
+        self.next_comment = 0
         self.kept_blank = -1
         """The offset up to which blank lines belong to a block scalar that keeps them."""
 
@@ -33,7 +33,7 @@ class _Attacher:
         if isinstance(root, Scalar) or self.text[root.start] in "{[":
             item.lead = self.above(root.start)
         item.value = self.value(root, -1, len(self.text), flow=False)
-        item.tail = self.beside(root, len(self.text))
+        item.tail = self.trailing(root, len(self.text))
         item.foot = self.above(len(self.text))
         return item
 
@@ -45,22 +45,22 @@ class _Attacher:
             return Text(scalar=node, raw=self.text[node.start : node.end])
         flow = flow or self.text[node.start] in "{["
         end = node.end - 1 if flow and self.text[node.end - 1] in "}]" else (node.end if flow else limit)
-        own = max(self.source.position(node.start)[1] - 1, column + 1)
+        content_column = max(self.source.position(node.start)[1] - 1, column + 1)
         found = Collection(mapping=isinstance(node, Mapping), flow=flow, open=self.commented(node), items=[])
         match node:
             case Mapping(entries=entries):
                 starts = [key.start for key, _ in entries]
                 for number, (key, value) in enumerate(entries):
-                    until = starts[number + 1] if number + 1 < len(starts) else end
-                    found.items.append(self.entry(key, value, until, flow=flow))
+                    item_end = starts[number + 1] if number + 1 < len(starts) else end
+                    found.items.append(self.entry(key, value, item_end, flow=flow))
             case Sequence(items=items):
                 for number, value in enumerate(items):
-                    until = self.dash(items[number + 1], flow=flow) if number + 1 < len(items) else end
-                    found.items.append(self.item(value, own, until, flow=flow))
+                    item_end = self.dash(items[number + 1], flow=flow) if number + 1 < len(items) else end
+                    found.items.append(self.item(value, content_column, item_end, flow=flow))
         if flow:
             found.foot = self.above(end)
         else:
-            found.foot = self.deeper(own, limit)
+            found.foot = self.deeper(content_column, limit)
         return found
 
     def entry(self, key: Scalar, value: Node, until: int, *, flow: bool) -> Item:
@@ -71,13 +71,13 @@ class _Attacher:
         item.row = row
         if _block(value):
             # After `|` or `>`, on the same line.
-            item.tail = self.until(self.line_end(value.start))
+            item.tail = self.texts_before(self.line_end(value.start))
         else:
             item.tail = self.on_line(self.source.position(key.end)[0], self.inside(value))
             if isinstance(value, Scalar):
                 item.lead += self.above(value.start)
         item.value = self.value(value, column - 1, until, flow=flow)
-        item.tail += self.beside(value, until)
+        item.tail += self.trailing(value, until)
         item.foot = [] if flow or not isinstance(value, Scalar) else self.deeper(column, until)
         return item
 
@@ -87,11 +87,11 @@ class _Attacher:
         lead = self.above(value.start)
         item = Item(key=None, value=_NOTHING, lead=lead, blank=blank, row=self.source.position(value.start)[0])
         if _block(value):
-            item.tail = self.until(self.line_end(value.start))
+            item.tail = self.texts_before(self.line_end(value.start))
         else:
             item.tail = self.on_line(self.source.position(value.start)[0], self.inside(value))
         item.value = self.value(value, column, until, flow=flow)
-        item.tail += self.beside(value, until)
+        item.tail += self.trailing(value, until)
         item.foot = [] if flow or not isinstance(value, Scalar) else self.deeper(column + 1, until)
         return item
 
@@ -105,7 +105,7 @@ class _Attacher:
             case _:
                 return node.start
 
-    def beside(self, node: Node, until: int) -> list[str]:
+    def trailing(self, node: Node, until: int) -> list[str]:
         """The comments after a value, on the line where it ends."""
         if _block(node) or not (isinstance(node, Scalar) or self.text[node.start] in "{["):
             return []
@@ -113,39 +113,39 @@ class _Attacher:
 
     def on_line(self, line: int, until: int) -> list[str]:
         """The next comments, as long as they are on the line."""
-        taken: list[str] = []
-        while self.at < len(self.comments):
-            start, end = self.comments[self.at]
+        texts: list[str] = []
+        while self.next_comment < len(self.comments):
+            start, end = self.comments[self.next_comment]
             if start >= until or self.source.position(start)[0] != line:
                 break
-            taken.append(self.text[start:end].rstrip())
-            self.at += 1
-        return taken
+            texts.append(self.text[start:end].rstrip())
+            self.next_comment += 1
+        return texts
 
-    def until(self, end: int) -> list[str]:
+    def texts_before(self, end: int) -> list[str]:
         """The texts of the next comments before an offset."""
         return [line.text for line in self.above(end)]
 
     def above(self, end: int) -> list[Line]:
         """The next comments before an offset."""
         lines: list[Line] = []
-        while self.at < len(self.comments) and self.starts[self.at] < end:
+        while self.next_comment < len(self.comments) and self.starts[self.next_comment] < end:
             lines.append(self.line())
         return lines
 
     def deeper(self, column: int, until: int) -> list[Line]:
         """The next comments before an offset, as long as they are indented by `column` or more."""
         lines: list[Line] = []
-        while self.at < len(self.comments) and self.starts[self.at] < until:
-            if self.source.position(self.starts[self.at])[1] - 1 < column:
+        while self.next_comment < len(self.comments) and self.starts[self.next_comment] < until:
+            if self.source.position(self.starts[self.next_comment])[1] - 1 < column:
                 break
             lines.append(self.line())
         return lines
 
     def line(self) -> Line:
         """The next comment."""
-        start, end = self.comments[self.at]
-        self.at += 1
+        start, end = self.comments[self.next_comment]
+        self.next_comment += 1
         return Line(text=self.text[start:end].rstrip(), blank=self.blank(start))
 
     def blank(self, start: int) -> bool:

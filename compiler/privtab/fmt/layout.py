@@ -11,7 +11,7 @@ STEP = 2
 
 
 @dataclass(slots=True)
-class _Out:
+class _OutputLine:
     """A line, and the comment beside it."""
 
     text: str
@@ -24,12 +24,12 @@ def lay_out(document: Item) -> str:
     printer = _Printer()
     printer.document(document)
     lines = [
-        f"{one.text:<{one.column}}{one.comment}"
-        if one.column
-        else f"{one.text}  {one.comment}"
-        if one.comment
-        else one.text
-        for one in printer.lines
+        f"{line.text:<{line.column}}{line.comment}"
+        if line.column
+        else f"{line.text}  {line.comment}"
+        if line.comment
+        else line.text
+        for line in printer.lines
     ]
     while lines and not lines[0]:
         lines.pop(0)
@@ -38,7 +38,7 @@ def lay_out(document: Item) -> str:
 
 class _Printer:
     def __init__(self) -> None:
-        self.lines: list[_Out] = []
+        self.lines: list[_OutputLine] = []
         self.keeps = False
         """Whether the last thing printed is a block scalar whose trailing blank lines count."""
 
@@ -47,44 +47,44 @@ class _Printer:
         match item.value:
             case Text() as text:
                 self.put("", self.scalar(text, 0, 0), item.tail)
-            case Collection() as held:
-                one = flow(held) if held.items else "{}" if held.mapping else "[]"
-                if one is not None and len(one) <= WIDTH:
-                    self.comments(held.foot, 0)
-                    self.put("", [one], item.tail)
+            case Collection() as collection:
+                line = flow(collection) if collection.items else "{}" if collection.mapping else "[]"
+                if line is not None and len(line) <= WIDTH:
+                    self.comments(collection.foot, 0)
+                    self.put("", [line], item.tail)
                 else:
                     self.comments([Line(text=text, blank=False) for text in item.tail], 0)
-                    self.collection(held, 0, "")
+                    self.collection(collection, 0, "")
         self.comments(item.foot, 0)
 
-    def collection(self, held: Collection, indent: int, head: str) -> None:
+    def collection(self, collection: Collection, indent: int, head: str) -> None:
         """Print a collection in block form; its first line begins with `head`, which is as wide as the indentation."""
-        run: list[_Out] = []
-        for number, item in enumerate(held.items):
-            before = len(self.lines)
+        run: list[_OutputLine] = []
+        for number, item in enumerate(collection.items):
+            lines_before = len(self.lines)
             settle(item, indent)
             if number or not head.strip():
                 self.comments(item.lead, indent, first=number == 0 and indent > 0)
                 if item.blank and (number or item.lead or indent == 0):
                     self.blank()
-            apart = number == 0 or len(self.lines) > before
+            starts_run = number == 0 or len(self.lines) > lines_before
             start = head if number == 0 else " " * indent
-            at = len(self.lines)
-            if held.mapping:
+            first_line = len(self.lines)
+            if collection.mapping:
                 self.entry(item, indent, start)
             else:
                 self.item(item, indent, start)
-            out = self.lines[at]
-            if apart or not item.tail:
+            output = self.lines[first_line]
+            if starts_run or not item.tail:
                 align(run)
                 run = []
             if item.tail:
-                run.append(out)
+                run.append(output)
             # A comment indented below a multi-line text would become part of it.
-            below = len(self.lines) > at + 1 and isinstance(item.value, Text)
+            below = len(self.lines) > first_line + 1 and isinstance(item.value, Text)
             self.comments(item.foot, indent if below else indent + STEP)
         align(run)
-        self.comments(held.foot, indent)
+        self.comments(collection.foot, indent)
 
     def entry(self, item: Item, indent: int, start: str) -> None:
         assert item.key is not None
@@ -92,28 +92,28 @@ class _Printer:
         match item.value:
             case Text() as text:
                 self.put(key, self.scalar(text, len(key) + 1, indent + STEP), item.tail)
-            case Collection() as held:
-                if (shown := bracketed(held, len(key) + 1)) is not None:
+            case Collection() as collection:
+                if (shown := bracketed(collection, len(key) + 1)) is not None:
                     self.put(key, shown, item.tail)
                 else:
                     self.put(key, [], item.tail)
-                    self.collection(held, indent + STEP, " " * (indent + STEP))
+                    self.collection(collection, indent + STEP, " " * (indent + STEP))
 
     def item(self, item: Item, indent: int, start: str) -> None:
         match item.value:
             case Text() as text:
                 self.put(f"{start}-", self.scalar(text, indent + STEP, indent + STEP), item.tail)
-            case Collection() as held:
-                if (shown := bracketed(held, indent + STEP, row=True)) is not None:
+            case Collection() as collection:
+                if (shown := bracketed(collection, indent + STEP, row=True)) is not None:
                     self.put(f"{start}-", shown, item.tail)
                 else:
-                    self.collection(held, indent + STEP, f"{start}- ")
+                    self.collection(collection, indent + STEP, f"{start}- ")
 
     def put(self, head: str, shown: list[str], comments: list[str]) -> None:
         """Print a first line with its comment, and the lines below."""
         first = " ".join(filter(None, (head, *shown[:1])))
-        self.lines.append(_Out(first, comments[0] if comments else ""))
-        self.lines += [_Out(line) for line in shown[1:]]
+        self.lines.append(_OutputLine(first, comments[0] if comments else ""))
+        self.lines += [_OutputLine(line) for line in shown[1:]]
         self.keeps = bool(shown) and len(shown) > 1 and not shown[-1]
 
     def scalar(self, text: Text, column: int, indent: int) -> list[str]:
@@ -130,12 +130,12 @@ class _Printer:
         for number, line in enumerate(lines):
             if line.blank and not (first and number == 0):
                 self.blank()
-            self.lines.append(_Out(" " * indent + line.text))
+            self.lines.append(_OutputLine(" " * indent + line.text))
             self.keeps = False
 
     def blank(self) -> None:
         if self.lines and not self.keeps and self.lines[-1].text:
-            self.lines.append(_Out(""))
+            self.lines.append(_OutputLine(""))
 
 
 def settle(item: Item, indent: int) -> None:
@@ -159,21 +159,21 @@ def settle(item: Item, indent: int) -> None:
     del item.tail[stay:]
 
 
-def bracketed(held: Collection, column: int, *, row: bool = False) -> list[str] | None:
+def bracketed(collection: Collection, column: int, *, row: bool = False) -> list[str] | None:
     """A collection that is written in brackets and can stay so, beginning in `column`; None if it becomes a block.
 
     Long collections are continued on further lines if they are lists of words, or mappings that are one `row` of a
     list.
     """
-    if not held.items:
-        return ["{}" if held.mapping else "[]"]
-    one = flow(held) if held.flow else None
-    if one is None:
+    if not collection.items:
+        return ["{}" if collection.mapping else "[]"]
+    line = flow(collection) if collection.flow else None
+    if line is None:
         return None
-    if column + len(one) <= WIDTH:
-        return [one]
-    if row if held.mapping else all(isinstance(item.value, Text) for item in held.items):
-        return _filled(held, column)
+    if column + len(line) <= WIDTH:
+        return [line]
+    if row if collection.mapping else all(isinstance(item.value, Text) for item in collection.items):
+        return _filled(collection, column)
     return None
 
 
@@ -186,8 +186,8 @@ def flow(value: Value) -> str | None:
             return None
         case Collection(mapping=mapping, items=items):
             parts = [_part(item) for item in items]
-            said = ", ".join(part for part in parts if part is not None)
-            return None if None in parts else f"{{{said}}}" if mapping else f"[{said}]"
+            content = ", ".join(part for part in parts if part is not None)
+            return None if None in parts else f"{{{content}}}" if mapping else f"[{content}]"
 
 
 def _part(item: Item) -> str | None:
@@ -197,13 +197,13 @@ def _part(item: Item) -> str | None:
     return None if shown is None else " ".join(filter(None, (key, shown)))
 
 
-def _filled(held: Collection, column: int) -> list[str] | None:
+def _filled(collection: Collection, column: int) -> list[str] | None:
     """A long collection in brackets over several lines: with the original line breaks if they fit, else filled."""
     room = WIDTH - column - 2
-    parts = [_part(item) or "" for item in held.items]
+    parts = [_part(item) or "" for item in collection.items]
     lines: list[str] = []
     row = 0
-    for item, part in zip(held.items, parts, strict=True):
+    for item, part in zip(collection.items, parts, strict=True):
         if lines and item.row == row:
             lines[-1] += f", {part}"
         else:
@@ -218,18 +218,18 @@ def _filled(held: Collection, column: int) -> list[str] | None:
                 lines.append(part)
     if any(len(line) > room for line in lines):
         return None
-    opens, closes = "{}" if held.mapping else "[]"
+    opens, closes = "{}" if collection.mapping else "[]"
     margin = " " * (column + 1)
     last = len(lines) - 1
     return [f"{margin if n else opens}{line}{closes if n == last else ','}" for n, line in enumerate(lines)]
 
 
-def align(run: list[_Out]) -> None:
+def align(run: list[_OutputLine]) -> None:
     """Align the comments of neighbouring lines; comments of lines that are too long are left out."""
     if not run:
         return
-    limit = WIDTH - max(len(one.comment) for one in run)
-    fitting = [len(one.text) + 2 for one in run if len(one.text) + 2 <= limit]
-    column = max(fitting, default=0)
-    for one in run:
-        one.column = column if len(one.text) + 2 <= column else 0
+    limit = WIDTH - max(len(line.comment) for line in run)
+    columns = [len(line.text) + 2 for line in run if len(line.text) + 2 <= limit]
+    column = max(columns, default=0)
+    for line in run:
+        line.column = column if len(line.text) + 2 <= column else 0

@@ -90,14 +90,19 @@ def _filled(parts: Sequence[str], room: int) -> list[str]:
 def block(text: Text, indent: int) -> list[str] | None:
     """A block scalar (`|`, `>`) with its lines unchanged but reindented; None if it has to be quoted."""
     value = text.scalar.text
-    rest = _LINE_END.split(text.raw)[1:]
-    first = next((line for line in rest if line.strip(" ")), None)
-    said = next((line for line in value.split("\n") if line.strip(" ")), None)
-    if first is None or said is None or not _PRINTABLE.fullmatch(value.replace("\n", "")) or _BREAKS.search(value):
+    raw_lines = _LINE_END.split(text.raw)[1:]
+    first = next((line for line in raw_lines if line.strip(" ")), None)
+    first_text = next((line for line in value.split("\n") if line.strip(" ")), None)
+    if (
+        first is None
+        or first_text is None
+        or not _PRINTABLE.fullmatch(value.replace("\n", ""))
+        or _BREAKS.search(value)
+    ):
         return None
-    inner = len(said) - len(said.lstrip(" "))
-    before = len(first) - len(first.lstrip(" ")) - inner
-    lines = ["" if len(line) < before else line[before:] for line in rest]
+    inner = len(first_text) - len(first_text.lstrip(" "))
+    old_indent = len(first) - len(first.lstrip(" ")) - inner
+    lines = ["" if len(line) < old_indent else line[old_indent:] for line in raw_lines]
     tail = len(value) - len(value.rstrip("\n"))
     while lines and not lines[-1]:
         lines.pop()

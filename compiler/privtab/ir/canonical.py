@@ -61,7 +61,7 @@ class Canonical:
         self._position = {name: i for i, name in enumerate(program.entities)}
         self._above = program.chains
         owner = program.semantics.owner
-        self._held = frozenset(owner.holds) if owner else frozenset()
+        self._owner_privileges = frozenset(owner.holds) if owner else frozenset()
         self._down = program.semantics.inheritance == "down"
         self._denies = program.semantics.deny == "overrides"
         self._can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
@@ -110,7 +110,7 @@ class Canonical:
     @property
     def independent(self) -> bool:
         """Whether no atom entails another."""
-        return not self._down and not self._held
+        return not self._down and not self._owner_privileges
 
     def entails(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether every state that gives all of `atoms` gives `atom`."""
@@ -120,8 +120,8 @@ class Canonical:
         """Whether `atoms` entail an atom that is not one of them."""
         match atom:
             case Has(privilege=privilege, target=target):
-                held = privilege in self._held
-                if held and any(isinstance(a, Owner) and self._reaches(a.target, target) for a in atoms):
+                owners_have = privilege in self._owner_privileges
+                if owners_have and any(isinstance(a, Owner) and self._reaches(a.target, target) for a in atoms):
                     return True
                 if not self._down:
                     return False
@@ -129,7 +129,7 @@ class Canonical:
                 above = any(self._reaches(t, target) for t in same)
                 if not self._denies:
                     return above
-                return above and not held and any(self._reaches(target, t) for t in same)
+                return above and not owners_have and any(self._reaches(target, t) for t in same)
             case Owner() | Member() | Self() | Holds() | ServiceAdmin() | ByType():
                 return False
             case _:
@@ -144,13 +144,13 @@ class Canonical:
                 by_name.setdefault(atom.privilege, []).append(atom)
         for name, same in by_name.items():
             for lower in same:
-                held = name in self._held
-                if held:
+                owners_have = name in self._owner_privileges
+                if owners_have:
                     yield from (((owner,), lower) for owner in owners if self._reaches(owner.target, lower.target))
                 above = [a for a in same if a is not lower and self._down and self._reaches(a.target, lower.target)]
                 if not self._denies:
                     yield from (((upper,), lower) for upper in above)
-                elif above and not held:
+                elif above and not owners_have:
                     below = [a for a in same if a is not lower and self._reaches(lower.target, a.target)]
                     yield from (((upper, under), lower) for upper in above for under in below)
 

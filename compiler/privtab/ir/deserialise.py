@@ -79,7 +79,10 @@ def program_from_json(document: object, shown: str) -> Program:
         title=top.text_or_none("title"),
         entities=entities,
         privileges=top.each("privileges", lambda name, p: Privilege(name=name, on=p.texts("on"))),
-        aliases={name: Alias(name=name, of=_text(of, f"aliases.{name}")) for name, of in top.part("aliases").entries()},
+        aliases={
+            name: Alias(name=name, of=_text(privilege, f"aliases.{name}"))
+            for name, privilege in top.part("aliases").entries()
+        },
         sets=top.part("sets").all_texts(),
         roles=top.each("roles", _role),
         semantics=_semantics(top.part("semantics")),

@@ -194,7 +194,7 @@ class ImplicationChecker:
             case Has(privilege=privilege, target=target):
                 yield from self._granted(privilege, target)
                 yield from self._by_role(privilege, target)
-                if privilege in self.semantics.held:
+                if privilege in self.semantics.owner_privileges:
                     for place in self.semantics.looked_at(target):
                         yield from self._owned(place)
             case Owner(target=target):
@@ -237,7 +237,7 @@ class ImplicationChecker:
                         yield Granted(effect="allow", name=name, target=place, carrier=carrier)
 
     def _on_other_path(self, place: Target, target: Target) -> bool:
-        """Whether `at` is on the path of `target` in the other program too; a type may have moved."""
+        """Whether `place` is on the path of `target` in the other program too; a type may have moved."""
         return target.type in self.other_program.entities and place in self.other_semantics.path(target)
 
     def _names(self, privilege: str, type_: str) -> Iterator[str]:
@@ -270,7 +270,9 @@ class ImplicationChecker:
             for k, c in owner_kinds
             if k not in self.other_semantics.kinds or c not in self.other_semantics.carriers
         ]
-        most_direct_first = sorted(owner_kinds, key=lambda way: ("user", "role", "group").index(way[0]))
+        most_direct_first = sorted(
+            owner_kinds, key=lambda kind_and_carrier: ("user", "role", "group").index(kind_and_carrier[0])
+        )
         for kind, carrier in unrecognised[:1] or most_direct_first[:1]:
             yield Owned(target=target, kind=kind, carrier=carrier)
 
@@ -303,7 +305,7 @@ class ImplicationChecker:
         for atom in atoms:
             if isinstance(atom, Has):
                 looked_at = self.semantics.looked_at(atom.target)
-                if not (atom.privilege in self.semantics.held and owned.intersection(looked_at)):
+                if not (atom.privilege in self.semantics.owner_privileges and owned.intersection(looked_at)):
                     protected |= {(atom.privilege, place) for place in looked_at}
         return frozenset(protected)
 

@@ -105,7 +105,7 @@ class FactSemantics:
         self.denies = program.semantics.deny == "overrides"
         owner = program.semantics.owner
         self.kinds: tuple[OwnerKind, ...] = owner.kinds if owner else ()
-        self.held = frozenset(owner.holds) if owner else frozenset()
+        self.owner_privileges = frozenset(owner.holds) if owner else frozenset()
         self.carriers: frozenset[Carrier] = frozenset(
             {
                 "user",
@@ -225,7 +225,7 @@ class FactSemantics:
     def has(self, privilege: str, target: Target, facts: Facts) -> bool:
         """Whether the caller has a privilege on the target: by ownership, or by a grant without a denial."""
         looked_at = frozenset(self.looked_at(target))
-        if privilege in self.held and any(
+        if privilege in self.owner_privileges and any(
             self.owns(fact) and fact.target in looked_at for fact in facts if isinstance(fact, Owned)
         ):
             return True

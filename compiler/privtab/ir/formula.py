@@ -254,7 +254,7 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
     If so, each part of them affects the decision. `types`: those of the object in each `with` slot.
     """
     owner = program.semantics.owner
-    held = frozenset(owner.holds) if owner else frozenset()
+    owner_privileges = frozenset(owner.holds) if owner else frozenset()
     visited: set[Formula] = set()
     privilege_keys: set[object] = set()
     owners = False
@@ -280,7 +280,7 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
                 if key in privilege_keys:
                     return False
                 privilege_keys.add(key)
-                owners |= privilege in held
+                owners |= privilege in owner_privileges
             case _:
                 if node in visited:
                     return False

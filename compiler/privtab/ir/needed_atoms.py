@@ -57,10 +57,10 @@ class NeededAtoms(Solver):
         return frozenset(found)
 
     def _at_most_one(self, literals: list[int]) -> None:
-        before = -self.true
+        any_before = -self.true
         for literal in literals:
-            self._clause([-before, -literal])
-            now = self._variable()
-            self._clause([-before, now])
-            self._clause([-literal, now])
-            before = now
+            self._clause([-any_before, -literal])
+            any_so_far = self._variable()
+            self._clause([-any_before, any_so_far])
+            self._clause([-literal, any_so_far])
+            any_before = any_so_far

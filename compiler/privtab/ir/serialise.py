@@ -144,7 +144,7 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
     if rule.unnamed:
         listings["call"] = _variants(program, rule, asked_condition(program, rule, named=False))
     cut = {form: [key for key, listed in by_key.items() if not listed.complete] for form, by_key in listings.items()}
-    more = next(itertools.islice(_combinations(program, rule), VARIANTS, None), None) is not None
+    not_listed = next(itertools.islice(_combinations(program, rule), VARIANTS, None), None) is not None
     return {
         "id": rule.id,
         "title": rule.title,
@@ -167,7 +167,7 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
             }
             for form in ("item", "call")
         },
-        **({"minimal_cut": cut} if more or any(cut.values()) else {}),
+        **({"minimal_cut": cut} if not_listed or any(cut.values()) else {}),
         "atoms": [_atom(program, atom) for atom in atoms],
     }
 
@@ -199,7 +199,7 @@ def _combinations(program: Program, rule: Rule) -> Iterator[tuple[tuple[str, ...
 def listing(program: Program, rule: Rule, *, named: bool, flags: frozenset[str], types: Mapping[str, str]) -> Listing:
     """The minimal sets of one kind of request as listed in the program's JSON, which are all that explanations see."""
     first = itertools.islice(_combinations(program, rule), VARIANTS + 1)
-    known = [(frozenset(some), chosen) for some, chosen in first]
+    known = [(frozenset(flags_set), chosen) for flags_set, chosen in first]
     setting = flags & frozenset(rule_flags(program, rule)), {w.name: types[w.name] for w in rule.withs}
     if len(known) > VARIANTS and setting not in known[:VARIANTS]:
         return Listing((), complete=False)

@@ -215,7 +215,9 @@ class Solver:
                 granted = self._on_path("allow", privilege, target, side)
                 if semantics.denies:
                     granted = self.all_of([granted, -self._on_path("deny", privilege, target, side)])
-                owned = self._on_path("own", "", target, side) if privilege in semantics.held else -self.true
+                owned = (
+                    self._on_path("own", "", target, side) if privilege in semantics.owner_privileges else -self.true
+                )
                 return self.any_of([granted, owned])
             case Owner(target=target):
                 return self._owner(target, side)

@@ -94,9 +94,9 @@ class _SomeSets(RequestAlgebra[list[AtomSet]]):
         if not self._form.independent:
             sufficient |= {atom for atom in self._leaves if self._form.entails(atoms, atom)}
         needed: set[Leaf] = set()
-        before = None
-        while sufficient != before:
-            before = sufficient
+        previous = None
+        while sufficient != previous:
+            previous = sufficient
             for atom in sorted(sufficient - needed, key=self._form.order):
                 rest = sufficient - {atom}
                 if self._form.entails(rest, atom):

@@ -13,7 +13,7 @@ from privtab.diagnostics import Severity
 
 _FINDS = re.compile(r"## What it finds\n+(.*?)(?:\n\n|\n*\Z)", re.DOTALL)
 _DIGITS = str.maketrans("OIL", "011")
-CANNOT_GO = "P300"
+FIRST_CONFIGURABLE = "P300"
 """Findings with smaller codes are errors that stop a policy; they can be neither ignored nor given another severity."""
 
 
@@ -26,9 +26,9 @@ class Code:
     severity: Severity
 
     @property
-    def may_go(self) -> bool:
+    def configurable(self) -> bool:
         """Whether it can be ignored or given another severity."""
-        return self.code >= CANNOT_GO
+        return self.code >= FIRST_CONFIGURABLE
 
     @property
     def path(self) -> Path:
@@ -54,7 +54,7 @@ def codes() -> dict[str, Code]:
     return {m.KIND.code: Code(code=m.KIND.code, name=m.KIND.name, severity=m.KIND.severity) for m in catalogue()}
 
 
-def meant(word: str) -> str | None:
+def intended_code(word: str) -> str | None:
     """The code that was most likely meant: another case, a letter for a digit, a digit too many, or a name."""
     from privtab.hints import nearest
 
@@ -69,6 +69,6 @@ def meant(word: str) -> str | None:
 
 def unknown(word: str) -> tuple[str, str, str | None]:
     """A message for a code that does not exist, advice, and the code that was meant."""
-    code = meant(word)
+    code = intended_code(word)
     help_ = f"did you mean `{code}`?" if code else "`privtab lint --explain all` lists them"
     return f"there is no finding `{word}`", help_, code

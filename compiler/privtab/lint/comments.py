@@ -34,8 +34,8 @@ def ignores(source: SourceFile, found: list[Diagnostic]) -> tuple[Ignore, ...]:
     """The comments of a file that ignore findings, in order; findings about invalid ones are added to `found`."""
     if not _HINT.search(source.text):
         return ()
-    read = (_read(source, start, end, found) for start, end in comments(source.text))
-    return tuple(ignore for ignore in read if ignore is not None)
+    parsed = (_read(source, start, end, found) for start, end in comments(source.text))
+    return tuple(ignore for ignore in parsed if ignore is not None)
 
 
 def _read(source: SourceFile, start: int, end: int, found: list[Diagnostic]) -> Ignore | None:
@@ -44,40 +44,44 @@ def _read(source: SourceFile, start: int, end: int, found: list[Diagnostic]) -> 
     if words is None:
         return None
     word = words["word"]
-    place = source.span(start, start + len(text.rstrip()))
+    span = source.span(start, start + len(text.rstrip()))
     if word not in (LINE, FILE):
         if near := nearest(word, (LINE, FILE)):
-            there = source.span(start + words.start("word"), start + words.end("word"))
-            found.append(p402_wrong_ignore.finding(there, f"unknown word `{word}`", f"did you mean `{near}`?", near))
+            word_span = source.span(start + words.start("word"), start + words.end("word"))
+            found.append(
+                p402_wrong_ignore.finding(word_span, f"unknown word `{word}`", f"did you mean `{near}`?", near)
+            )
         return None
-    at = words.start("rest")
+    position = words.start("rest")
     named: list[Located[str]] = []
-    while code := _CODE.match(text, at):
+    while code := _CODE.match(text, position):
         named.append(Located(code["code"], source.span(start + code.start("code"), start + code.end("code"))))
-        at = code.end()
-    reason = _SEPARATOR.sub("", text[at:], count=1).strip()
+        position = code.end()
+    reason = _SEPARATOR.sub("", text[position:], count=1).strip()
     if not named:
         found.append(
-            p402_wrong_ignore.finding(place, "this comment names no code", f"write `# privtab: {word} P305 why`")
+            p402_wrong_ignore.finding(span, "this comment names no code", f"write `# privtab: {word} P305 why`")
         )
         return None
     if not any(character.isalnum() for character in reason):
-        found.append(p402_wrong_ignore.finding(place, "this comment gives no reason", "add the reason after the code"))
+        found.append(p402_wrong_ignore.finding(span, "this comment gives no reason", "add the reason after the code"))
         return None
-    good = tuple(one for one in named if _may_go(one, found))
+    valid = tuple(code_span for code_span in named if _can_ignore(code_span, found))
     if word == FILE:
-        return Ignore(codes=good, reason=reason, first=1, last=len(source.starts))
+        return Ignore(codes=valid, reason=reason, first=1, last=len(source.starts))
     first, last = _covered(source, start)
-    return Ignore(codes=good, reason=reason, first=first, last=last)
+    return Ignore(codes=valid, reason=reason, first=first, last=last)
 
 
-def _may_go(code: Located[str], found: list[Diagnostic]) -> bool:
+def _can_ignore(code: Located[str], found: list[Diagnostic]) -> bool:
     known = codes().get(code.value)
     if known is None:
         found.append(p402_wrong_ignore.finding(code.span, *unknown(code.value)))
-    elif not known.may_go or known.code.startswith("P4"):
-        what = "is an error: it cannot be ignored" if not known.may_go else "is about comments: it cannot be ignored"
-        found.append(p402_wrong_ignore.finding(code.span, f"`{code.value}` {what}", "put right what it says"))
+    elif not known.configurable or known.code.startswith("P4"):
+        problem = (
+            "is an error: it cannot be ignored" if not known.configurable else "is about comments: it cannot be ignored"
+        )
+        found.append(p402_wrong_ignore.finding(code.span, f"`{code.value}` {problem}", "put right what it says"))
     else:
         return True
     return False
@@ -86,15 +90,15 @@ def _may_go(code: Located[str], found: list[Diagnostic]) -> bool:
 def _covered(source: SourceFile, start: int) -> tuple[int, int]:
     """The lines of the entry that the comment is beside or above: its own line, or the next one with content."""
     lines = _LINE_END.split(source.text)
-    own, column = source.position(start)
-    line = own
-    if not lines[own - 1][: column - 1].strip():
-        line = next((n for n in range(own + 1, len(lines) + 1) if _says(lines[n - 1])), own)
+    comment_line, column = source.position(start)
+    line = comment_line
+    if not lines[comment_line - 1][: column - 1].strip():
+        line = next((n for n in range(comment_line + 1, len(lines) + 1) if _has_content(lines[n - 1])), comment_line)
     indent = _depth(lines[line - 1])
     last = line
     for number in range(line + 1, len(lines) + 1):
         text = lines[number - 1]
-        if not _says(text):
+        if not _has_content(text):
             continue
         deeper = len(text) - len(text.lstrip(" ")) > indent
         items = text[indent:].startswith("- ") and lines[line - 1][indent : indent + 2] != "- "
@@ -109,5 +113,5 @@ def _depth(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def _says(line: str) -> bool:
+def _has_content(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("#")

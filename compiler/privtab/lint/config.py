@@ -21,7 +21,7 @@ from privtab.source import SourceFile
 from privtab.syntax.node_reader import DocumentReader, Mistake
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
-OWN, SHARED = "privtab.toml", "pyproject.toml"
+OWN_FILE, SHARED_FILE = "privtab.toml", "pyproject.toml"
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _LEVELS: dict[str, Severity | None] = {**{str(s): s for s in Severity}, "off": None}
 Choice = TypeVar("Choice", FailOn, LintFormat)
@@ -30,7 +30,7 @@ Choice = TypeVar("Choice", FailOn, LintFormat)
 def settings_for(policy: Path) -> Settings:
     """The settings of the nearest folder above a policy that has some. Raises SettingsInvalid with every mistake."""
     for folder in policy.resolve().parents:
-        for name in (OWN, SHARED):
+        for name in (OWN_FILE, SHARED_FILE):
             file = folder / name
             if file.is_file() and (found := _read(file, file.stat().st_mtime_ns)) is not None:
                 return found
@@ -52,19 +52,19 @@ def _read(file: Path, changed: int) -> Settings | None:
 
 def settings_in(text: SourceFile, file: Path) -> Settings | None:
     """The settings in the text of a file; None for a pyproject.toml without any. Raises SettingsInvalid."""
-    if file.name == SHARED and "privtab" not in text.text:
+    if file.name == SHARED_FILE and "privtab" not in text.text:
         return None
     try:
         node: Node = toml_tree(text.text)
     except tomllib.TOMLDecodeError as error:
-        if file.name == SHARED:
+        if file.name == SHARED_FILE:
             return None  # a shared file: its main tool reports what is wrong with it
         raise SettingsInvalid((_syntax(text, str(error)),)) from None
-    for name in ("tool", "privtab") if file.name == SHARED else ():
-        inside = [value for key, value in node.entries if key.text == name] if isinstance(node, Mapping) else []
-        if not inside:
+    for name in ("tool", "privtab") if file.name == SHARED_FILE else ():
+        values = [value for key, value in node.entries if key.text == name] if isinstance(node, Mapping) else []
+        if not values:
             return None
-        node = inside[0]
+        node = values[0]
     reader = _Reader(text, [])
     found = reader.document(node, file.resolve().parent)
     if reader.found:
@@ -75,10 +75,10 @@ def settings_in(text: SourceFile, file: Path) -> Settings | None:
 def _syntax(text: SourceFile, message: str) -> Diagnostic:
     place = _PLACE.search(message)
     end = len(text.text.rstrip())
-    at = text.starts[int(place[1]) - 1] + int(place[2]) - 1 if place and place[1] else end
-    what = _PLACE.sub("", message)
+    offset = text.starts[int(place[1]) - 1] + int(place[2]) - 1 if place and place[1] else end
+    description = _PLACE.sub("", message)
     found: list[Diagnostic] = []
-    _Reader(text, found).report("C001", text.span(at, at + 1), what[:1].lower() + what[1:])
+    _Reader(text, found).report("C001", text.span(offset, offset + 1), description[:1].lower() + description[1:])
     return found[0]
 
 
@@ -134,7 +134,7 @@ class _Reader(DocumentReader):
                 self.report("C004", code, *unknown(code.text))
                 continue
             word = self.word(value, f"`{code.text}`", tuple(_LEVELS))
-            if word is not None and word != "error" and not known.may_go:
+            if word is not None and word != "error" and not known.configurable:
                 message = f"`{code.text}` stays an error: a policy with `{code.text}` does not compile"
                 self.report("C003", value, message, "leave it out")
             elif word is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from privtab.diagnostics import Diagnostic, in_order
 from privtab.findings import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p401_unused_ignore
-from privtab.lint.codes import CANNOT_GO
+from privtab.lint.codes import FIRST_CONFIGURABLE
 from privtab.lint.comments import Ignore, ignores
 from privtab.lint.settings import Settings
 from privtab.report.nodes import Suppressed
@@ -25,7 +25,7 @@ class FilteredFindings:
     ignored: tuple[Suppressed, ...] = ()
 
 
-def judge(
+def filter_findings(
     found: Iterable[Diagnostic], source: SourceFile, path: Path, settings: Settings, *, complete: bool = True
 ) -> FilteredFindings:
     """Apply the comments of a file and the settings to its findings.
@@ -33,59 +33,61 @@ def judge(
     `complete`: all findings of the file are included, so that a comment that matches none becomes a finding.
     """
     all_ = in_order(list(found))
-    wrong: list[Diagnostic] = []
+    invalid_comments: list[Diagnostic] = []
     # If YAML cannot be parsed, there are only errors, and no comments either.
-    comments = () if any(d.code in _NO_YAML for d in all_) else ignores(source, wrong)
+    comments = () if any(d.code in _NO_YAML for d in all_) else ignores(source, invalid_comments)
     used: set[tuple[int, int]] = set()
     kept: list[Diagnostic] = []
     ignored: list[Suppressed] = []
     for finding in all_:
-        if (by := _by(finding, source, comments, used)) is not None:
-            ignored.append(Suppressed(finding=finding, reason=by.reason))
+        if (comment := _ignoring_comment(finding, source, comments, used)) is not None:
+            ignored.append(Suppressed(finding=finding, reason=comment.reason))
         else:
             kept.append(finding)
     if complete:
         kept += _unused(comments, used)
-    kept += wrong
+    kept += invalid_comments
     levels = settings.levels(path) if settings.severity or settings.overrides else {}
-    judged: list[Diagnostic] = []
+    configured: list[Diagnostic] = []
     for finding in kept:
         level = levels.get(finding.code)
         if level is None:
-            judged.append(finding)
+            configured.append(finding)
         elif level.severity is None:
-            at = f"{Path(level.span.path).name}:{level.span.line}"
-            ignored.append(Suppressed(finding=finding, reason=f"off in {at}", in_source=False))
+            place = f"{Path(level.span.path).name}:{level.span.line}"
+            ignored.append(Suppressed(finding=finding, reason=f"off in {place}", in_source=False))
         else:
-            judged.append(replace(finding, severity=level.severity))
-    return FilteredFindings(kept=in_order(judged), ignored=tuple(sorted(ignored, key=lambda one: one.finding.span)))
+            configured.append(replace(finding, severity=level.severity))
+    return FilteredFindings(
+        kept=in_order(configured), ignored=tuple(sorted(ignored, key=lambda suppressed: suppressed.finding.span))
+    )
 
 
-def _by(
+def _ignoring_comment(
     finding: Diagnostic, source: SourceFile, comments: tuple[Ignore, ...], used: set[tuple[int, int]]
 ) -> Ignore | None:
     """The comment that ignores a finding: the narrowest of those that name its code and cover its line."""
-    if finding.code < CANNOT_GO or finding.span.path != source.path:
+    if finding.code < FIRST_CONFIGURABLE or finding.span.path != source.path:
         return None
-    by: tuple[int, int, int] | None = None
+    narrowest: tuple[int, int, int] | None = None
     for number, comment in enumerate(comments):
         if comment.first <= finding.span.line <= comment.last:
-            for which, code in enumerate(comment.codes):
+            for position, code in enumerate(comment.codes):
                 if code.value == finding.code:
-                    by = min(
-                        by or (comment.last - comment.first, number, which),
-                        (comment.last - comment.first, number, which),
+                    narrowest = min(
+                        narrowest or (comment.last - comment.first, number, position),
+                        (comment.last - comment.first, number, position),
                     )
-    if by is None:
+    if narrowest is None:
         return None
-    used.add(by[1:])
-    return comments[by[1]]
+    used.add(narrowest[1:])
+    return comments[narrowest[1]]
 
 
 def _unused(comments: tuple[Ignore, ...], used: set[tuple[int, int]]) -> list[Diagnostic]:
     return [
         p401_unused_ignore.finding(code.span, code.value)
         for number, comment in enumerate(comments)
-        for which, code in enumerate(comment.codes)
-        if (number, which) not in used
+        for position, code in enumerate(comment.codes)
+        if (number, position) not in used
     ]

@@ -79,5 +79,5 @@ def _matches(pattern: str, path: Path, root: Path) -> bool:
     if not file.is_relative_to(root.resolve()):
         return False
     relative = file.relative_to(root.resolve()).as_posix()
-    wanted = pattern.removeprefix("./").rstrip("/")
-    return fnmatchcase(relative, wanted) or fnmatchcase(relative, f"{wanted}/*")
+    expected = pattern.removeprefix("./").rstrip("/")
+    return fnmatchcase(relative, expected) or fnmatchcase(relative, f"{expected}/*")

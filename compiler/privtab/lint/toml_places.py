@@ -29,41 +29,41 @@ def places(text: str) -> dict[Path, Spot]:
 @dataclass(slots=True)
 class _Scanner:
     text: str
-    at: int = 0
+    position: int = 0
     found: dict[Path, Spot] = field(default_factory=dict)
     lists: Counter[Path] = field(default_factory=Counter)
 
     def scan(self) -> dict[Path, Spot]:
         table: Path = ()
         while self.blank() < len(self.text):
-            if self.text[self.at] == "[":
+            if self.text[self.position] == "[":
                 table = self.header()
             else:
                 self.pair(table)
         return self.found
 
     def blank(self) -> int:
-        found = _BLANK.match(self.text, self.at)
-        self.at = found.end() if found else self.at
-        return self.at
+        found = _BLANK.match(self.text, self.position)
+        self.position = found.end() if found else self.position
+        return self.position
 
     def header(self) -> Path:
-        start = self.at
+        start = self.position
         double = self.text.startswith("[[", start)
-        self.at += 2 if double else 1
+        self.position += 2 if double else 1
         names = self.names()
-        self.at = self.text.index("]", self.at) + (2 if double else 1)
+        self.position = self.text.index("]", self.position) + (2 if double else 1)
         path: Path = ()
         for name in names[:-1]:
             path = (*path, name)
             if self.lists[path]:
                 path = (*path, self.lists[path] - 1)
         path = (*path, names[-1])
-        self.found.setdefault(path, Spot(key=(start, self.at), value=(start, self.at)))
+        self.found.setdefault(path, Spot(key=(start, self.position), value=(start, self.position)))
         if double:
             self.lists[path] += 1
             path = (*path, self.lists[path] - 1)
-            self.found[path] = Spot(key=(start, self.at), value=(start, self.at))
+            self.found[path] = Spot(key=(start, self.position), value=(start, self.position))
         return path
 
     def names(self) -> list[str]:
@@ -71,27 +71,27 @@ class _Scanner:
         names: list[str] = []
         while True:
             self.blank()
-            if found := _BARE.match(self.text, self.at) or _STRING.match(self.text, self.at):
+            if found := _BARE.match(self.text, self.position) or _STRING.match(self.text, self.position):
                 names.append(found.group().strip("\"'"))
-                self.at = found.end()
-            if self.blank() >= len(self.text) or self.text[self.at] != ".":
+                self.position = found.end()
+            if self.blank() >= len(self.text) or self.text[self.position] != ".":
                 return names
-            self.at += 1
+            self.position += 1
 
     def pair(self, table: Path) -> None:
-        start = self.at
+        start = self.position
         path: Path = (*table, *self.names())
-        end = len(self.text[start : self.at].rstrip()) + start
-        self.at = self.text.index("=", self.at) + 1
+        end = len(self.text[start : self.position].rstrip()) + start
+        self.position = self.text.index("=", self.position) + 1
         self.found[path] = Spot(key=(start, end), value=self.value(path))
 
     def value(self, path: Path) -> tuple[int, int]:
         start = self.blank()
         character = self.text[start]
         if found := _STRING.match(self.text, start):
-            self.at = found.end()
+            self.position = found.end()
         elif character in "[{":
-            self.at += 1
+            self.position += 1
             number = 0
             while self.text[self.blank()] not in "]}":
                 if character == "{":
@@ -101,10 +101,10 @@ class _Scanner:
                     self.found[(*path, number)] = Spot(key=spot, value=spot)
                     number += 1
                 if self.text[self.blank()] == ",":
-                    self.at += 1
-            self.at += 1
+                    self.position += 1
+            self.position += 1
         elif found := _OTHER.match(self.text, start):
-            self.at = found.end()
+            self.position = found.end()
         else:
-            self.at += 1
-        return start, self.at
+            self.position += 1
+        return start, self.position

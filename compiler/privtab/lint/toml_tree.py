@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping as Values
 from typing import Any
 
-from privtab.lint.toml_places import Path as Way
+from privtab.lint.toml_places import Path as KeyPath
 from privtab.lint.toml_places import Spot, places
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
@@ -21,12 +21,12 @@ def toml_tree(text: str) -> Mapping:
     return Mapping(_entries(document, (), spots, (0, 0)), 0, 0)
 
 
-def _node(value: Any, way: Way, spots: Values[Way, Spot], above: tuple[int, int]) -> Node:
-    start, end = spots[way].value if way in spots else above
+def _node(value: Any, path: KeyPath, spots: Values[KeyPath, Spot], parent_span: tuple[int, int]) -> Node:
+    start, end = spots[path].value if path in spots else parent_span
     if isinstance(value, dict):
-        return Mapping(_entries(value, way, spots, (start, end)), start, end)
+        return Mapping(_entries(value, path, spots, (start, end)), start, end)
     if isinstance(value, list):
-        items = (_node(item, (*way, number), spots, (start, end)) for number, item in enumerate(value))
+        items = (_node(item, (*path, number), spots, (start, end)) for number, item in enumerate(value))
         return Sequence(tuple(items), start, end)
     if isinstance(value, str):
         return Scalar(value, value, '"', start, end)
@@ -35,11 +35,11 @@ def _node(value: Any, way: Way, spots: Values[Way, Spot], above: tuple[int, int]
 
 
 def _entries(
-    table: dict[str, Any], way: Way, spots: Values[Way, Spot], above: tuple[int, int]
+    table: dict[str, Any], path: KeyPath, spots: Values[KeyPath, Spot], parent_span: tuple[int, int]
 ) -> tuple[tuple[Scalar, Node], ...]:
     entries = []
     for name, value in table.items():
-        here = (*way, name)
-        start, end = spots[here].key if here in spots else above
-        entries.append((Scalar(name, name, '"', start, end), _node(value, here, spots, above)))
+        entry_path = (*path, name)
+        start, end = spots[entry_path].key if entry_path in spots else parent_span
+        entries.append((Scalar(name, name, '"', start, end), _node(value, entry_path, spots, parent_span)))
     return tuple(entries)

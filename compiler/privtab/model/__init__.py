@@ -124,11 +124,11 @@ def _unknown_flags(rows: Mapping[m.PairKey, m.Row]) -> Iterator[Diagnostic]:
     """One finding for each flag that a row declares and does not read, however many types the row is for."""
     reported: set[int] = set()
     for pair, row in rows.items():
-        read = flags_read(rows, pair) if row.decl.flags else None
+        used = flags_read(rows, pair) if row.decl.flags else None
         for flag in row.decl.flags:
-            if read is not None and flag.name.value not in read and id(flag) not in reported:
+            if used is not None and flag.name.value not in used and id(flag) not in reported:
                 reported.add(id(flag))
-                yield p108_unknown_flag.finding(flag.name.span, row.operation, flag.name.value, read)
+                yield p108_unknown_flag.finding(flag.name.span, row.operation, flag.name.value, used)
 
 
 def _one_per_position(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
@@ -154,8 +154,8 @@ def _merge_repeated(found: Iterable[Diagnostic]) -> list[Diagnostic]:
     for (code, _), group in groups.items():
         if code in _UNKNOWN and len(group) > _MANY:
             first = min(group, key=lambda d: d.span)
-            more = f"the same in {len(group) - 1} more places"
-            merged.append(replace(first, help=f"{first.help}; {more}" if first.help else more))
+            note = f"the same in {len(group) - 1} more places"
+            merged.append(replace(first, help=f"{first.help}; {note}" if first.help else note))
         else:
             merged.extend(group)
     return merged

@@ -143,8 +143,8 @@ def _aliases(aliases: dict[str, PrivilegeDecl], names: DeclaredNames, found: lis
         current = name
         while current in aliases and current not in path and current not in done:
             path.append(current)
-            of = aliases[current].alias_of
-            current = of.value if of is not None else ""
+            target = aliases[current].alias_of
+            current = target.value if target is not None else ""
         if current in path:
             cycle = path[path.index(current) :]
             found.append(p203_alias_cycle.finding([cast(Word, aliases[n].alias_of) for n in cycle], cycle))
@@ -153,9 +153,9 @@ def _aliases(aliases: dict[str, PrivilegeDecl], names: DeclaredNames, found: lis
             names.poisoned.update(path)
         elif current not in names.privileges and current not in names.aliases:
             if path:
-                of = cast(Word, aliases[path[-1]].alias_of)
-                if names.privileges_known and of.value not in names.lost:
-                    found.append(p106_alias_of_nothing.finding(of.span, path[-1], of.value, names.privileges))
+                target = cast(Word, aliases[path[-1]].alias_of)
+                if names.privileges_known and target.value not in names.lost:
+                    found.append(p106_alias_of_nothing.finding(target.span, path[-1], target.value, names.privileges))
                 names.poisoned.update(path)
         else:
             root = names.aliases[current].of if current in names.aliases else current

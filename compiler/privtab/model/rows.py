@@ -116,7 +116,7 @@ class Rows:
                 scope.poisoned_objects.add(name)
                 scope.poisoned = True
                 if all(cell.expression is not None for cell in cells):
-                    scope.found.append(p214_object_without_types.finding(with_.instances, name))
+                    scope.found.append(p214_object_without_types.finding(with_.types_span, name))
             else:
                 known = [word.value for word in with_.types if names.check_type(word, scope.found)]
                 if len(known) == len(with_.types):

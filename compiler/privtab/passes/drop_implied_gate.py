@@ -21,15 +21,15 @@ def drop_implied_gate(program: Program) -> Program:
     exact = ImplicationChecker(program)
     rules = {}
     for key, rule in program.rules.items():
-        kept = rule
+        simplified = rule
         # A condition is weakest without flags: what it implies then, it always implies. A gate with flags stays.
         if rule.gate != ALWAYS and not rule_flags(program, replace(rule, requires=ALWAYS, each=None)):
             try:
                 if all(exact.always_implies(rule, *pair, NONE) for pair in _pairs(program, rule)):
-                    kept = replace(rule, gate=ALWAYS)
+                    simplified = replace(rule, gate=ALWAYS)
             except Undecided:
                 pass  # keep the gate, needed or not
-        rules[key] = kept
+        rules[key] = simplified
     return replace(program, rules=rules)
 
 

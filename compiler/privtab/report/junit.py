@@ -41,9 +41,9 @@ def _case(suite: Element, case: Case) -> None:
 
 def _properties(element: Element, properties: Sequence[tuple[str, str]]) -> None:
     if properties:
-        held = SubElement(element, "properties")
+        parent = SubElement(element, "properties")
         for name, value in properties:
-            SubElement(held, "property", {"name": _clean(name), "value": _clean(value)})
+            SubElement(parent, "property", {"name": _clean(name), "value": _clean(value)})
 
 
 def _counts(cases: Sequence[Case]) -> dict[str, str]:

@@ -39,15 +39,15 @@ def sarif(
     shown = tuple(findings)
     hidden = tuple(suppressed)
     known = {rule.code: rule for rule in rules}
-    for finding in (*shown, *(one.finding for one in hidden)):
+    for finding in (*shown, *(entry.finding for entry in hidden)):
         severity, summary = finding.severity, finding.name.replace("-", " ")
         known.setdefault(finding.code, Rule(code=finding.code, name=finding.name, severity=severity, summary=summary))
     codes = sorted(known)
-    run = _Run({code: at for at, code in enumerate(codes)}, texts or {})
+    run = _Run({code: index for index, code in enumerate(codes)}, texts or {})
     results = [run.result(finding) for finding in shown]
-    for one in hidden:
-        kind = "inSource" if one.in_source else "external"
-        results.append(run.result(one.finding) | {"suppressions": [{"kind": kind, "justification": one.reason}]})
+    for entry in hidden:
+        kind = "inSource" if entry.in_source else "external"
+        results.append(run.result(entry.finding) | {"suppressions": [{"kind": kind, "justification": entry.reason}]})
     log = {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -74,7 +74,7 @@ class _Run:
     def __init__(self, index: Mapping[str, int], texts: Mapping[str, str]) -> None:
         self.index = index
         self.lines = {path: _LINE_END.split(text) for path, text in texts.items()}
-        self.seen: Counter[str] = Counter()
+        self.occurrences: Counter[str] = Counter()
 
     def result(self, finding: Diagnostic) -> Json:
         """One result, without its suppressions."""
@@ -116,12 +116,12 @@ class _Run:
         """A fingerprint that does not depend on the line number; identical findings are numbered."""
         line = " ".join(self.line(finding.span).split())
         base = "\0".join((finding.code, PurePath(finding.span.path).as_posix(), finding.message, line))
-        self.seen[base] += 1
-        return sha256(f"{base}\0{self.seen[base]}".encode("utf-8", "backslashreplace")).hexdigest()[:32]
+        self.occurrences[base] += 1
+        return sha256(f"{base}\0{self.occurrences[base]}".encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 def _rule(rule: Rule) -> Json:
-    described: Json = {
+    descriptor: Json = {
         "id": rule.code,
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
         "shortDescription": {"text": rule.summary},
@@ -130,8 +130,8 @@ def _rule(rule: Rule) -> Json:
         "properties": {"tags": ["access-control", rule.name]},
     }
     if rule.page:
-        described["help"] = {"text": rule.page, "markdown": rule.page}
-    return described
+        descriptor["help"] = {"text": rule.page, "markdown": rule.page}
+    return descriptor
 
 
 def _level(severity: Severity) -> str:

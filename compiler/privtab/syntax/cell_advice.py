@@ -27,9 +27,9 @@ ATTRIBUTES = (
 
 def advice(text: str, error: CellError) -> tuple[str | None, bool]:
     """What to write instead, and whether that is all there is to say: then a list of expected words does not help."""
-    whole = _for_whole_cell(text.strip())
-    if whole is not None:
-        return whole, True
+    for_cell = _for_whole_cell(text.strip())
+    if for_cell is not None:
+        return for_cell, True
     return _for_error(text, error)
 
 
@@ -66,7 +66,7 @@ def _for_error(text: str, error: CellError) -> tuple[str | None, bool]:
     if first == "deny":
         return "rows require, and denials are rows of the state: `{grantee: …, effect: deny, …}`", True
     inside = before.count("(") > before.count(")")
-    told: str | None = {
+    instead: str | None = {
         "||": "write `or`", "|": "write `or`", "or": "write `or`",
         "&&": "write `and`", "and": "write `and`",
         "if": "write `when`, followed by the name of a flag", "provided": "write `when`, followed by the name of a flag",
@@ -75,15 +75,15 @@ def _for_error(text: str, error: CellError) -> tuple[str | None, bool]:
         "?": "a character lost from the document, most likely `/`",
     }.get(found.lower())  # fmt: skip
     if found in ("and", "or"):
-        told = None
-    if told is None and found == "&" and (before.endswith("&") or after.startswith("&")):
-        told = "write `and`"
-    if told is None and found == "," and not inside:
-        told = "write `READ/WRITE (TYPE)` for any of them, `READ + WRITE (TYPE)` for all"
-    if told is None and found == "/" and inside:
-        told = "separate entity types by commas: any of them will do"
-    if told is None and found == "(" and re.search(r"\b(self|anyone)\s*$", before):
-        told = "`self` and `anyone` take no parentheses"
-    if told is None and (found == "[" or (found == "-" and after.startswith("-"))):
-        told = "write targets in `( )`" if found == "[" else "write remarks in `note:`, or after ` #`"
-    return told, False
+        instead = None
+    if instead is None and found == "&" and (before.endswith("&") or after.startswith("&")):
+        instead = "write `and`"
+    if instead is None and found == "," and not inside:
+        instead = "write `READ/WRITE (TYPE)` for any of them, `READ + WRITE (TYPE)` for all"
+    if instead is None and found == "/" and inside:
+        instead = "separate entity types by commas: any of them will do"
+    if instead is None and found == "(" and re.search(r"\b(self|anyone)\s*$", before):
+        instead = "`self` and `anyone` take no parentheses"
+    if instead is None and (found == "[" or (found == "-" and after.startswith("-"))):
+        instead = "write targets in `( )`" if found == "[" else "write remarks in `note:`, or after ` #`"
+    return instead, False

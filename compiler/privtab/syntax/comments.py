@@ -15,15 +15,15 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 def comments(text: str) -> Iterator[tuple[int, int]]:
     """The offsets of every comment; a `#` inside a text is not one. Raises YAMLError if the text is not YAML."""
-    at = 0
+    position = 0
     for start, end in (*_texts(text), (len(text), len(text))):
-        while found := _COMMENT.search(text, at, start):
+        while found := _COMMENT.search(text, position, start):
             # The search stops where a scalar begins; the comment itself continues to the end of its line.
-            whole = _COMMENT.match(text, found.start())
-            assert whole is not None
-            yield whole.span()
-            at = whole.end()
-        at = max(at, end)
+            comment = _COMMENT.match(text, found.start())
+            assert comment is not None
+            yield comment.span()
+            position = comment.end()
+        position = max(position, end)
 
 
 def _texts(text: str) -> Iterator[tuple[int, int]]:

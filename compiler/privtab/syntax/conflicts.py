@@ -50,15 +50,15 @@ def _operations(reader: Reader, node: Node) -> tuple[Word, ...] | None:
     words = reader.words(node, "`operations`")
     if words is None:
         return None
-    good: dict[str, Word] = {}
-    before = reader.mistakes
+    valid: dict[str, Word] = {}
+    mistakes_before = reader.mistakes
     for word in words:
         type_, slash, operation = word.value.partition("/")
         if not (type_ and slash and operation) or "/" in operation:
             advice = "an operation of a type is written `TYPE/OPERATION`"
             reader.take(p009_wrong_value.other(word.span, f"`{word.value}` is not an operation", advice))
-        elif word.value in good:
+        elif word.value in valid:
             reader.take(p009_wrong_value.other(word.span, f"`{word.value}` occurs twice", "name another, or drop it"))
         else:
-            good[word.value] = word
-    return tuple(good.values()) if reader.mistakes == before else None
+            valid[word.value] = word
+    return tuple(valid.values()) if reader.mistakes == mistakes_before else None

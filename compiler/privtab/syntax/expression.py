@@ -213,8 +213,8 @@ def parse_condition(text: str) -> Expression | CellError:
     for start, alternative in _alternatives(shape):
         parsed = _parse_shape(alternative)
         if isinstance(parsed, CellError):
-            wrong: Expression | CellError = _parse(text, "condition")
-            return wrong
+            error: Expression | CellError = _parse(text, "condition")
+            return error
         placed.append(_placed(parsed, words, start))
     return placed[0] if len(placed) == 1 else AnyOf(tuple(placed))
 
@@ -239,32 +239,32 @@ def _alternatives(shape: str) -> Iterator[tuple[int, str]]:
 
 def _stripped(shape: str, start: int, end: int) -> tuple[int, str]:
     part = shape[start:end].rstrip(_BLANKS)
-    left = part.lstrip(_BLANKS)
-    return start + len(part) - len(left), left
+    stripped = part.lstrip(_BLANKS)
+    return start + len(part) - len(stripped), stripped
 
 
 def _shape(text: str) -> tuple[str, dict[int, Name]]:
     """The text with every name replaced by the same one, and the original words by their position in that text."""
     pieces: list[str] = []
     words: dict[int, Name] = {}
-    read = length = 0
+    copied_to = length = 0
     for match in _ANY_WORD.finditer(text):
         start, end = match.span()
         word = match.group()
-        stands = word if match["kept"] else "x"
-        length += start - read
+        replacement = word if match["kept"] else "x"
+        length += start - copied_to
         words[length] = Name(word, start, end)
-        pieces += (text[read:start], stands)
-        read, length = end, length + len(stands)
-    pieces.append(text[read:])
+        pieces += (text[copied_to:start], replacement)
+        copied_to, length = end, length + len(replacement)
+    pieces.append(text[copied_to:])
     return "".join(pieces), words
 
 
 def _placed(shape: Expression, words: Mapping[int, Name], start: int) -> Expression:
     """The tree of an alternative that starts there, filled with the words of a cell."""
 
-    def names(of: tuple[Name, ...]) -> tuple[Name, ...]:
-        return tuple([words[start + name.start] for name in of])
+    def names(shape_names: tuple[Name, ...]) -> tuple[Name, ...]:
+        return tuple([words[start + name.start] for name in shape_names])
 
     match shape:
         case PrivilegeTerm(privileges, every, targets):
@@ -293,8 +293,8 @@ def parse_effects(text: str) -> Effects | CellError:
 
 
 def _parse(text: str, start: str) -> Any:
-    if text.count("(") > _DEEP and (at := _too_deep(text)) is not None:
-        return CellError(at, at + 1, "parentheses nest too deeply here", ())
+    if text.count("(") > _DEEP and (position := _too_deep(text)) is not None:
+        return CellError(position, position + 1, "parentheses nest too deeply here", ())
     try:
         return _parser().parse(text, start=start)
     except UnexpectedInput as error:
@@ -302,32 +302,32 @@ def _parse(text: str, start: str) -> Any:
 
 
 def _cell_error(text: str, error: UnexpectedInput) -> CellError:
-    at: int = getattr(error, "pos_in_stream", None) or 0
+    position: int = getattr(error, "pos_in_stream", None) or 0
     match error:
         case UnexpectedToken(token=token) if token.type != "$END":
-            at = token.start_pos or 0
-            end, message = at + max(1, len(token)), f"unexpected `{token}`"
+            position = token.start_pos or 0
+            end, message = position + max(1, len(token)), f"unexpected `{token}`"
             expected = set(error.accepts) or {"$END"}  # the input is complete: nothing can follow
         case UnexpectedToken():
-            at = end = len(text.rstrip())
+            position = end = len(text.rstrip())
             message = "the cell ends too early" if text.strip() else "the cell is empty"
             expected = set(error.accepts)
         case UnexpectedCharacters():
-            end, message = at + 1, f"unexpected character `{text[at : at + 1]}`"
+            end, message = position + 1, f"unexpected character `{text[position : position + 1]}`"
             expected = set(error.allowed)
             if {"NAME", "LPAR"} <= expected:
                 expected |= _TERM  # keywords that look like names are not listed separately
         case _:
-            end, message, expected = at + 1, "the cell does not parse", set()
-    return CellError(at, end, message, _plain_words(expected))
+            end, message, expected = position + 1, "the cell does not parse", set()
+    return CellError(position, end, message, _plain_words(expected))
 
 
 def _too_deep(text: str) -> int | None:
     depth = 0
-    for at, character in enumerate(text):
+    for position, character in enumerate(text):
         depth += (character == "(") - (character == ")")
         if depth > _DEEP:
-            return at
+            return position
     return None
 
 

@@ -132,15 +132,15 @@ class DocumentReader(NodeReader):
             self.wrong(node, what, self.MAPPING)
             return None
         fields: dict[str, Node] = {}
-        strange = False
+        has_unknown_keys = False
         for key, value in self.entries(node, what):
             if key.text not in known:
                 self.unknown(key, value, what, known)
-                strange = True
+                has_unknown_keys = True
             elif not is_empty(value):
                 fields[key.text] = value
         missing = [name for name in required if name not in fields]
-        for name in missing if not strange else ():
+        for name in missing if not has_unknown_keys else ():
             self.report(self.CODES[Mistake.MISSING_KEY], node, f"`{name}` is missing in {what}", self.example(name))
         return None if missing else fields
 
@@ -173,11 +173,11 @@ class DocumentReader(NodeReader):
 
     def pairs(self, node: Node | None, what: str) -> tuple[tuple[Text, Text], ...]:
         """A mapping from text to text."""
-        read = (
+        found = (
             (Located(key.text, self.span(key)), self.text(value, f"`{key.text}`"))
             for key, value in self.entries(node, what)
         )
-        return tuple((key, value) for key, value in read if value is not None)
+        return tuple((key, value) for key, value in found if value is not None)
 
     def word(self, node: Node | None, what: str, words: Words[str]) -> str | None:
         """One of a few words."""

@@ -61,7 +61,7 @@ class WithDecl:
 
     name: Word
     types: tuple[Word, ...] | None
-    instances: Span
+    types_span: Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

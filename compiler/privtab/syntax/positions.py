@@ -10,37 +10,37 @@ def offsets(raw: str, text: str, style: str, start: int, end: int) -> list[int]:
 
     If the two cannot be matched any further, the remaining characters map to the start of the scalar.
     """
-    at, limit = _content(raw, style, start, end)
+    position, limit = _content(raw, style, start, end)
     places: list[int] = []
     i = 0
     while i < len(text):
-        if style == '"' and raw[at : at + 1] == "\\":
-            kind = raw[at + 1 : at + 2]
+        if style == '"' and raw[position : position + 1] == "\\":
+            kind = raw[position + 1 : position + 2]
             if kind in ("\n", "\r"):
-                at = _skip(raw, at + 1, limit)
+                position = _skip(raw, position + 1, limit)
                 continue
-            places.append(at)
-            at += _ESCAPES.get(kind, 2)
+            places.append(position)
+            position += _ESCAPES.get(kind, 2)
             i += 1
         elif text[i] in " \n\t":
             run = i
             while run < len(text) and text[run] in " \n\t":
                 run += 1
-            after = _skip(raw, at, limit)
-            if after == at:
+            after = _skip(raw, position, limit)
+            if after == position:
                 break
-            places.extend(min(at + k, after - 1) for k in range(run - i))
-            at, i = after, run
+            places.extend(min(position + k, after - 1) for k in range(run - i))
+            position, i = after, run
         else:
-            if raw[at : at + 1].isspace():
-                at = _skip(raw, at, limit)
-            if at >= limit or raw[at] != text[i]:
+            if raw[position : position + 1].isspace():
+                position = _skip(raw, position, limit)
+            if position >= limit or raw[position] != text[i]:
                 break
-            places.append(at)
-            at += 2 if style == "'" and raw[at] == "'" else 1
+            places.append(position)
+            position += 2 if style == "'" and raw[position] == "'" else 1
             i += 1
     places.extend([start] * (len(text) - len(places)))
-    last = places[-1] + 1 if places else at
+    last = places[-1] + 1 if places else position
     places.append(last if i == len(text) else end)
     return places
 
@@ -55,7 +55,7 @@ def _content(raw: str, style: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _skip(raw: str, at: int, limit: int) -> int:
-    while at < limit and raw[at].isspace():
-        at += 1
-    return at
+def _skip(raw: str, position: int, limit: int) -> int:
+    while position < limit and raw[position].isspace():
+        position += 1
+    return position

@@ -37,7 +37,7 @@ class Reader(NodeReader):
         super().__init__(source, found)
         self.lost: set[str] = set()
         """Names whose declaration has a finding: their use is not reported again."""
-        self.strange: list[Node] = []
+        self.unknown_values: list[Node] = []
         """Values of unknown keys at the top of the file."""
 
     def wrong_type(self, node: Node, what: str, expected: str, help_: str | None) -> None:
@@ -58,27 +58,27 @@ class Reader(NodeReader):
         known = {key.name: key for key in KEYS[kind]}
         fields: Fields = {}
         present = {key.text for key, _ in node.entries}
-        strange: list[Node] = []
+        unknown_values: list[Node] = []
         for key, value in self.cut_cells(node):
             if key.text not in known:
                 self.take(p006_unknown_key.finding(self.span(key), key.text, where, tuple(known)))
-                told = key.text in p006_unknown_key.INSTEAD.get(where, {})
-                meant = None if told else nearest(key.text, known, cutoff=0.75)
-                if meant is not None and meant not in present:
-                    fields.setdefault(meant, (key, value))
+                has_advice = key.text in p006_unknown_key.INSTEAD.get(where, {})
+                intended = None if has_advice else nearest(key.text, known, cutoff=0.75)
+                if intended is not None and intended not in present:
+                    fields.setdefault(intended, (key, value))
                 else:
-                    strange.append(value)
+                    unknown_values.append(value)
             elif key.text in fields:
                 self.repeated(key, fields[key.text][0], where)
             else:
                 fields[key.text] = (key, value)
         for key_ in known.values():
-            hidden = key_.shape == "entities" and any(isinstance(n, Mapping) for n in strange)
+            hidden = key_.shape == "entities" and any(isinstance(n, Mapping) for n in unknown_values)
             if key_.required and key_.name not in fields and not hidden:
-                at = self.source.span(node.start, node.start + 1)
-                self.take(p007_missing_key.finding(at, key_.name, where, key_.example))
+                span = self.source.span(node.start, node.start + 1)
+                self.take(p007_missing_key.finding(span, key_.name, where, key_.example))
         if kind == "policy":
-            self.strange = strange
+            self.unknown_values = unknown_values
         return fields
 
     def pairs_of(self, node: Mapping) -> list[tuple[Scalar, Node]]:
@@ -88,14 +88,14 @@ class Reader(NodeReader):
     def cut_cells(self, node: Mapping) -> list[tuple[Scalar, Node]]:
         """The entries of a mapping, without the rest of cells that a comma splits inside `{ }`: `{requires: owner (a, b)}`."""
         entries: list[tuple[Scalar, Node]] = []
-        open_ = False
+        in_cut_cell = False
         for key, value in node.entries:
-            rest = isinstance(value, Scalar) and value.value is None and value.style != "*"
-            if open_ and rest:
-                open_ = ")" not in key.text
+            is_rest = isinstance(value, Scalar) and value.value is None and value.style != "*"
+            if in_cut_cell and is_rest:
+                in_cut_cell = ")" not in key.text
                 continue
-            open_ = isinstance(value, Scalar) and not value.style and self._cut(value)
-            entries.append((key, Scalar(None, "", "*", value.start, value.end) if open_ else value))
+            in_cut_cell = isinstance(value, Scalar) and not value.style and self._cut(value)
+            entries.append((key, Scalar(None, "", "*", value.start, value.end) if in_cut_cell else value))
         return entries
 
     def cut_items(self, node: Node) -> tuple[Node, ...]:
@@ -103,12 +103,12 @@ class Reader(NodeReader):
         if not isinstance(node, Sequence):
             return (node,)
         items: list[Node] = []
-        open_ = False
+        in_cut_cell = False
         for item in node.items:
-            if open_:
-                open_ = not (isinstance(item, Scalar) and ")" in item.text)
+            if in_cut_cell:
+                in_cut_cell = not (isinstance(item, Scalar) and ")" in item.text)
             elif isinstance(item, Scalar) and not item.style and self._cut(item):
-                open_ = True
+                in_cut_cell = True
             else:
                 items.append(item)
         return tuple(items)
@@ -117,10 +117,10 @@ class Reader(NodeReader):
         """Whether a comma ends the value inside its parentheses; if so, report it."""
         if value.text.count("(") <= value.text.count(")") or self.source.text[value.end : value.end + 1] != ",":
             return False
-        at = self.source.span(value.end, value.end + 1)
+        span = self.source.span(value.end, value.end + 1)
         self.take(
             p011_cell_syntax.finding(
-                at, "this comma ends the cell, inside `{ }` or `[ ]`", (), "put the cell in quotes"
+                span, "this comma ends the cell, inside `{ }` or `[ ]`", (), "put the cell in quotes"
             )
         )
         return True
@@ -154,8 +154,8 @@ class Reader(NodeReader):
         """`true` or `false`."""
         if isinstance(node, Scalar) and isinstance(node.value, bool):
             return Located(node.value, self.span(node))
-        meant = _word_for_boolean(node, ("false", "true"), no="false")
-        self.wrong(node, what, "`true` or `false`", f"write `{meant}`" if meant else None)
+        intended = _word_for_boolean(node, ("false", "true"), no="false")
+        self.wrong(node, what, "`true` or `false`", f"write `{intended}`" if intended else None)
         return None
 
     def choice(self, node: Node, shape: str, what: str) -> str | None:
@@ -163,11 +163,11 @@ class Reader(NodeReader):
         known = VALUES[shape]
         if isinstance(node, Scalar) and isinstance(node.value, str) and node.text in known and node.style != "*":
             return node.text
-        meant = _word_for_boolean(node, known)
+        intended = _word_for_boolean(node, known)
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.style == "*":
-            self.wrong(node, what, listed(known, last="or"), f"write `{meant}`" if meant else None)
-        elif meant:
-            self.take(p009_wrong_value.meant(self.span(node), what, node.text, meant))
+            self.wrong(node, what, listed(known, last="or"), f"write `{intended}`" if intended else None)
+        elif intended:
+            self.take(p009_wrong_value.intended(self.span(node), what, node.text, intended))
         else:
             self.take(p009_wrong_value.finding(self.span(node), what, node.text, known))
         return None
@@ -175,17 +175,17 @@ class Reader(NodeReader):
     def choices(self, node: Node, shape: str, what: str) -> tuple[Word, ...] | None:
         """A list of words of a closed set, or a single one."""
         items = node.items if isinstance(node, Sequence) else (node,)
-        read = [(self.choice(item, shape, what), item) for item in items]
+        words = [(self.choice(item, shape, what), item) for item in items]
         if not items:
             self.take(p009_wrong_value.other(self.span(node), f"{what} is empty", "leave the key out"))
             return None
-        return tuple(Located(word, self.span(item)) for word, item in read if word is not None)
+        return tuple(Located(word, self.span(item)) for word, item in words if word is not None)
 
     def name(self, node: Node, what: str, *, snake: bool = False) -> Word | None:
         """A name; `what` describes what it names, with an article."""
         if isinstance(node, Scalar) and node.style != "*" and node.value is not None:
-            fits = (_SNAKE if snake else _OPEN).fullmatch(node.text)
-            if fits and (isinstance(node.value, str)):
+            is_valid = (_SNAKE if snake else _OPEN).fullmatch(node.text)
+            if is_valid and (isinstance(node.value, str)):
                 return Located(node.text, self.span(node))
             if isinstance(node.value, str):
                 advice = (
@@ -202,16 +202,16 @@ class Reader(NodeReader):
         if isinstance(node, Mapping):
             self.wrong(node, what, "a list of words")
             return None
-        before = self.mistakes
+        mistakes_before = self.mistakes
         items = node.items if isinstance(node, Sequence) else (node,)
-        read: list[Word] = []
+        found: list[Word] = []
         for item in items:
             text = self.text(item, f"an item of {what}" if isinstance(node, Sequence) else what)
             if text is not None:
-                read.append(Located(text, self.span(item)))
+                found.append(Located(text, self.span(item)))
         if not items:
             self.take(p009_wrong_value.other(self.span(node), f"{what} is an empty list", "leave the key out"))
-        return tuple(read) if read or self.mistakes == before else None
+        return tuple(found) if found or self.mistakes == mistakes_before else None
 
     def cell(self, node: Node, what: str) -> Cell | None:
         """The text of a cell with its place."""
@@ -254,8 +254,8 @@ class Reader(NodeReader):
     def cell_error(self, cell: Cell, error: CellError) -> None:
         """Report a cell that does not parse."""
         span = cell.part(error.start, error.end) if error.start < len(cell.text) else _after_cell(cell)
-        instead, whole = advice(cell.text, error)
-        self.take(p011_cell_syntax.finding(span, error.message, () if whole else error.expected, instead))
+        instead, complete = advice(cell.text, error)
+        self.take(p011_cell_syntax.finding(span, error.message, () if complete else error.expected, instead))
 
     def parts(self, node: Scalar) -> list[Word]:
         """The words of `start, stop, debug`, each with its position."""
@@ -282,11 +282,11 @@ def _after_cell(cell: Cell) -> Span:
 
 def _word_for_boolean(node: Node, known: Sequence_[str], *, no: str = "none") -> str | None:
     """The word that a boolean stands for, if there are two: `no` for off, the other for on."""
-    on = [word for word in known if word != no]
-    if not isinstance(node, Scalar) or len(on) != 1 or no not in known:
+    on_words = [word for word in known if word != no]
+    if not isinstance(node, Scalar) or len(on_words) != 1 or no not in known:
         return None
     word = str(node.text).lower()
-    return on[0] if word in ("true", "yes", "on") else no if word in ("false", "no", "off") else None
+    return on_words[0] if word in ("true", "yes", "on") else no if word in ("false", "no", "off") else None
 
 
 def _lead(text: str) -> int:

@@ -23,11 +23,11 @@ def read_rows(reader: Reader, node: Node, what: str, *, kind: str = "row") -> tu
         return ()
     rows: list[RowDecl] = []
     for key, value in reader.cut_cells(node):
-        before = reader.mistakes
+        mistakes_before = reader.mistakes
         operations = _operations(reader, key)
         row = _read_row(reader, value, key, kind) if operations else None
         if row is not None:
-            poisoned = reader.mistakes > before
+            poisoned = reader.mistakes > mistakes_before
             rows.extend(
                 replace(row, operation=operation, span=operation.span, poisoned=poisoned) for operation in operations
             )
@@ -43,8 +43,8 @@ def _operations(reader: Reader, key: Scalar) -> list[Word]:
             several = p010_bad_name.several(word.value)
             advice = f"one row for several operations has commas between them: `{', '.join(several)}`"
             reader.take(p010_bad_name.finding(word.span, "an operation", word.value, advice if several else None))
-            meant = several or (p010_bad_name.snake_case(word.value),)
-            operations.extend(Located(name, word.span) for name in meant)
+            names = several or (p010_bad_name.snake_case(word.value),)
+            operations.extend(Located(name, word.span) for name in names)
     if not operations and not key.text.strip(" ,"):
         reader.take(p010_bad_name.finding(reader.span(key), "an operation", key.text))
     return operations
@@ -61,10 +61,10 @@ def _read_row(reader: Reader, node: Node, key: Scalar, kind: str) -> RowDecl:
             return RowDecl(operation=name, body=RowBody(), span=name.span)
         body = RowBody(requires=reader.condition(node, f"the row `{key.text}`"), plain=True)
         return RowDecl(operation=name, body=body, span=name.span)
-    before = reader.mistakes
+    mistakes_before = reader.mistakes
     fields = reader.fields(node, kind, "a row") or {}
     body = read_body(reader, fields)
-    if body.requires is None and body.each is None and reader.mistakes == before:
+    if body.requires is None and body.each is None and reader.mistakes == mistakes_before:
         reader.take(p208_row_without_condition.finding(name.span, key.text))
     return RowDecl(
         operation=name,
@@ -144,7 +144,7 @@ def _withs(reader: Reader, node: Node) -> tuple[WithDecl, ...]:
             reader.lost.add(key.text)
             continue
         any_ = len(types) == 1 and types[0].value == "any"
-        withs.append(WithDecl(name=name, types=None if any_ else types, instances=reader.span(value)))
+        withs.append(WithDecl(name=name, types=None if any_ else types, types_span=reader.span(value)))
     return tuple(withs)
 
 

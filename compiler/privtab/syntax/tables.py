@@ -35,8 +35,8 @@ _TARGET_WORDS = frozenset({"parent", "entity", "any"})
 def read_tables(reader: Reader, root: Node) -> Tables | None:
     """Read the whole file; None if it is not a mapping or lacks the keys that identify it."""
     if isinstance(root, Mapping) and not {key.text for key, _ in root.entries} & {"privtab", "system", "entities"}:
-        at = reader.source.span(root.start, root.start + 1)
-        reader.take(p007_missing_key.finding(at, "privtab", "a policy file", "privtab: 1"))
+        start = reader.source.span(root.start, root.start + 1)
+        reader.take(p007_missing_key.finding(start, "privtab", "a policy file", "privtab: 1"))
         return None
     fields = reader.fields(root, "policy", "a policy file")
     if fields is None:
@@ -62,17 +62,17 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
     if "privtab" in fields:
         _format(reader, fields["privtab"][1])
     unreadable.update(key for key in ("entities",) if key not in fields)
-    if reader.strange:
+    if reader.unknown_values:
         unreadable.update({"sources", "privileges", "sets", "core", "tables", "any"} - fields.keys())
-    nowhere = reader.source.span(0, 0)
-    tables, inside = section("tables", lambda n: _tables(reader, n, unreadable), none)
+    file_start = reader.source.span(0, 0)
+    tables, any_in_tables = section("tables", lambda n: _tables(reader, n, unreadable), none)
     any_: tuple[RowDecl, ...] = section("any", lambda n: read_rows(reader, n, "`any`", kind="row of any"), ())
     system = section("system", lambda n: reader.name(n, "a system", snake=True), None)
     version = section("version", reader.version, None)
     return Tables(
         source=reader.source,
-        system=system or Located("", nowhere),
-        version=version or Located("", nowhere),
+        system=system or Located("", file_start),
+        version=version or Located("", file_start),
         title=section("title", lambda n: reader.text(n, "`title`"), None),
         sources=section("sources", lambda n: _sources(reader, n, unreadable), ()),
         entities=section("entities", lambda n: _entities(reader, n), ()),
@@ -82,7 +82,7 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
         semantics=section("semantics", lambda n: _semantics(reader, n), SemanticsDecl()),
         core=section("core", lambda n: read_rows(reader, n, "`core`"), ()),
         tables=tables,
-        any=_in_order(any_, inside),
+        any=_in_order(any_, any_in_tables),
         roles=section("roles", lambda n: _roles(reader, n), ()),
         variants=section("variants", lambda n: _variants(reader, n), ()),
         conflicts=section("conflicts", lambda n: read_conflicts(reader, n), ()),
@@ -102,7 +102,7 @@ def _format(reader: Reader, node: Node) -> None:
 
 def _sources(reader: Reader, node: Node, unreadable: set[str]) -> tuple[tuple[Word, Word], ...]:
     sources: list[tuple[Word, Word]] = []
-    before = reader.mistakes
+    mistakes_before = reader.mistakes
     for key, value in reader.entries(node, "`sources`"):
         name = reader.name(key, "a source") if isinstance(key.value, str) else Located(key.text, reader.span(key))
         fields: Fields | None
@@ -115,7 +115,7 @@ def _sources(reader: Reader, node: Node, unreadable: set[str]) -> tuple[tuple[Wo
         document = reader.text(fields["document"][1], "`document`")
         if document is not None:
             sources.append((name, Located(document, reader.span(fields["document"][1]))))
-    if reader.mistakes > before:
+    if reader.mistakes > mistakes_before:
         unreadable.add("sources")
     return tuple(sources)
 
@@ -138,11 +138,11 @@ def _entities(reader: Reader, root: Node) -> tuple[EntityDecl, ...]:
             continue
         if not isinstance(node, Mapping):
             what = f"`{key.text}`" if key is not None else "`entities`"
-            inside = _plain_words(node)
-            advice = "write {" + ", ".join(f"{word}: " for word in inside) + "}" if inside else None
+            type_names = _plain_words(node)
+            advice = "write {" + ", ".join(f"{word}: " for word in type_names) + "}" if type_names else None
             reader.wrong(node, what, "a mapping of the types inside it, or nothing", advice)
-            reader.lost.update(inside)
-            for word in inside:
+            reader.lost.update(type_names)
+            for word in type_names:
                 if word in first or not isinstance(node, Sequence):
                     continue
                 entities.append(EntityDecl(name=Located(word, reader.span(node)), parent=parent))
@@ -195,16 +195,16 @@ def _types(reader: Reader, node: Node) -> tuple[TypeDecl, ...]:
 
 def _privileges(reader: Reader, node: Node, unreadable: set[str]) -> tuple[PrivilegeDecl, ...]:
     if isinstance(node, Sequence):
-        listed = [(item, None) for item in node.items]
+        entries = [(item, None) for item in node.items]
     elif isinstance(node, Mapping):
-        listed = cast("list[tuple[Any, Any]]", reader.entries(node, "`privileges`"))
+        entries = cast("list[tuple[Any, Any]]", reader.entries(node, "`privileges`"))
     else:
         reader.wrong(node, "`privileges`", "a list of names or a mapping", "write `privileges: [READ, WRITE]`")
         unreadable.add("privileges")
         return ()
     first: dict[str, Word] = {}
     privileges: list[PrivilegeDecl] = []
-    for key, value in listed:
+    for key, value in entries:
         name = _privilege_name(reader, key, "a privilege")
         if name is None:
             if isinstance(key, Mapping):
@@ -230,7 +230,7 @@ def _privilege_name(reader: Reader, node: Node, what: str) -> Word | None:
 def _privilege(reader: Reader, name: Word, node: Node | None) -> PrivilegeDecl:
     if node is None or (isinstance(node, Scalar) and node.value is None and node.style != "*"):
         return PrivilegeDecl(name=name)
-    before = reader.mistakes
+    mistakes_before = reader.mistakes
     fields = (
         reader.fields(node, "privilege", f"the privilege `{name.value}`", f"write `{name.value}: {{on: [TYPE]}}`") or {}
     )
@@ -244,7 +244,7 @@ def _privilege(reader: Reader, name: Word, node: Node | None) -> PrivilegeDecl:
     _text(reader, fields, "note")
     deprecated = read_deprecated(reader, fields)
     return PrivilegeDecl(
-        name=name, on=on, alias_of=alias, deprecated=deprecated, title=title, poisoned=reader.mistakes > before
+        name=name, on=on, alias_of=alias, deprecated=deprecated, title=title, poisoned=reader.mistakes > mistakes_before
     )
 
 
@@ -252,10 +252,10 @@ def _sets(reader: Reader, node: Node) -> tuple[SetDecl, ...]:
     sets: list[SetDecl] = []
     for key, value in reader.entries(node, "`sets`"):
         name = _privilege_name(reader, key, "a set")
-        before = reader.mistakes
+        mistakes_before = reader.mistakes
         members = reader.words(value, f"the set `{key.text}`")
         if name is not None:
-            sets.append(SetDecl(name=name, members=members or (), poisoned=reader.mistakes > before))
+            sets.append(SetDecl(name=name, members=members or (), poisoned=reader.mistakes > mistakes_before))
     return tuple(sets)
 
 
@@ -263,9 +263,9 @@ def _semantics(reader: Reader, node: Node) -> SemanticsDecl:
     fields = reader.fields(node, "semantics", "`semantics`")
     if fields is None:
         return SemanticsDecl(owner_known=False)
-    before = reader.mistakes
+    mistakes_before = reader.mistakes
     owner = _owner(reader, fields["owner"][1]) if "owner" in fields else None
-    owner_known = reader.mistakes == before
+    owner_known = reader.mistakes == mistakes_before
     inheritance = (
         reader.choice(fields["inheritance"][1], "inheritance", "`inheritance`") if "inheritance" in fields else None
     )
@@ -309,13 +309,13 @@ def _tables(
     tables: list[TableDecl] = []
     any_: tuple[RowDecl, ...] = ()
     for key, value in reader.entries(node, "`tables`"):
-        readable = isinstance(value, Mapping) or _nothing(value)
+        readable = isinstance(value, Mapping) or _is_empty(value)
         if key.text == "any":
-            any_ = () if _nothing(value) else read_rows(reader, value, "`any`", kind="row of any")
+            any_ = () if _is_empty(value) else read_rows(reader, value, "`any`", kind="row of any")
             if not readable and unreadable is not None:
                 unreadable.add("any")
             continue
-        rows = () if _nothing(value) else read_rows(reader, value, f"the table `{key.text}`")
+        rows = () if _is_empty(value) else read_rows(reader, value, f"the table `{key.text}`")
         tables.append(TableDecl(entity=Located(key.text, reader.span(key)), rows=rows, readable=readable))
     return tuple(tables), any_
 
@@ -331,7 +331,7 @@ def _roles(reader: Reader, node: Node) -> tuple[RoleDecl, ...]:
         name = reader.name(key, "a role")
         if name is None:
             continue
-        if _nothing(value):
+        if _is_empty(value):
             roles.append(RoleDecl(name=name, scope=None, grants=()))
             continue
         fields = reader.fields(
@@ -376,7 +376,7 @@ def _variants(reader: Reader, node: Node) -> tuple[VariantDecl, ...]:
             continue
         core: tuple[RowDecl, ...] = read_rows(reader, fields["core"][1], "`core`") if "core" in fields else ()
         any_ = read_rows(reader, fields["any"][1], "`any`", kind="row of any") if "any" in fields else ()
-        tables, inside = _tables(reader, fields["tables"][1]) if "tables" in fields else ((), ())
+        tables, any_in_tables = _tables(reader, fields["tables"][1]) if "tables" in fields else ((), ())
         _text(reader, fields, "note")
         variants.append(
             VariantDecl(
@@ -384,14 +384,14 @@ def _variants(reader: Reader, node: Node) -> tuple[VariantDecl, ...]:
                 title=_text(reader, fields, "title"),
                 tables=tables,
                 core=core,
-                any=_in_order(any_, inside),
+                any=_in_order(any_, any_in_tables),
                 roles=_roles(reader, fields["roles"][1]) if "roles" in fields else (),
             )
         )
     return tuple(variants)
 
 
-def _nothing(node: Node) -> bool:
+def _is_empty(node: Node) -> bool:
     return isinstance(node, Scalar) and node.value is None and node.style != "*"
 
 

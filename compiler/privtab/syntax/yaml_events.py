@@ -51,20 +51,20 @@ def _patched(text: str, gaps: Sequence[int]) -> list[Placed] | None:
     A space after a colon changes the meaning only inside a scalar, a tag or an anchor: everywhere else libyaml has just rejected
     that colon, or it is in a comment.
     """
-    spaces = [gap + at for at, gap in enumerate(gaps)]
+    spaces = [gap + index for index, gap in enumerate(gaps)]
     copy = " ".join(text[start:end] for start, end in zip((0, *gaps), (*gaps, len(text)), strict=True))
     placed: list[Placed] = []
-    inside: set[int] = set()
+    in_scalars: set[int] = set()
     try:
         for event, start, end in _parsed(copy, _FAST):
-            before, until = bisect_left(spaces, start), bisect_left(spaces, end)
+            before, after = bisect_left(spaces, start), bisect_left(spaces, end)
             if isinstance(event, yaml.NodeEvent) and (event.anchor is not None or getattr(event, "tag", None)):
                 return None
-            if before != until and isinstance(event, yaml.ScalarEvent):
-                inside.update(gaps[before:until])
-            placed.append((event, start - before, end - until))
+            if before != after and isinstance(event, yaml.ScalarEvent):
+                in_scalars.update(gaps[before:after])
+            placed.append((event, start - before, end - after))
     except yaml.YAMLError:
         return None
-    if inside:
-        return _patched(text, [gap for gap in gaps if gap not in inside])
+    if in_scalars:
+        return _patched(text, [gap for gap in gaps if gap not in in_scalars])
     return placed

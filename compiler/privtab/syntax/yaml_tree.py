@@ -87,8 +87,8 @@ def compose(source: SourceFile, found: list[Diagnostic], begins: str = p003_empt
     `begins`: how a file of this kind begins, as advice for an empty one.
     """
     if source.undecodable is not None:
-        at = source.undecodable
-        found.append(p001_not_utf8.finding(source.span(at, at + 1)))
+        offset = source.undecodable
+        found.append(p001_not_utf8.finding(source.span(offset, offset + 1)))
         return None
     builder = _Builder(source, found)
     try:
@@ -112,10 +112,10 @@ def plain_tree(node: Node, source: SourceFile, found: list[Diagnostic]) -> Any:
         case Mapping():
             first: dict[str, Scalar] = {}
             for key, _ in node.entries:
-                known = first.setdefault(key.text, key)
-                if known is not key:
-                    at, before = source.span(key.start, key.end), source.span(known.start, known.end)
-                    found.append(p005_duplicate_key.finding(at, key.text, before))
+                earlier = first.setdefault(key.text, key)
+                if earlier is not key:
+                    span, earlier_span = source.span(key.start, key.end), source.span(earlier.start, earlier.end)
+                    found.append(p005_duplicate_key.finding(span, key.text, earlier_span))
             return {key.text: plain_tree(value, source, found) for key, value in node.entries}
     assert_never(node)
 
@@ -188,14 +188,16 @@ class _Builder:
     def refuse_anchor(self, event: Any, start: int, end: int) -> None:
         """Report an anchor."""
         if event.anchor is not None:
-            at = self.source.text.find("&", start, max(end, start + 1) + 1)
-            at = start if at < 0 else at
-            self.found.append(p004_yaml_feature.anchor(self.source.span(at, at + 1 + len(event.anchor)), event.anchor))
+            offset = self.source.text.find("&", start, max(end, start + 1) + 1)
+            offset = start if offset < 0 else offset
+            self.found.append(
+                p004_yaml_feature.anchor(self.source.span(offset, offset + 1 + len(event.anchor)), event.anchor)
+            )
 
     def refuse_tag(self, event: Any, start: int) -> None:
         """Report an explicit tag."""
         if event.tag is not None and event.tag != "!":
-            at = self.source.text.find("!", start)
-            written = re.compile(r"\S*").match(self.source.text, at)
-            end = written.end() if written else at + 1
-            self.found.append(p004_yaml_feature.tag(self.source.span(at, end), self.source.text[at:end]))
+            offset = self.source.text.find("!", start)
+            written = re.compile(r"\S*").match(self.source.text, offset)
+            end = written.end() if written else offset + 1
+            self.found.append(p004_yaml_feature.tag(self.source.span(offset, end), self.source.text[offset:end]))

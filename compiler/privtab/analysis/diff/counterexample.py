@@ -114,7 +114,7 @@ def _least(exact: ImplicationChecker, wanted: AtomSet) -> int:
     """A lower bound on the number of facts that give all of the atoms."""
     privileges = {atom.privilege for atom in wanted if isinstance(atom, Has)}
     others = sum(not isinstance(atom, Has) for atom in wanted)
-    if privileges & exact.semantics.held:
+    if privileges & exact.semantics.owner_privileges:
         return max(others, 1)  # ownership may give every privilege
     if len(privileges) > 1 and _given_together(exact, privileges):
         return others + 1  # one role or one set may give all
@@ -178,7 +178,7 @@ def _combining_facts(exact: ImplicationChecker, f: Formula, facts: Facts) -> Ite
     granted = Counter(fact.name for fact in facts if isinstance(fact, Granted) and fact.effect == "allow")
     here = exact.semantics
     for atom in asked:
-        if here.held and "user" in here.kinds and isinstance(atom, Owner):
+        if here.owner_privileges and "user" in here.kinds and isinstance(atom, Owner):
             yield Owned(target=atom.target)
         if not isinstance(atom, Has):
             continue
@@ -188,7 +188,7 @@ def _combining_facts(exact: ImplicationChecker, f: Formula, facts: Facts) -> Ite
             for name in here.names_of(atom.privilege)[1:]:
                 if len(privileges & here.given(name, at.type)) > 1:
                     yield Granted(effect="allow", name=name, target=at)
-            if atom.privilege in here.held and "user" in here.kinds:
+            if atom.privilege in here.owner_privileges and "user" in here.kinds:
                 yield Owned(target=at)
         yield from _roles(exact, atom)
 

@@ -22,16 +22,16 @@ def dispatched(
 ) -> tuple[dict[str, list[RowView]], dict[str, OfType]]:
     """The rows by type, without the comparisons that an index would use, and the functions that replace these."""
     found: dict[str, OfType] = {}
-    changed: dict[str, list[RowView]] = {}
-    for type_, of_type in rows.items():
+    direct_rows: dict[str, list[RowView]] = {}
+    for type_, type_rows in rows.items():
         function = emitter.names.take(f"of_{type_}")
         names: dict[str, str] = {}
-        for row in of_type:
+        for row in type_rows:
             names[row.operation] = emitter.names.take(f"asked_{emitter.functions[row.entity, row.operation]}")
             clauses = tuple(_entered(clause, names[row.operation]) for clause in row.clauses)
-            changed.setdefault(type_, []).append(replace(row, clauses=clauses))
+            direct_rows.setdefault(type_, []).append(replace(row, clauses=clauses))
         found[type_] = OfType(function=function, rows=names)
-    return changed, found
+    return direct_rows, found
 
 
 def _entered(clause: Clause, function: str) -> Clause:

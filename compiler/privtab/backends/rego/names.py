@@ -37,18 +37,18 @@ class FunctionNames:
     """Issues each name once."""
 
     def __init__(self) -> None:
-        self._taken = set(RESERVED)
+        self._used = set(RESERVED)
 
-    def take(self, wanted: str) -> str:
+    def take(self, preferred: str) -> str:
         """The wanted name, with the first number that makes it free if it is taken.
 
         >>> names = FunctionNames()
         >>> names.take("table_load"), names.take("table_load"), names.take("is_string")
         ('table_load', 'table_load_2', 'is_string_2')
         """
-        name, number = wanted, 1
-        while name in self._taken:
+        name, number = preferred, 1
+        while name in self._used:
             number += 1
-            name = f"{wanted}_{number}"
-        self._taken.add(name)
+            name = f"{preferred}_{number}"
+        self._used.add(name)
         return name

@@ -58,8 +58,8 @@ def render(
     if not indexed:
         rows, found = dispatched(rows, emitter)
         modules[f"{base}/dispatch.rego"] = _template("dispatch.rego.j2").render(**common, dispatch=found)
-    for entity, of_entity in rows.items():
-        modules[f"{base}/rows_{entity}.rego"] = _template("rows.rego.j2").render(**common, rows=of_entity)
+    for entity, entity_rows in rows.items():
+        modules[f"{base}/rows_{entity}.rego"] = _template("rows.rego.j2").render(**common, rows=entity_rows)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 
@@ -99,8 +99,8 @@ def key_paths(program: Program) -> list[KeyPath]:
 
 
 def _key_path(type_: str, chain: Sequence[tuple[str, int]]) -> KeyPath:
-    at = [number for _, depth in chain for number in range(depth)]
-    names = (f"name_{number}" if at.count(number) > 1 else "_" for number in at)
+    name_numbers = [number for _, depth in chain for number in range(depth)]
+    names = (f"name_{number}" if name_numbers.count(number) > 1 else "_" for number in name_numbers)
     pattern = "//".join(f"{link}:{'/'.join([f'({_NAME})'] * depth)}" for link, depth in chain)
     return KeyPath(type=type_, chain=chain, pattern=f"^{pattern}$", names=("_", *names))
 
@@ -157,10 +157,10 @@ def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    made = environment("rego")
-    made.filters |= {"quoted": quoted, "folded": folded}
-    made.globals["guarded"] = guarded
-    return made
+    templates = environment("rego")
+    templates.filters |= {"quoted": quoted, "folded": folded}
+    templates.globals["guarded"] = guarded
+    return templates
 
 
 def quoted(value: object) -> str:

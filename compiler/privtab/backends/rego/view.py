@@ -94,15 +94,15 @@ class Emitter:
                 self._shorten(rule, call_condition(rule))
         return tuple(self._row(rule) for rule in self.program.rules.values())
 
-    def _shorten(self, rule: Rule, asked: Formula) -> None:
+    def _shorten(self, rule: Rule, condition: Formula) -> None:
         """Note a rule that refers to its own entity though that may be unnamed, and the rules that it refers to for it."""
-        itself = Target(slot=RESOURCE, type=rule.entity)
+        own_target = Target(slot=RESOURCE, type=rule.entity)
         key = (rule.entity, rule.operation)
-        atoms = leaves(self.program, asked)
-        if key not in self.short and any(not isinstance(a, ServiceAdmin) and a.target == itself for a in atoms):
+        atoms = leaves(self.program, condition)
+        if key not in self.short and any(not isinstance(a, ServiceAdmin) and a.target == own_target for a in atoms):
             self.short.add(key)
-            for can in references(asked):
-                if can.target == itself:
+            for can in references(condition):
+                if can.target == own_target:
                     referred = self.program.rules[can.target.type, can.operation]
                     self._shorten(referred, item_condition(referred))
 
@@ -110,18 +110,18 @@ class Emitter:
         body = Body(self, rule)
         name = self.functions[rule.entity, rule.operation]
         call, each = call_condition(rule), rule.each
-        asks_nothing = call == ALWAYS and not rule.withs
+        requires_nothing = call == ALWAYS and not rule.withs
         length = len(self.program.chain(rule.entity))
         clauses: list[Clause] = []
         unnamed = rule.unnamed and not self.program.entities[rule.entity].single
-        if each is not None and not asks_nothing and (unnamed or name in self.referred):
+        if each is not None and not requires_nothing and (unnamed or name in self.referred):
             gate = self.names.take(f"{name}_call")
             clauses += body.function(gate, call)
             item: tuple[tuple[str, ...], ...] = ((f"{gate}(user, path)", *body.lines_of(name, each)),)
             short: tuple[str, ...] = (f"{gate}(user, path)",)
         else:
-            item = body.bodies(name, call if each is None else each if asks_nothing else conjunction(call, each))
-            short = () if asks_nothing else (f"{name}(user, path)",)
+            item = body.bodies(name, call if each is None else each if requires_nothing else conjunction(call, each))
+            short = () if requires_nothing else (f"{name}(user, path)",)
         if name in self.referred or len(item) > 1 or (unnamed and each is None):
             clauses += [body.clause(name, lines) for lines in item]
             item = ((f"{name}(user, path)",),)
@@ -146,22 +146,22 @@ class Emitter:
 
     def _entry(self, body: Body, rule: Rule, length: str, lines: tuple[str, ...]) -> Clause:
         # Rule indexing requires that the input is compared with literals, first and directly.
-        reached = (
+        conditions = (
             f'input.action.name == "{rule.operation}"',
             f'input.resource.type == "{rule.entity}"',
             f"count(path) {length}",
             *(f'lib.said("{flag}")' for flag in rule.required_flags),
         )
         # Check the user last, since that only matters if all else holds.
-        after = ("lib.named(user)",) if self._may_hold_unheld(rule) else ()
-        return body.clause(ENTRY, (*lines, *after), before=reached)
+        user_check = ("lib.named(user)",) if self._may_hold_without_rows(rule) else ()
+        return body.clause(ENTRY, (*lines, *user_check), before=conditions)
 
-    def _may_hold_unheld(self, rule: Rule) -> bool:
+    def _may_hold_without_rows(self, rule: Rule) -> bool:
         """Whether the row may hold for a user without any rows in the state, and so for an empty user name."""
         if "request" in self.program.semantics.groups:
             return True
-        asked = (call_condition(rule), item_condition(rule))
-        reached = (node for formula in asked for node in followed(self.program, formula))
+        conditions = (call_condition(rule), item_condition(rule))
+        reached = (node for formula in conditions for node in followed(self.program, formula))
         return any(isinstance(node, Self | When) or node == ALWAYS for node in reached)
 
 
@@ -175,10 +175,10 @@ class Body:
         self.helpers: list[Clause] = []
         self.slots = tuple(f"{w.name}_path" for w in rule.withs)
         self.args = ("user", "path", *self.slots)
-        self.own = {f"{emitter.functions[rule.entity, rule.operation]}{end}(user, path)" for end in ("", "_call")}
+        self.own_calls = {f"{emitter.functions[rule.entity, rule.operation]}{end}(user, path)" for end in ("", "_call")}
         # The path of a call without a named item lacks the last key, so the key of its own type is looked up by number.
         self.may_be_short = (rule.entity, rule.operation) in emitter.short
-        self.opening = tuple(
+        self.object_lines = tuple(
             f'{slot} := lib.with_object("{w.name}", {{{", ".join(f"{chr(34)}{t}{chr(34)}" for t in w.types)}}})'
             for slot, w in zip(self.slots, rule.withs, strict=True)
         )
@@ -194,7 +194,7 @@ class Body:
 
     def clause(self, name: str, lines: tuple[str, ...], before: tuple[str, ...] = ()) -> Clause:
         """A clause of a request's function: it reads the `with` objects, then follow the lines."""
-        return self._clause(name, ("user", "path"), (*before, *self._opening(lines), *lines))
+        return self._clause(name, ("user", "path"), (*before, *self._lines_for_objects(lines), *lines))
 
     def lines_of(self, name: str, formula: Part) -> tuple[str, ...]:
         """The lines of a conjunction."""
@@ -239,14 +239,16 @@ class Body:
         clauses = [self._clause(name, self.args, (*first, *self.lines_of(name, part))) for part, first in bodies]
         self.helpers += clauses or [Clause(name=name, args=("_",) * len(self.args), lines=("false",))]
 
-    def _opening(self, lines: tuple[str, ...]) -> tuple[str, ...]:
+    def _lines_for_objects(self, lines: tuple[str, ...]) -> tuple[str, ...]:
         # A clause that calls the row's own function leaves it to that to read the objects.
-        if self.own & set(lines):
-            return tuple(line for slot, line in zip(self.slots, self.opening, strict=True) if _mentions(slot, lines))
+        if self.own_calls & set(lines):
+            return tuple(
+                line for slot, line in zip(self.slots, self.object_lines, strict=True) if _mentions(slot, lines)
+            )
         # Read every object, even if an alternative uses none: a malformed one makes the whole request invalid.
         return tuple(
             line if _mentions(slot, lines) else line.partition(" := ")[2]
-            for slot, line in zip(self.slots, self.opening, strict=True)
+            for slot, line in zip(self.slots, self.object_lines, strict=True)
         )
 
     def _clause(self, name: str, args: tuple[str, ...], lines: tuple[str, ...]) -> Clause:
@@ -260,9 +262,9 @@ class Body:
         if last < 1 or found != {(i, None) for i in range(last + 1)}:
             return parts
         deepest = next(o for o in owners if anchor(self.program, o.target)[0] == last)
-        any_of = OwnsAny(target=deepest.target)
+        owns_any = OwnsAny(target=deepest.target)
         # Last, because more callers hold a privilege than own something, and the first alternative that holds ends the search.
-        return (*(p for p in parts if p not in owners), any_of)
+        return (*(p for p in parts if p not in owners), owns_any)
 
     def path(self, target: Target) -> str:
         """The variable that holds the keys of a target's slot."""
@@ -284,14 +286,14 @@ class Body:
         path = self.path(target)
         length = len(self.program.chain(target.type))
         if self._on_path(target):
-            whole = target.type == self._type(target.slot)
-            if whole and not (exact and target.slot == RESOURCE and self.may_be_short):
+            is_last = target.type == self._type(target.slot)
+            if is_last and not (exact and target.slot == RESOURCE and self.may_be_short):
                 return path
-            return f"lib.whole({path}, {length})" if whole else f"array.slice({path}, 0, {length})"
+            return f"lib.whole({path}, {length})" if is_last else f"array.slice({path}, 0, {length})"
         index, _ = anchor(self.program, target)
         singles = self.program.chain(target.type)[index + 1 :]
-        more = ", ".join(f'lib.single({path}[{index}], "{t}")' for t in singles)
-        return f"array.concat(array.slice({path}, 0, {index + 1}), [{more}])"
+        single_keys = ", ".join(f'lib.single({path}[{index}], "{t}")' for t in singles)
+        return f"array.concat(array.slice({path}, 0, {index + 1}), [{single_keys}])"
 
     def _type(self, slot: str) -> str | None:
         if slot == RESOURCE:

@@ -22,9 +22,9 @@ def render(program: Program) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    made = environment("stubs")
-    made.filters["quoted"] = quoted
-    return made
+    templates = environment("stubs")
+    templates.filters["quoted"] = quoted
+    return templates
 
 
 def quoted(value: str) -> str:

@@ -91,7 +91,7 @@ def view(program: Program) -> ModuleView:
     enums = {name: names.take(f"{classes[name]}Operation") for name in program.entities}
     known = vocabulary(program)
     entities: list[EntityView] = []
-    every: list[GroupView] = []
+    all_groups: list[GroupView] = []
     for name in program.entities:
         shapes = dict(known.operations.get(name, {}))
         members = dict(zip(shapes, _members(shapes), strict=True))
@@ -108,7 +108,7 @@ def view(program: Program) -> ModuleView:
                 operations=tuple(members.values()),
             )
         )
-        every += groups
+        all_groups += groups
     return ModuleView(
         system=program.system,
         version=program.version,
@@ -117,7 +117,7 @@ def view(program: Program) -> ModuleView:
         request_groups=known.request_groups,
         types=tuple(_members(program.entities)),
         entities=tuple(entities),
-        groups=tuple(every),
+        groups=tuple(all_groups),
     )
 
 
@@ -129,12 +129,12 @@ def _groups(
     classes: dict[str, str],
 ) -> tuple[GroupView, ...]:
     """Group the operations of a type by the `with` objects and flags of their requests."""
-    alike: dict[tuple[object, ...], list[str]] = {}
+    by_shape: dict[tuple[object, ...], list[str]] = {}
     for operation, shape in shapes.items():
         key = (tuple(sorted(shape.withs.items())), tuple(sorted(shape.flags)), shape.required_flags)
-        alike.setdefault(key, []).append(operation)
+        by_shape.setdefault(key, []).append(operation)
     found: list[GroupView] = []
-    for number, operations in enumerate(alike.values(), 1):
+    for number, operations in enumerate(by_shape.values(), 1):
         shape = shapes[operations[0]]
         found.append(
             GroupView(
@@ -176,14 +176,14 @@ def _members(values: Iterable[str]) -> list[MemberView]:
 class _Names:
     """Issues each name once; a repeated name gets a trailing `_`."""
 
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = {*taken, *keyword.kwlist}
+    def __init__(self, reserved: Iterable[str]) -> None:
+        self._used = {*reserved, *keyword.kwlist}
 
     def take(self, name: str) -> str:
         """The name, or the next free one."""
-        while name in self._taken:
+        while name in self._used:
             name += "_"
-        self._taken.add(name)
+        self._used.add(name)
         return name
 
 

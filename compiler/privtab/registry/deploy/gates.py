@@ -106,7 +106,7 @@ def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) ->
     """The findings of `privtab lint`; fails if it would."""
     started = time.perf_counter()
     checked = lint_policy(policy, variant=variant, readings=readings)
-    findings = checked.judged.kept
+    findings = checked.findings.kept
     fail_on = checked.settings.fail_on or FailOn.ERROR
     fatal = [d for d in findings if fail_on.fails(d.severity) or d.severity is Severity.ERROR]
     summary = _counted(len(fatal), "finding") if fatal else _counted(len(findings), "finding") + " that may stay"
