@@ -92,7 +92,7 @@ class PrintableStream:
 @contextmanager
 def printable_output() -> Iterator[None]:
     """Let this process write only printable text to standard output and standard error during the block."""
-    streams = sys.stdout, sys.stderr
+    originals = sys.stdout, sys.stderr
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, PrintableStream):
@@ -100,4 +100,4 @@ def printable_output() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = streams
+        sys.stdout, sys.stderr = originals
