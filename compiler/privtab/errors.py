@@ -2,7 +2,8 @@
 
 PrivtabError
 ├── UsageError                the caller asked for something that does not exist (exit code 2)
-│   └── SettingsInvalid       a settings file is wrong; carries the findings
+│   ├── SettingsInvalid       a settings file is wrong; carries the findings
+│   └── HasWindows            rows of a state hold for a time, and the reader needs one moment; carries the state
 ├── FileError                 a file that was named cannot be read (exit code 3)
 ├── PolicyInvalid             a policy has findings that stop it; carries them (exit code 1)
 ├── StateInvalid              state rows are wrong; carries the findings (exit code 1)
@@ -80,6 +81,14 @@ class StateInvalid(PrivtabError):
             lines.append(f"and {len(findings) - _ROWS:,} more, all in `findings`")
         super().__init__("\n".join(lines))
         self.findings = findings
+
+
+class HasWindows(UsageError):
+    """Rows of a state hold for a time, and the reader needs the state of one moment; `state` is the whole state."""
+
+    def __init__(self, message: str, state: object) -> None:
+        super().__init__(message)
+        self.state = state
 
 
 class UnsupportedError(PrivtabError):

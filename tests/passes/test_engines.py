@@ -91,7 +91,7 @@ def test_engines_after_the_passes_agree_with_the_reference_before(
     if engine in ENGINES:
         opener = engines.opener(engine)
         module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary) if opener.takes_wasm else None
-        opened = opener.open(artifacts.program, [opener.keep(document)], module).engine
+        opened = opener.open(artifacts.program, [opener.keep(document)], module, 0).engine
         assert [opened.allow(request) for request in asked] == wanted
         assert opened.allow_many(asked) == wanted
         assert [decision.allowed for decision in opened.decide_many(asked)] == wanted

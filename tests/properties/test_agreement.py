@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_agreement import compare
+import requests as http
+import worlds
+from engine_agreement import compare, differences_at, put_state, serving
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+
+from privtab.reference.evaluate import Reference
 
 SEEDS = st.integers(min_value=0, max_value=2**31)
 
@@ -45,3 +49,25 @@ def test_reference_and_opa_agree_on_very_many_requests(opa_binary: Path, block: 
         total += asked
         assert not found, f"{len(found)} of {asked} differ; the first:\n{found[0]}"
     assert total >= 10_000
+
+
+@pytest.mark.slow
+def test_opa_agrees_with_the_reference_at_every_moment_of_a_state_with_windows(opa_binary: Path) -> None:
+    total = allowed = 0
+    texts = [worlds.policy(7000 + number, f"world{number}") for number in range(12)]
+    with serving(texts, opa_binary) as (url, loaded), http.Session() as session:
+        for number, world in enumerate(loaded):
+            for turn in range(2):
+                seed = 70_000 + number * 10 + turn
+                state = worlds.timed(worlds.state(world.program, seed), seed)
+                put_state(session, url, world.program, state)
+                asked = worlds.requests(world.program, seed, 1)
+                moments = worlds.moments(state)
+                for at in moments[:: max(len(moments) // 9, 1)]:
+                    found = differences_at(session, url, world, state, asked, at)
+                    assert not found, f"at {at}: {len(found)} of {len(asked)} differ; the first:\n{found[0]}"
+                    reference = Reference(world.program, state.at(at))
+                    total += len(asked)
+                    allowed += sum(reference.decide(request).allowed for request in asked)
+    assert total > 2_000
+    assert 0.1 < allowed / total < 0.9

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from privtab.analysis.changes import AddToGroup, Assign, apply
 from privtab.ir.nodes import Program
+from privtab.moments import moment
 from privtab.state import raw
 from privtab.state.holdings import Holdings
 from privtab.state.index import index_bytes
 from privtab.state.load import from_tables, load
-from privtab.state.moments import moment
 from privtab.state.nodes import TABLES, State, StateFinding
 from privtab.state.places import Places
 from privtab.state.raw import COLUMNS

@@ -14,10 +14,10 @@ import pytest
 
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
+from privtab.moments import ALWAYS, FIRST, LAST, Window, WrongTime, exact, moment, text, union
 from privtab.state import raw
 from privtab.state.holdings import Holdings
 from privtab.state.load import from_tables, load, to_tables
-from privtab.state.moments import ALWAYS, FIRST, LAST, Window, WrongTime, exact, moment, text, union
 from privtab.state.nodes import State, StateFinding
 from privtab.state.validate import validate, validate_with_places
 

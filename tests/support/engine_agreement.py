@@ -67,8 +67,13 @@ def sharded_document(program: Program, state: State) -> dict[str, Any]:
     return people | {"at": {shards.shard_name(key): document for key, document in documents.items()}}
 
 
-def ask(session: http.Session, url: str, system: str, rule: str, body: dict[str, Any]) -> Any:
-    """The value of a rule of the system's package."""
+def ask(session: http.Session, url: str, system: str, rule: str, body: dict[str, Any], at: int | None = None) -> Any:
+    """The value of a rule of the system's package, now or at another moment."""
+    if at is not None:
+        query = f"answer := data.privtab.{system}.{rule} with time.now_ns as {at}"
+        answer = session.post(f"{url}/v1/query", json={"query": query, "input": body}, timeout=30)
+        answer.raise_for_status()
+        return answer.json()["result"][0]["answer"]
     answer = session.post(f"{url}/v1/data/privtab/{system}/{rule}", json={"input": body}, timeout=30)
     answer.raise_for_status()
     return answer.json()["result"]
@@ -76,13 +81,21 @@ def ask(session: http.Session, url: str, system: str, rule: str, body: dict[str,
 
 def differences(session: http.Session, url: str, world: World, state: State, asked: Sequence[Request]) -> list[str]:
     """Each request on which OPA and the reference differ in any part of the decision, as text for reproducing it."""
-    system = world.program.system
     put_state(session, url, world.program, state, sharded=world.artifacts.program.get("state") == "sharded")
+    return differences_at(session, url, world, state, asked, None)
+
+
+def differences_at(
+    session: http.Session, url: str, world: World, state: State, asked: Sequence[Request], at: int | None
+) -> list[str]:
+    """As `differences`, at a moment, with the state that OPA has."""
+    system = world.program.system
+    state = state if at is None else state.at(at)
     reference = Reference(world.program, state, world.artifacts.revision)
     sent = [request.to_json() for request in asked]
-    explained = ask(session, url, system, "explained", {"requests": sent})
-    plain = ask(session, url, system, "decisions", {"requests": sent})
-    by_items = _by_items(session, url, reference, asked)
+    explained = ask(session, url, system, "explained", {"requests": sent}, at)
+    plain = ask(session, url, system, "decisions", {"requests": sent}, at)
+    by_items = _by_items(session, url, reference, asked, at)
     found = []
     for number, request in enumerate(asked):
         expected = reference.decide(request).to_json()
@@ -98,7 +111,9 @@ def differences(session: http.Session, url: str, world: World, state: State, ask
     return found
 
 
-def _by_items(session: http.Session, url: str, reference: Reference, asked: Sequence[Request]) -> list[bool | None]:
+def _by_items(
+    session: http.Session, url: str, reference: Reference, asked: Sequence[Request], at: int | None
+) -> list[bool | None]:
     """Answers through the faster form with items, by position; None for requests that it cannot express."""
     groups: dict[tuple[str, str], list[int]] = {}
     for number, request in enumerate(asked):
@@ -108,7 +123,8 @@ def _by_items(session: http.Session, url: str, reference: Reference, asked: Sequ
     for (action, type_), numbers in groups.items():
         items = [[asked[n].user, reference.vocabulary.keys(asked[n].resource)] for n in numbers]
         body = {"action": {"name": action}, "resource": {"type": type_}, "items": items}
-        for n, answer in zip(numbers, ask(session, url, reference.program.system, "decisions", body), strict=True):
+        given = ask(session, url, reference.program.system, "decisions", body, at)
+        for n, answer in zip(numbers, given, strict=True):
             answers[n] = answer
     return answers
 

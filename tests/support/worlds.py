@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 from unusual_names import ALIKE, CARRIED, UNUSABLE
 
 from privtab.characters import is_unicode
 from privtab.ir.nodes import Program, Rule
+from privtab.moments import ALWAYS, FIRST, LAST, Window
 from privtab.names import encode_name
 from privtab.request import NOT_SET, Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
@@ -311,6 +313,35 @@ def state(program: Program, seed: int) -> State:
         ),
         service_admins=tuple(u for u in known.users if rnd.random() < 0.2),
     )
+
+
+EPOCH = 1_772_323_200_000_000_000
+"""A moment around which the windows of generated states lie: 2026-03-01T00:00:00Z."""
+
+
+def timed(given: State, seed: int, *, now: int = EPOCH) -> State:
+    """A state with windows on some rows: around `now`, past, future, empty, and several for the same row."""
+    rnd = random.Random(f"windows {seed}")
+    step = 3_600_000_000_000
+    edges = [FIRST, LAST, *(now + number * step for number in range(-3, 4))]
+    tables: dict[str, Any] = {}
+    windows: dict[str, tuple[Window, ...]] = {}
+    share = rnd.choice([0.1, 0.5, 0.9])
+    for table in ("memberships", "assignments", "grants", "owners"):
+        rows = [row for row in getattr(given, table) for _ in range(1 + (rnd.random() < 0.2))]
+        own = [Window(*rnd.choices(edges, k=2)) if rnd.random() < share else ALWAYS for _ in rows]
+        # As after validation: a row says the same only once.
+        pairs = list(dict.fromkeys(zip(rows, own, strict=True)))
+        tables[table] = tuple(row for row, _ in pairs)
+        if any(window != ALWAYS for _, window in pairs):
+            windows[table] = tuple(window for _, window in pairs)
+    return replace(given, windows=windows, **tables)
+
+
+def moments(given: State) -> list[int]:
+    """The moments at which a state with windows changes, and those just before and after."""
+    edges = {edge for windows in given.windows.values() for window in windows for edge in window}
+    return sorted({at for edge in edges - {FIRST, LAST} for at in (edge - 1, edge, edge + 1)})
 
 
 def requests(program: Program, seed: int, per_rule: int) -> list[Request]:

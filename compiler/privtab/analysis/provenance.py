@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.ir.nodes import Atom, Has, Holds, Member, Owner, Self, ServiceAdmin, Target
+from privtab.moments import ALWAYS, Window, shown
 from privtab.names import path_of, refers_to
 from privtab.reference.evaluate import EvaluationContext
-from privtab.state.moments import ALWAYS, Window, shown
 from privtab.state.names import StateNames
 from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State
 from privtab.state.places import NOWHERE, Places

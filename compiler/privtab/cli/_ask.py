@@ -197,7 +197,7 @@ def chain_rows(chain: Chain) -> list[tuple[str, str]]:
 
 def step_json(step: Step) -> dict[str, Any]:
     """A link of a chain as JSON; `from` and `until` only if its row has them."""
-    from privtab.state.moments import WINDOW, edge_texts
+    from privtab.moments import WINDOW, edge_texts
 
     place = step.place
     where = None

@@ -54,6 +54,7 @@ def answering(engine: str, program: Program, state: State) -> AbstractContextMan
 
 def in_process(engine: str, program: Program, state: State) -> Answers:
     """Answers from one of `engines.ENGINES`, on the content of the bundles."""
+    from privtab.moments import now
     from privtab.pipeline import policy_artifacts, wasm_modules
     from privtab.state.index import index
 
@@ -64,7 +65,7 @@ def in_process(engine: str, program: Program, state: State) -> Answers:
         with waiting("compiling to Wasm"):
             module = build(wasm_modules(program), artifacts.entrypoints)
     state_content = opener.keep(index(program, state))
-    return Answers(opener.open(artifacts.program, [state_content], module).engine.decide_many)
+    return Answers(opener.open(artifacts.program, [state_content], module, now()).engine.decide_many)
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> 
 
 def moment_of(at: str | None) -> int:
     """The moment of `--at`, or the present one; raises UsageError for anything but a time."""
-    from privtab.state.moments import WrongTime, moment, now
+    from privtab.moments import WrongTime, moment, now
 
     try:
         return now() if at is None else moment(at)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from privtab import moments
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
 from privtab.client._bundles import BundleLocation, Document, ReadBundle
@@ -25,6 +26,7 @@ from privtab.errors import (
     SignatureRefused,
     UsageError,
 )
+from privtab.moments import ALWAYS, Window
 from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import OperationShape
 
@@ -49,6 +51,8 @@ class ActiveBundles:
     quick: Quick
     missing: frozenset[str] = frozenset()
     """The keys of the root entities whose shards are not among the bundles."""
+    window: Window = ALWAYS
+    """The time in which the engine's answers count."""
 
     def check_here(self, request: Request, items: Sequence[Entity] = ()) -> None:
         """Raise DecisionUnavailable for a request that needs a missing shard; its names were checked."""
@@ -82,9 +86,11 @@ class BundledEngine:
         self._opener = opener(engine)
         self._order = RollbackGuard()
         self.quick: Quick = {}
-        """Of the active policy and state; use it without further checks only if `still`."""
+        """Of the active policy and state; use it without further checks only if `still` and `timeless`."""
         self.still = refresh is None and max_staleness is None
         """Whether the bundles stay active until `refresh()` is called."""
+        self.timeless = True
+        """Whether no row of the active state holds for a time only."""
         self._looked_at = elapsed()
         self._started()
 
@@ -112,8 +118,9 @@ class BundledEngine:
         bundles, (age, then) = state.pop("bundles"), state.pop("aged")
         self._looked_at = elapsed() - age - max(time.time() - then, 0.0)
         self.__dict__.update(state)
-        self._loaded = self._opened(bundles) if bundles is not None else None
-        self.quick = self._loaded.quick if self._loaded is not None else {}
+        self._loaded, self.quick, self.timeless = None, {}, True
+        if bundles is not None:
+            self._activate(self._opened(bundles))
         self._started()
 
     # --- bundles ---
@@ -127,7 +134,25 @@ class BundledEngine:
                 f"the bundles are too old: newer ones were last looked for with success {age:.0f} seconds ago, "
                 f"and max_staleness is {self._max_staleness:g}" + (f": {self.problem}" if self.problem else "")
             )
-        return self._loaded or self.load()
+        loaded = self._loaded or self.load()
+        return loaded if loaded.window == ALWAYS or loaded.window.holds(moments.now()) else self._of_now()
+
+    def _of_now(self) -> ActiveBundles:
+        """The active policy and state after a row of the state began or ended to hold."""
+        if os.getpid() != self._pid:
+            self._started()
+        with self._lock:
+            loaded = self._loaded or self.load()
+            if not loaded.window.holds(moments.now()):
+                self._activate(self._opened(loaded.bundles))
+        assert self._loaded is not None
+        return self._loaded
+
+    def _activate(self, opened: ActiveBundles) -> None:
+        self.timeless = self.timeless and opened.window == ALWAYS
+        self._loaded = opened
+        self.quick = opened.quick
+        self.timeless = opened.window == ALWAYS
 
     def load(self) -> ActiveBundles:
         """Read the bundles unless they have been read."""
@@ -147,8 +172,7 @@ class BundledEngine:
                 newer = list(found.values()) != list(before.values())
                 if newer:
                     order = self._order.check(found.values())
-                    self._loaded = self._opened(found)
-                    self.quick = self._loaded.quick
+                    self._activate(self._opened(found))
                     self._order.keep(order)
             except SignatureRefused as error:
                 self.problem = str(error)
@@ -204,7 +228,9 @@ class BundledEngine:
         (policy_at, program), known = programs[name], protocol.known(name, programs[name][1])
         if known.vocabulary.system not in states:
             raise protocol.no_bundle(known.vocabulary.system, "state")
-        opened = self._opener.open(program, states[known.vocabulary.system], bundles[policy_at].content.wasm)
+        opened = self._opener.open(
+            program, states[known.vocabulary.system], bundles[policy_at].content.wasm, moments.now()
+        )
         return ActiveBundles(
             bundles=bundles,
             known=known,
@@ -212,6 +238,7 @@ class BundledEngine:
             engine=opened.engine,
             quick=opened.quick,
             missing=opened.missing,
+            window=opened.window,
         )
 
     def _programs(self, bundles: Iterable[ReadBundle]) -> dict[str, tuple[str, Any]]:

@@ -73,6 +73,8 @@ class OpaFlows:
         self._cache = cache
         self._known: ActiveSystem | None = None
         self._state: str | None = None
+        self._timed = False
+        """Whether rows of the state hold for a time: then no answer is kept, since it may end at any moment."""
         self._looked_at = 0.0
         self._heard_at = float("-inf")
         self._status_at = float("-inf")
@@ -114,11 +116,14 @@ class OpaFlows:
             if known is None:
                 known = yield from self._fetch()
             state = yield from self._send(protocol.state_revision(known))
+            timed = state is None and not known.sharded
+            if timed:
+                state = yield from self._send(protocol.windowed_revision(known.vocabulary.system))
             if state is None:
                 # A policy without a state would deny everything: an error, not a decision.
                 raise protocol.no_bundle(known.vocabulary.system, "state")
             self._log_change(known, state)
-            self._known, self._state = known, state
+            self._known, self._state, self._timed = known, state, timed
             self._looked_at = time.monotonic()
             return known
         finally:
@@ -183,7 +188,7 @@ class OpaFlows:
         return (yield from self._through_cache(known, "decide", request, call))
 
     def _through_cache(self, known: ActiveSystem, kind: str, request: Request, call: Callable[[], Call[T]]) -> Flow[T]:
-        if self._cache is None:
+        if self._cache is None or self._timed:
             return (yield from self._send(call()))
         key = self._key(known, kind, request_key(request))
         kept: T | None = self._cache.get(key)
@@ -257,6 +262,7 @@ class OpaFlows:
         ask: Callable[[Sequence[int], Callable[[int, T], None]], Iterable[Flow[None]]],
     ) -> Flow[list[T]]:
         """The answers by position: from the cache, or asked once for each distinct request."""
+        cache = None if self._timed else self._cache
         answers: list[Any] = [None] * len(requests)
         first: dict[Key, int] = {}
         repeated: list[tuple[int, int]] = []
@@ -266,9 +272,9 @@ class OpaFlows:
             before = first.setdefault(key, at)
             if before != at:
                 repeated.append((at, before))
-            elif self._cache is not None:
+            elif cache is not None:
                 keys[at] = self._key(known, kind, key)
-                answers[at] = self._cache.get(keys[at])
+                answers[at] = cache.get(keys[at])
         open_ = [at for at in first.values() if answers[at] is None]
         if len(open_) < len(first):
             for at, before in [*((at, at) for at in first.values()), *repeated]:
@@ -277,8 +283,8 @@ class OpaFlows:
 
         def give(at: int, answer: T) -> None:
             answers[at] = answer
-            if self._cache is not None:
-                self._cache.put(keys[at], answer)
+            if cache is not None:
+                cache.put(keys[at], answer)
 
         yield from self._together(ask(open_, give))
         if (asked := CURRENT.get()) is not None:
@@ -321,6 +327,8 @@ class OpaFlows:
         sharded = yield from self._send(protocol.layout(system))
         ask = protocol.combined_revision(system) if sharded else protocol.own_state_revision(own_name)
         state = yield from self._send(ask)
+        if state is None and not sharded:
+            state = yield from self._send(protocol.windowed_revision(own_name))
         return Revision(policy=policy, state=state)
 
     # --- private ---

@@ -37,6 +37,7 @@ from privtab.client._answers import (
     read_visible,
 )
 from privtab.errors import InvalidRequest, UsageError
+from privtab.moments import WINDOWED
 from privtab.request import NOT_SET, Decision, Entity, Request, said
 from privtab.typed import path_of
 from privtab.vocabulary import Vocabulary
@@ -319,6 +320,11 @@ def state_revision(known: ActiveSystem) -> Call[str | None]:
 def own_state_revision(system: str) -> Call[str | None]:
     """The revision of an unsharded state, by the name of the system."""
     return Call(path=f"/v1/data/privtab_state/{system}/revision", body=None, read=read_revision)
+
+
+def windowed_revision(system: str) -> Call[str | None]:
+    """The revision of a state in which rows hold for a time, by the name of the system, or None."""
+    return Call(path=f"/v1/data/privtab_state/{system}/{WINDOWED}/revision", body=None, read=read_revision)
 
 
 def combined_revision(system: str) -> Call[str | None]:

@@ -22,6 +22,7 @@ from privtab.client._transport import Timeout
 from privtab.client._trust import Trusted
 from privtab.engines import ENGINES
 from privtab.errors import UsageError
+from privtab.moments import ALWAYS
 from privtab.request import Request
 
 if TYPE_CHECKING:
@@ -141,9 +142,14 @@ class Embedded(Asker):
         """
         from privtab.engines.python import PythonEngine
 
-        runs = self._bundled.now().engine
+        loaded = self._bundled.now()
+        runs = loaded.engine
         if not isinstance(runs, PythonEngine):
             raise UsageError("only the engine `python` answers columns")
+        if loaded.window != ALWAYS:
+            raise UsageError(
+                "rows of the state hold for a time, and a decider of columns would not see them begin or end"
+            )
         try:
             return runs.batches()
         except ImportError as error:
@@ -170,7 +176,7 @@ class Embedded(Asker):
                     type_, path = resource if type(resource) is tuple else (resource.type, resource.id)  # type: ignore[union-attr]
                 if type(path) is str:
                     bundled = self._bundled
-                    quick = bundled.quick if bundled.still else bundled.now().quick
+                    quick = bundled.quick if bundled.still and bundled.timeless else bundled.now().quick
                     answer = quick[type_, action](user, path)  # type: ignore[index, arg-type]
                     if answer is not None:
                         return answer

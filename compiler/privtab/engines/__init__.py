@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
+from privtab.moments import ALWAYS, Window
 from privtab.request import Decision, Entity, Request
 
 ENGINES = ("python", "wasm")
@@ -58,6 +59,8 @@ class Opened:
     missing: frozenset[str] = frozenset()
     """The keys of the root entities whose shards of the state are missing."""
     quick: Quick = field(default_factory=NoQuickWays)
+    window: Window = ALWAYS
+    """The time in which the engine's answers count: at its end, some row of the state begins or ends to hold."""
 
 
 class Opener(Protocol):
@@ -69,8 +72,11 @@ class Opener(Protocol):
     def keep(self, document: Mapping[str, Any]) -> Any:
         """Return what the engine keeps of a state's document, or of that of one of its parts."""
 
-    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None) -> Opened:
-        """Open the engine. `state`: what was kept, whole or in parts; `module`: the policy's Wasm. Raises PolicyError, UsageError."""
+    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None, moment: int) -> Opened:
+        """Open the engine for a moment. Raises PolicyError, UsageError.
+
+        `state`: what was kept, whole or in parts; `module`: the policy's Wasm.
+        """
 
 
 def opener(name: str) -> Opener:

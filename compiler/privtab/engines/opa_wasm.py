@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,26 +32,36 @@ _TICK = 1.0
 """Seconds between two checks of that limit."""
 _MOST_PAGES = 16384
 """Limit on the memory that a module may need before it runs: 1 GiB."""
+NOW = "time.now_ns"
 _HOST = f"""
 (module
   (global (export "message") (mut i32) (i32.const 0))
   (func (export "opa_abort") (param i32) (global.set 0 (local.get 0)) unreachable)
   (func (export "opa_println") (param i32))
-  {" ".join(f'(func (export "opa_builtin{n}") (param {"i32 " * (n + 2)}) (result i32) unreachable)' for n in range(5))})
+  (global (export "now") (mut i32) (i32.const 0))
+  (func (export "opa_builtin0") (param i32 i32) (result i32)
+    (if (i32.eqz (global.get 1)) (then unreachable)) (global.get 1))
+  {" ".join(f'(func (export "opa_builtin{n}") (param {"i32 " * (n + 2)}) (result i32) unreachable)' for n in range(1, 5))})
 """
-"""What OPA's modules import besides memory. Not Python functions, since wasmtime keeps those in a list without a lock."""
+"""What OPA's modules import besides memory. The only function without arguments is `time.now_ns`: it gives the value at the address
+`now`, which is there before a call. Not Python functions, since wasmtime keeps those in a list without a lock."""
 
 
 class Instance:
     """One instance with its data; concurrent calls wait for each other."""
 
-    def __init__(self, module: bytes, data: bytes, entrypoints: Sequence[str]) -> None:
-        """`data`: the document below `data`, as JSON in UTF-8. `entrypoints`: those that must exist, such as `privtab/lake/allow`."""
+    def __init__(
+        self, module: bytes, data: bytes, entrypoints: Sequence[str], clock: Callable[[], int] | None = None
+    ) -> None:
+        """`data`: the document below `data`, as JSON in UTF-8. `entrypoints`: those that must exist, such as `privtab/lake/allow`.
+
+        `clock`: the moment, in nanoseconds, at which a call is answered; without it, a call that needs the time fails.
+        """
         try:
             import wasmtime
         except ImportError as error:
             raise UsageError(f"the engine `wasm` needs the extra `wasm`: {how_to_install('wasm')}") from error
-        self._given = module, data, tuple(entrypoints)
+        self._given = module, data, tuple(entrypoints), clock
         self._lock = threading.Lock()
         config = wasmtime.Config()
         config.epoch_interruption = True
@@ -75,7 +85,7 @@ class Instance:
         """Create the instance and load its data. Raises PolicyError."""
         import wasmtime
 
-        _, data, wanted = self._given
+        _, data, wanted, _ = self._given
         try:
             exports = self._instantiated()
             function = partial(_function, self._store, exports)
@@ -90,14 +100,18 @@ class Instance:
             )
             if not all(isinstance(names, dict) for names in (self._entrypoints, builtins)):
                 raise ValueError("its entrypoints have no names")
-            if builtins:
-                raise PolicyError(f"the Wasm needs functions of its host: {', '.join(sorted(builtins))}")
+            if builtins.keys() - {NOW}:
+                raise PolicyError(f"the Wasm needs functions of its host: {', '.join(sorted(builtins.keys() - {NOW}))}")
             at = function("opa_malloc", 1)(self._store, len(data)) & _ADDRESSES
             self._write(at, data)
             self._address = function("opa_json_parse", 2)(self._store, at, len(data))
             if not self._address:
                 raise ValueError("it cannot read the data")
             self._heap = function("opa_heap_ptr_get", 0)(self._store) & _ADDRESSES
+            self._parse = function("opa_json_parse", 2)
+            self._heap_now, self._set_heap = function("opa_heap_ptr_get", 0), exports.get("opa_heap_ptr_set")
+            if not isinstance(self._set_heap, wasmtime.Func):
+                raise ValueError("it has no function `opa_heap_ptr_set`")
             self._eval = function("opa_eval", 7)
         except (wasmtime.WasmtimeError, wasmtime.Trap, ValueError, RecursionError) as error:
             raise PolicyError(f"the Wasm of the policy cannot be run: {self._why(error)}") from error
@@ -119,9 +133,10 @@ class Instance:
             self._limit(10 * LONGEST)
             self._memory = wasmtime.Memory(store, wasmtime.MemoryType(wasmtime.Limits(pages, None)))
             host = wasmtime.Instance(store, self._host, [])
-            message = host.exports(store)["message"]
+            message, now = (host.exports(store)[name] for name in ("message", "now"))
             assert isinstance(message, wasmtime.Global)
-            self._message = message
+            assert isinstance(now, wasmtime.Global)
+            self._message, self._now = message, now
             linker = wasmtime.Linker(self._engine)
             linker.define(store, "env", "memory", self._memory)
             linker.define_instance(store, "env", host)
@@ -164,11 +179,24 @@ class Instance:
         self._store.set_epoch_deadline(math.ceil(seconds / _TICK) + 1)
 
     def _evaluated(self, number: int, sent: bytes) -> bytes:
-        heap, end = self._heap, self._heap + len(sent)
+        heap = self._heap if self._given[3] is None else self._timed(self._given[3]())
+        end = heap + len(sent)
         if (missing := end - self._memory.data_len(self._store)) > 0:
             self._memory.grow(self._store, missing // _PAGE + 1)
         self._write(heap, sent)
         return self._text(self._eval(self._store, 0, number, self._address, heap, len(sent), end, 0))
+
+    def _timed(self, moment: int) -> int:
+        """Put a moment where `time.now_ns` finds it, at the beginning of the heap; returns where the heap goes on."""
+        sent = str(moment).encode()
+        assert self._set_heap is not None
+        self._write(self._heap, sent)
+        self._set_heap(self._store, self._heap + len(sent))
+        value = self._parse(self._store, self._heap, len(sent))
+        if not value:
+            raise ValueError("it cannot read the time")
+        self._now.set_value(self._store, value)
+        return int(self._heap_now(self._store)) & _ADDRESSES
 
     def _write(self, at: int, content: bytes) -> None:
         memory, store = self._memory, self._store

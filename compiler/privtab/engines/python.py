@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.engines import NoQuickWays, Opened
 from privtab.engines.index import Index, PrivilegeNumbers, StatePart, in_parts
 from privtab.engines.quick import Quick, quick
 from privtab.engines.rows import RowEngine
+from privtab.engines.windowed import WindowedIndex, is_windowed
 from privtab.errors import DecisionUnavailable
 from privtab.request import Request
 
@@ -87,17 +89,22 @@ class Opener:
     def __init__(self) -> None:
         self._numbers: PrivilegeNumbers | None = None
 
-    def keep(self, document: Mapping[str, Any]) -> Index | StatePart:
+    def keep(self, document: Mapping[str, Any]) -> Index | StatePart | WindowedIndex:
         """The index, or a part of it."""
+        if is_windowed(document):
+            return WindowedIndex(document)
         if not in_parts(document):
             return Index(document)
         # Parts that are loaded one by one become one index, so they must number privileges alike.
         self._numbers = self._numbers or PrivilegeNumbers()
         return StatePart(document, self._numbers)
 
-    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None) -> Opened:
+    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None, moment: int) -> Opened:
         """As engines.Opener.open."""
         del module
+        if isinstance(state[0], WindowedIndex):
+            now = self.open(program, [state[0].at(moment)], None, moment)
+            return replace(now, window=state[0].window(moment))
         index = state[0] if isinstance(state[0], Index) else Index.of(state)
         engine = PythonEngine(program, index, partial=True)
         quick_ways = NoQuickWays() if index.missing else QuickWays(engine)

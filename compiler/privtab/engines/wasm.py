@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from privtab.engines import Opened
 from privtab.engines.index import in_parts, together
 from privtab.engines.opa_wasm import Instance
+from privtab.engines.windowed import is_windowed, revision_of
 from privtab.errors import InvalidRequest, PolicyError, UsageError
 from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import Vocabulary
@@ -34,7 +36,13 @@ class WasmEngine:
 
     name = "wasm"
 
-    def __init__(self, module: bytes | None, program: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        module: bytes | None,
+        program: Mapping[str, Any],
+        state: Mapping[str, Any],
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
         """`module` is the bundle's; `program` and `state` are the documents of the bundles. Raises PolicyError, UsageError."""
         if module is None:
             raise UsageError("the policy's bundle has no Wasm: make one with `privtab compile --wasm`")
@@ -49,7 +57,7 @@ class WasmEngine:
             encoded = _text(data).encode()
         except UnicodeEncodeError as error:
             raise PolicyError(f"a name of the bundles is not valid Unicode: {error.object[error.start]!a}") from None
-        self._instance = Instance(module, encoded, wanted)
+        self._instance = Instance(module, encoded, wanted, clock if is_windowed(state) else None)
 
     def allow(self, request: Request) -> bool:
         """Whether the request is allowed."""
@@ -233,7 +241,8 @@ class Opener:
         """Keep the document itself, which is loaded into the module's memory."""
         return document
 
-    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None) -> Opened:
-        """As engines.Opener.open."""
+    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None, moment: int) -> Opened:
+        """As engines.Opener.open; each call is answered for the moment at which it is made."""
+        del moment
         document, missing = together(state) if in_parts(state[0]) else (state[0], frozenset[str]())
-        return Opened(engine=WasmEngine(module, program, document), revision=document.get("revision"), missing=missing)
+        return Opened(engine=WasmEngine(module, program, document), revision=revision_of(document), missing=missing)

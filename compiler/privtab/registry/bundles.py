@@ -12,6 +12,7 @@ from privtab.bundle.archive import json_bytes
 from privtab.bundle.bounds import read_object
 from privtab.bundle.stream import entries
 from privtab.errors import BrokenBundle, BundleRefused, UsageError
+from privtab.moments import WINDOWED
 from privtab.registry import names
 from privtab.registry.nodes import DEEPEST, too_deep
 
@@ -114,6 +115,8 @@ def _checked(
 
 def _revision(path: str, document: Mapping[str, Any]) -> object:
     """The revision recorded in a program or a state; that of a shard is two levels deeper."""
+    if path.startswith(_STATES) and isinstance(document.get(WINDOWED), dict):
+        document = document[WINDOWED]
     parts = document.get("at")
     if path.startswith(_STATES) and "revision" not in document and isinstance(parts, dict) and len(parts) == 1:
         (document,) = parts.values()

@@ -64,7 +64,7 @@ def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) 
     if not isinstance(rows, State):
         # The caller asked for the index on the driver, or the state was found to be small enough.
         rows = rows.local(1 << 40)
-    return Index(index(_program(policy), rows))
+    return Index(index(_program(policy), rows.plain("Spark")))
 
 
 def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:

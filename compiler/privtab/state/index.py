@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 from privtab.ir.nodes import Program
+from privtab.moments import WINDOWED
 from privtab.request import Entity
+from privtab.state import windowed
 from privtab.state.names import StateNames
 from privtab.state.nodes import Effect, State
 from privtab.state.principal_texts import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
@@ -32,7 +34,7 @@ def index(program: Program, state: State) -> dict[str, Any]:
     they take effect: at their entity if that lies in the scope, at the scope if their entity contains it. So an engine looks up
     a user's principals without checking scopes. Such an entry lists the entities that the rows name.
     """
-    if state.has_columns:
+    if state.has_columns and not state.windows:
         document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
         return document
     return stamped(unstamped(program, state))
@@ -40,9 +42,8 @@ def index(program: Program, state: State) -> dict[str, Any]:
 
 def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; serialised once for both."""
-    if not state.has_columns:
+    if state.windows or not state.has_columns:
         return stamped_bytes(unstamped(program, state))
-    state.plain("the index of a state")
     from privtab.state.large_index import index_parts
 
     pieces = index_parts(program, state)
@@ -69,12 +70,22 @@ def revision(document: Mapping[str, Any]) -> str:
 
 
 def stamped(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A document with its revision, the hash of everything else in it; keys are sorted."""
+    """A document with its revision, the hash of everything else in it; keys are sorted.
+
+    The revision of a state with windows is beside what they concern.
+    """
+    if WINDOWED in document:
+        parts = dict(document)
+        parts[WINDOWED] = {"revision": revision(document), **parts[WINDOWED]}
+        return {part: parts[part] for part in sorted(parts)}
     return {"revision": revision(document), **{part: document[part] for part in sorted(document)}}
 
 
 def stamped_bytes(document: Mapping[str, Any]) -> tuple[str, bytes]:
     """The revision of a document without one, and the document with the revision, as JSON."""
+    if WINDOWED in document:
+        whole = stamped(document)
+        return whole[WINDOWED]["revision"], _JSON(whole).encode()
     texts = {part: f"{_JSON(part)}:{_JSON(document[part])}" for part in sorted(document)}
     found = _digest("{" + ",".join(texts.values()) + "}", document)
     texts["revision"] = f'"revision":"{found}"'
@@ -93,22 +104,48 @@ def _digest(text: str, document: Mapping[str, Any]) -> str:
 
 def unstamped(program: Program, state: State) -> dict[str, Any]:
     """The index without its revision, which is the hash of this."""
-    state.plain("the index of a state")
     with _no_collection():
+        if state.windows:
+            return _windowed(program, state)
         if state.has_columns:
             from privtab.state.large_index import index_parts
 
             document: dict[str, Any] = json.loads(b"".join(_document(index_parts(program, state))))
             return document
-        grants = _grants(program, StateNames(program), state, scopes_of_roles(state))
-        return {
-            "allow": grants["allow"],
-            "deny": grants["deny"],
-            "owners": _nested(state.texts("owners", "entity", "owner")),
-            "members": _nested(state.texts("members", "of", "user")),
-            "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
-            **_people(program, state, uses(program)),
-        }
+        return _plain(program, state)
+
+
+def _plain(program: Program, state: State) -> dict[str, Any]:
+    grants = _grants(program, StateNames(program), state, scopes_of_roles(state))
+    return {
+        "allow": grants["allow"],
+        "deny": grants["deny"],
+        "owners": _nested(state.texts("owners", "entity", "owner")),
+        "members": _nested(state.texts("members", "of", "user")),
+        "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
+        **_people(program, state, uses(program)),
+    }
+
+
+def _windowed(program: Program, state: State) -> dict[str, Any]:
+    names, scopes, used = StateNames(program), scopes_of_roles(state), uses(program)
+    granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
+    declared = {f"role:{role.name}" for role in program.roles.values()}
+
+    def grants(rows: State) -> Mapping[Effect, dict[str, Truths]]:
+        return _grants(program, names, rows, scopes)
+
+    def principal(role: str, scope: str | None) -> tuple[str | None, bool]:
+        return _named(role, scope, granted, declared, used), f"role:{role}" in declared
+
+    return windowed.document(state, lambda rows: _plain(program, rows), grants, principal, used)
+
+
+def _named(name: str, scope: str | None, granted: set[str], declared: set[str], used: Uses) -> str | None:
+    """The principal for a role within a scope or everywhere; None if nothing depends on it."""
+    role = f"role:{name}"
+    given = role if scope is None else scoped_principal(role, scope)
+    return given if used.holds or role in granted or role in declared else None
 
 
 @contextmanager
@@ -168,11 +205,10 @@ def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
     for holder, name, scope in state.texts("assignments", "principal", "role", "scope"):
         at = (name, scope)
         if at not in named:
-            role = f"role:{name}"
-            given = role if scope is None else scoped_principal(role, scope)
-            named[at] = given if used.holds or role in granted or role in declared else None
+            named[at] = _named(name, scope, granted, declared, used)
             if scope is not None:
-                within[given] = [role, scope]
+                role = f"role:{name}"
+                within[scoped_principal(role, scope)] = [role, scope]
         principal = named[at]
         has = held.get(holder)
         if has is None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from privtab.arrow import Truth
+from privtab.moments import ALWAYS, FIRST, LAST, WINDOW, Window, edge_text, moment
+from privtab.moments import text as text_of
 from privtab.names import KINDS
 from privtab.request import Entity
 from privtab.state.coded import CodedColumn
-from privtab.state.moments import ALWAYS, FIRST, LAST, WINDOW, Window, edge_text, moment
-from privtab.state.moments import text as text_of
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, RawRow
 from privtab.state.raw_table import RawTable

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from privtab.errors import UsageError
+from privtab.errors import HasWindows
+from privtab.moments import WINDOW, Window, edge_texts
 from privtab.printable import printable
 from privtab.request import Entity
 from privtab.state.columns import Column, ListColumn, LongerColumn
-from privtab.state.moments import WINDOW, Window, edge_texts
 
 Effect: TypeAlias = Literal["allow", "deny"]
 TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins")
@@ -130,14 +130,18 @@ class State:
         """The state at a moment, without windows: the rows that hold then."""
         if not self.windows:
             return self
-        tables = {table: _some(getattr(self, table), rows) for table, rows in self.held(moment).items()}
+        return self.only(self.held(moment))
+
+    def only(self, kept: Mapping[str, list[int]]) -> State:
+        """The state, without windows, with some rows of the tables that have any."""
+        tables: Any = {table: _some(getattr(self, table), kept[table]) for table in self.windows}
         return replace(self, windows={}, **tables)
 
     def plain(self, what: str) -> State:
-        """The state itself, for what reads no windows; raises UsageError if it has windows, since ignoring one is wrong either way."""
+        """The state itself, for what reads no windows; raises HasWindows if it has windows, since ignoring one is wrong either way."""
         if self.windows:
             tables = " and ".join(f"`{table}`" for table in self.windows)
-            raise UsageError(f"{what} takes no rows with `from` or `until`, and {tables} has some")
+            raise HasWindows(f"{what} takes no rows with `from` or `until`, and {tables} has some", self)
         return self
 
     def plus(self, table: str, row: object) -> State:

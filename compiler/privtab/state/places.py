@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from privtab.state.moments import FIRST, LAST, WINDOW, Window, moment
+from privtab.moments import FIRST, LAST, WINDOW, Window, moment
 from privtab.state.nodes import RowLocation
 from privtab.state.raw import RawRow
 

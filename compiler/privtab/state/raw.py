@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from privtab.hints import did_you_mean
-from privtab.state.moments import WINDOW
+from privtab.moments import WINDOW
 from privtab.state.nodes import TABLES, RowLocation, StateFinding
 
 LARGEST = 1 << 30

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from privtab._install import how_to_install
+from privtab.moments import EARLIEST, LATEST, WINDOW, text
 from privtab.state import raw
-from privtab.state.moments import EARLIEST, LATEST, WINDOW, text
 from privtab.state.nodes import RowLocation
 from privtab.state.raw import LARGEST, MOST_ROWS, NotText, RawReader
 

@@ -50,7 +50,7 @@ def shards(program: Program, state: State) -> dict[str, Document]:
 
     The same rows in any order give the same documents. A root entity on which nothing is held has no shard.
     """
-    return parts(program, unstamped(program, state))
+    return parts(program, unstamped(program, state.plain("a sharded state")))
 
 
 def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:

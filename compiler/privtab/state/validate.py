@@ -8,11 +8,11 @@ from typing import Literal, TypeVar, cast
 
 from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
+from privtab.moments import ALWAYS, WINDOW, Window, WrongTime, moment
 from privtab.names import KINDS
 from privtab.request import Entity
 from privtab.state import raw as raw_rows
 from privtab.state.findings import in_order
-from privtab.state.moments import ALWAYS, WINDOW, Window, WrongTime, moment
 from privtab.state.names import Problem, StateNames
 from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State, StateFinding
 from privtab.state.places import Places

@@ -25,6 +25,7 @@ from opa_client.opa import OpaClient
 from privtab.bundle.pack import PolicyArtifacts
 from privtab.client import _address
 from privtab.errors import FleetError, UsageError
+from privtab.moments import WINDOWED
 
 TIMEOUT = 30.0
 """Seconds for one call: OPA recompiles all rules with each module."""
@@ -80,6 +81,8 @@ def _push(client: OpaClient, url: str, artifacts: PolicyArtifacts, state: Mappin
         existing = _modules(client, name)
         old_program = _data(client, f"privtab_program/{name}")
         old_state = _data(client, f"privtab_state/{name}/revision")
+        if old_state is None:
+            old_state = _data(client, f"privtab_state/{name}/{WINDOWED}/revision")
         modules = {_id(path): text for path, text in artifacts.modules.items()}
         removed = tuple(sorted(existing.keys() - modules.keys()))
         unchanged = tuple(sorted(id_ for id_, text in modules.items() if existing.get(id_) == text))
@@ -104,7 +107,7 @@ def _push(client: OpaClient, url: str, artifacts: PolicyArtifacts, state: Mappin
         policy=artifacts.revision,
         policy_before=program.get("revision"),
         version_before=program.get("version"),
-        state=None if state is None else str(state["revision"]),
+        state=None if state is None else str(state.get(WINDOWED, state)["revision"]),
         state_before=None if old_state is None else str(old_state),
         added=tuple(sorted(modules.keys() - existing.keys())),
         replaced=tuple(sorted(id_ for id_ in modules.keys() & existing.keys() if id_ not in unchanged)),

@@ -49,7 +49,7 @@ def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = N
         return Source(index=require_complete(bundled(policy, os.fspath(state))))
     policy.checked("a state")
     found = opened(policy, state, spark)
-    rows = found if isinstance(found, State) else found.local(LOCAL)
+    rows = found.plain("Spark") if isinstance(found, State) else found.local(LOCAL)
     return Source(tables=found) if rows is None else Source(rows=rows)
 
 

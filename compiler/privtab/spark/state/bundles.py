@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from privtab.engines.index import Index, PrivilegeNumbers, StatePart, in_parts
-from privtab.errors import DecisionUnavailable, UsageError
+from privtab.engines.windowed import is_windowed
+from privtab.errors import DecisionUnavailable, HasWindows, UsageError
+from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
 from privtab.request import Entity
-from privtab.state.nodes import Assignment, Effect, Grant, State
+from privtab.state.nodes import TABLES, Assignment, Effect, Grant, State
 
 if TYPE_CHECKING:
     from privtab.spark.policies import OpenPolicy
@@ -20,6 +23,8 @@ _ARCHIVES = (".tar.gz", ".tgz")
 
 def from_index(document: Mapping[str, Any]) -> State:
     """The rows that an index was built from, as far as they can be recovered."""
+    if is_windowed(document):
+        return _from_windowed(document)
     entities: dict[str, Entity] = {}
 
     def entity(key: str) -> Entity:
@@ -67,6 +72,50 @@ def from_index(document: Mapping[str, Any]) -> State:
     )
 
 
+def _from_windowed(document: Mapping[str, Any]) -> State:
+    """The rows of a state with windows: those of an index for each window, together."""
+    parts = dict(document[WINDOWED])
+    windows = parts.pop("windows")
+    lasting = from_index(parts | {part: document[part] for part in HELD_ALWAYS})
+    indexes: dict[Window, dict[str, Any]] = {}
+
+    def enter(spans: list[list[int]], part: str, *keys: str, value: Any = True) -> None:
+        for begin, end in spans:
+            nothing: dict[str, Any] = {name: {} for name in (*windows, "members", "service_admins")}
+            at = indexes.setdefault(Window(begin, end), nothing | {"within": document["within"]})
+            for key in (part, *keys[:-1]):
+                at = at.setdefault(key, {})
+            at[keys[-1]] = value if keys[-1] not in at or value is True else at[keys[-1]] + value
+
+    for part in ("allow", "deny"):
+        for privilege, keys in windows[part].items():
+            for key, holders in keys.items():
+                for who, origins in holders.items():
+                    if who not in document["within"]:
+                        enter(origins[key], part, privilege, key, who)
+    for key, owners in windows["owners"].items():
+        for who, spans in owners.items():
+            enter(spans, "owners", key, who)
+    for part in ("principals", "group_principals"):
+        for name, times in windows[part].items():
+            for principal, spans in times.items():
+                enter(spans, part, name, value=f"\n{principal}")
+    for part in ("scoped", "group_scoped"):
+        for name, scopes in windows[part].items():
+            for scope, times in scopes.items():
+                for role, spans in times.items():
+                    enter(spans, part, name, scope, value=[role])
+    rows: dict[str, Any] = {table: list(getattr(lasting, table)) for table in TABLES}
+    found: dict[str, list[Window]] = {table: [ALWAYS] * len(own) for table, own in rows.items()}
+    for window, index in indexes.items():
+        state = from_index(index)
+        for table in rows:
+            rows[table] += getattr(state, table)
+            found[table] += [window] * len(getattr(state, table))
+    timed = {table: tuple(own) for table, own in found.items() if any(window != ALWAYS for window in own)}
+    return State(**{table: tuple(own) for table, own in rows.items()}, windows=timed)
+
+
 def is_bundle(state: Any) -> bool:
     """Whether a state is given as the path or address of a bundle, or as a folder with the bundles of a sharded state."""
     if not isinstance(state, str | os.PathLike):
@@ -109,7 +158,10 @@ def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
     from privtab.shard_names import shard_name
     from privtab.state.shards import PEOPLE, merged
 
-    bundled(policy, where)  # raises for unsuitable bundles
+    try:
+        bundled(policy, where)  # raises for unsuitable bundles
+    except HasWindows as timed:
+        return cast("State", timed.state)
     bundles = _place(where, _config.resolve({})).read({}, lambda document: document)
     found = (bundle.content.states for bundle in bundles)
     documents: list[Mapping[str, Any]] = [states[policy.system] for states in found if policy.system in states]
@@ -123,14 +175,26 @@ def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
     return from_index(merged({PEOPLE: people[0], **{root: shards[name] for root, name in names.items()}}))
 
 
+@dataclass(frozen=True, slots=True)
+class _Windowed:
+    """The index of a state with windows."""
+
+    document: Mapping[str, Any]
+
+
 def bundled(policy: OpenPolicy, where: str) -> Index:
-    """The index in a bundle, or in the bundles of a folder; raises UsageError if there is none for the policy's system."""
+    """The index in a bundle, or in the bundles of a folder; raises UsageError if there is none for the policy's system.
+
+    Raises HasWindows if its rows hold for a time.
+    """
     from privtab.client import _config
     from privtab.client.embedded import _place
 
     numbers = PrivilegeNumbers()
 
-    def keep(document: Mapping[str, Any]) -> Index | StatePart:
+    def keep(document: Mapping[str, Any]) -> Index | StatePart | _Windowed:
+        if is_windowed(document):
+            return _Windowed(document)
         return StatePart(document, numbers) if in_parts(document) else Index(document)
 
     states: dict[str, list[Any]] = {}
@@ -141,9 +205,11 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
     if not of_system:
         held = ", ".join(f"`{name}`" for name in sorted(states)) or "no state"
         raise UsageError(f"{where} holds {held}, but no state of `{policy.system}`")
-    one = [index for index in of_system if isinstance(index, Index)]
+    one = [index for index in of_system if not isinstance(index, StatePart)]
     if one and len(of_system) > 1:
         raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
+    if one and isinstance(one[0], _Windowed):
+        from_index(one[0].document).plain("Spark")
     return one[0] if one else Index.of(of_system)
 
 

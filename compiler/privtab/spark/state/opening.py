@@ -35,7 +35,6 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
         case SparkState():
             return state.fitting(policy)
         case State():
-            state.plain("Spark")
             return SparkState.from_state(spark, program_of(policy), state)
         case Read():
             return state.state().fitting(policy)
@@ -55,4 +54,4 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
         return replace(SparkState.from_state(spark, None, rows_of_bundles(opened, str(path))), system=opened.system)
     if is_written(path):
         return read_written(spark, path, policy)
-    return SparkState.from_state(spark, program_of(policy), checked_rows(program_of(policy), path).plain("Spark"))
+    return SparkState.from_state(spark, program_of(policy), checked_rows(program_of(policy), path))

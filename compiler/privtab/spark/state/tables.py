@@ -39,6 +39,7 @@ class SparkState:
     @classmethod
     def from_state(cls, spark: SparkSession, program: Program | None, state: State) -> SparkState:
         """The rows of a validated state; without a program, its grants must not name aliases or sets."""
+        state.plain("Spark")
         names = None if program is None else StateNames(program)
         rows = {table: list(dict.fromkeys(_rows(table, state, names))) for table in TABLES}
         tables = {table: local_frame(spark, table, rows[table]) for table in TABLES}

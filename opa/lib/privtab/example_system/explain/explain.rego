@@ -17,7 +17,7 @@ rule := program.rules[input.resource.type][input.action.name]
 
 user := input.subject.id
 
-who := lib.principals(user)
+who := lib.all_principals(user)
 
 # METADATA
 # title: The context of a decision
@@ -202,16 +202,16 @@ owner_ways(atom) := {[distance, keys[position], $"owner {principal}"] |
 	some position
 	distance := (count(keys) - 1) - position
 	some principal in who
-	lib.shard(root(atom)).owners[keys[position]][principal]
+	lib.owner(root(atom), keys[position], principal)
 }
 
 grant_ways(atom) := {[distance, origin, name] |
 	keys := looked_at(atom)
 	some key in keys
 	some principal in who
-	entry := lib.shard(root(atom)).allow[atom.privilege][key][principal]
+	origins := lib.allowed_on(root(atom), atom.privilege, key, principal)
 	name := name_of(principal)
-	some origin in origins(entry, key)
+	some origin in origins
 	some position, place in keys
 	place == origin
 	distance := (count(keys) - 1) - position
@@ -230,25 +230,20 @@ denials(atom) := {$"deny {atom.privilege} ({origin}) to {name_of(principal)}" |
 	program.semantics.deny == "overrides"
 	some key in looked_at(atom)
 	some principal in who
-	entry := lib.shard(root(atom)).deny[atom.privilege][key][principal]
-	some origin in origins(entry, key)
+	some origin in lib.denied_on(root(atom), atom.privilege, key, principal)
 }
 
 # The user's declared roles that count at the last of the keys.
-declared(keys) := {principal |
+declared(keys) := ({principal |
 	some principal in who
 	startswith(principal, "role:")
 	program.roles[trim_prefix(principal, "role:")]
-} | lib.scoped(user, keys)
+} | lib.scoped(user, keys)) | lib.scoped_now(user, keys)
 
 # A role within a scope is told by its own name, and by the entities that the rows of the state name.
 name_of(principal) := state.within[principal][0]
 
 name_of(principal) := principal if not state.within[principal]
-
-origins(entry, key) := [key] if entry == true
-
-origins(entry, _) := entry if is_array(entry)
 
 looked_at(atom) := keys_of(atom) if program.semantics.inheritance == "down"
 
@@ -296,7 +291,7 @@ holds(atom) if {
 holds(atom) if {
 	atom.kind == "owner"
 	some principal in who
-	lib.shard(root(atom)).owners[key(atom)][principal]
+	lib.owner(root(atom), key(atom), principal)
 }
 
 holds(atom) if {
@@ -333,7 +328,7 @@ through(atom) := sort(ways_in(atom))[0][1] if atom.kind == "member"
 
 through(atom) := sort({principal |
 	some principal in who
-	lib.shard(root(atom)).owners[key(atom)][principal]
+	lib.owner(root(atom), key(atom), principal)
 })[0] if {
 	atom.kind == "owner"
 }

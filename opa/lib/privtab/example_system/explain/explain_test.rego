@@ -2,6 +2,7 @@
 package privtab.example_system.explain_test
 
 import data.privtab.example_system.explain
+import data.privtab.example_system.lib
 
 test_only_the_smallest_sets_are_told if {
 	found := explain.smallest_missing with explain.all_missing as {{"a"}, {"a", "b"}, {"b", "c"}}
@@ -24,8 +25,8 @@ test_nothing_is_missing_where_it_is_allowed if {
 }
 
 test_an_entry_of_the_index_names_the_entities_of_its_rows if {
-	explain.origins(true, "shelf:b/s") == ["shelf:b/s"]
-	explain.origins(["branch:b"], "shelf:b/s") == ["branch:b"]
+	lib.origins(true, "shelf:b/s") == ["shelf:b/s"]
+	lib.origins(["branch:b"], "shelf:b/s") == ["branch:b"]
 }
 
 test_a_role_within_a_scope_is_told_by_its_own_name if {

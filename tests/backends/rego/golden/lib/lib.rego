@@ -259,6 +259,19 @@ owns_any(user, keys) if {
 	owners[who[_]]
 }
 
+# For explanations: the user's principals, and the entities of the rows by which a principal holds something on one.
+all_principals(user) := principals(user) if not windowed
+
+owner(root, key, principal) if shard(root).owners[key][principal]
+
+allowed_on(root, privilege, key, principal) := origins(shard(root).allow[privilege][key][principal], key)
+
+denied_on(root, privilege, key, principal) := origins(shard(root).deny[privilege][key][principal], key)
+
+origins(entry, key) := [key] if entry == true
+
+origins(entry, _) := entry if is_array(entry)
+
 member(user, key) if state.members[key][user]
 
 in_group(user, key) if member(user, key)

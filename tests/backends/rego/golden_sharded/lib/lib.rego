@@ -14,6 +14,11 @@ chains := {
 	"card_index": [["branch", 1], ["card_index", 1]],
 }
 
+# Rows of a sharded state hold at any time.
+default windowed := false
+
+scoped_now(_, _) := set()
+
 # Whether the people are there, and every shard that the request needs.
 ready if {
 	people
@@ -310,6 +315,19 @@ owns_any(user, keys) if {
 	owners := shard(keys[0]).owners[keys[_]]
 	owners[who[_]]
 }
+
+# For explanations: the user's principals, and the entities of the rows by which a principal holds something on one.
+all_principals(user) := principals(user) if not windowed
+
+owner(root, key, principal) if shard(root).owners[key][principal]
+
+allowed_on(root, privilege, key, principal) := origins(shard(root).allow[privilege][key][principal], key)
+
+denied_on(root, privilege, key, principal) := origins(shard(root).deny[privilege][key][principal], key)
+
+origins(entry, key) := [key] if entry == true
+
+origins(entry, _) := entry if is_array(entry)
 
 member(user, root, key) if shard(root).members[key][user]
 

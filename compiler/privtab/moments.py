@@ -13,6 +13,10 @@ from typing import NamedTuple
 
 FIRST, LAST = -(1 << 63), (1 << 63) - 1
 """The first and the last moment, in 1677 and 2262: a time before or after them is one of them."""
+WINDOWED = "windowed"
+"""The part of a state's index that shows that rows hold for a time, and contains what windows concern (`state/windowed.py`)."""
+HELD_ALWAYS = ("members", "service_admins", "within")
+"""The parts of an index that windows do not concern."""
 WINDOW = ("from", "until")
 """The optional columns of tables whose rows can have a window."""
 _SECOND = 1_000_000_000
@@ -138,6 +142,22 @@ def union(windows: Iterable[Window]) -> tuple[Window, ...]:
     return tuple(found)
 
 
-def both(one: Window, other: Window) -> Window:
-    """The window in which both hold; empty if its end is not after its beginning."""
-    return Window(max(one.begin, other.begin), min(one.end, other.end))
+def intersection(some: Iterable[Window], others: Iterable[Window]) -> tuple[Window, ...]:
+    """The times in which any of some windows and any of the others hold; as `union`.
+
+    >>> intersection([Window(1, 5), Window(7, 9)], [Window(4, 8)])
+    (Window(begin=4, end=5), Window(begin=7, end=8))
+    """
+    one, other = list(union(some)), list(union(others))
+    found: list[Window] = []
+    at = in_other = 0
+    while at < len(one) and in_other < len(other):
+        begin = max(one[at].begin, other[in_other].begin)
+        end = min(one[at].end, other[in_other].end)
+        if begin < end:
+            found.append(Window(begin, end))
+        if one[at].end < other[in_other].end:
+            at += 1
+        else:
+            in_other += 1
+    return tuple(found)

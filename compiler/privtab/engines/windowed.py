@@ -1,0 +1,135 @@
+"""The index of a state in which rows hold for a time: the index at one moment, and until when that is the same.
+
+Windows only add to what holds at any time, a denial as well as a grant. So the index at a moment is a copy of the lasting one, with
+the entries that are open added; both share what these do not concern.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from copy import copy
+from typing import Any
+
+from privtab.engines.index import OWNER, Index
+from privtab.errors import PolicyError
+from privtab.moments import FIRST, HELD_ALWAYS, LAST, WINDOWED, Window
+
+_WRONG = (KeyError, TypeError, AttributeError, ValueError)
+
+
+class WindowedIndex:
+    """A state with windows, from its bundle. It can be pickled."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        """Read `data.privtab_state.<system>`. Raises PolicyError if it is not an index."""
+        try:
+            parts = dict(document[WINDOWED])
+            self._windows: Mapping[str, Any] = parts.pop("windows")
+            self.lasting = Index(parts | {part: document[part] for part in HELD_ALWAYS})
+            self.revision: str = self.lasting.revision
+            edges = {edge for spans in _spans(self._windows) for begin, end in spans for edge in (begin, end)}
+            self._edges = sorted(edges - {FIRST, LAST})
+            if not all(type(edge) is int and FIRST < edge < LAST for edge in self._edges):
+                raise ValueError("the edge of a window is not a moment")
+            self.at(FIRST)
+        except _WRONG as error:
+            raise PolicyError(f"the state is not an index: {error!r}") from error
+
+    def window(self, moment: int) -> Window:
+        """The time around a moment in which the index is the same."""
+        at = bisect_right(self._edges, moment)
+        return Window(self._edges[at - 1] if at else FIRST, self._edges[at] if at < len(self._edges) else LAST)
+
+    def at(self, moment: int) -> Index:
+        """The index at a moment."""
+        found = copy(self.lasting)
+        found.tables = {type_: dict(table) for type_, table in found.tables.items()}
+        found.origins = dict(found.origins)
+        for effect in ("allow", "deny"):
+            for privilege, keys in self._windows[effect].items():
+                bit = found.numbers.allowed(privilege) if effect == "allow" else found.numbers.denied(privilege)
+                for key, holders in keys.items():
+                    for principal, origins in holders.items():
+                        held = [origin for origin, spans in origins.items() if _open(spans, moment)]
+                        if held:
+                            _add(found, key, principal, bit)
+                            _add_origins(found, (effect, privilege, key, principal), held)
+        for key, owners in self._windows["owners"].items():
+            for owner in _held(owners, moment):
+                _add(found, key, owner, OWNER)
+        found.users = _more(found.users, self._windows["principals"], moment)
+        found.groups = _more(found.groups, self._windows["group_principals"], moment, first="group:")
+        found.scoped = _more_scopes(found.scoped, self._windows["scoped"], moment)
+        found.group_scoped = _more_scopes(found.group_scoped, self._windows["group_scoped"], moment)
+        return found
+
+
+def is_windowed(document: Mapping[str, Any]) -> bool:
+    """Whether the document at `data.privtab_state.<system>` is a state with windows."""
+    return WINDOWED in document
+
+
+def revision_of(document: Mapping[str, Any]) -> str | None:
+    """The revision of a state, with or without windows."""
+    found = document.get(WINDOWED, document)
+    return found.get("revision") if isinstance(found, Mapping) else None
+
+
+def _spans(value: Any) -> Iterator[list[list[int]]]:
+    """Every list of times in nested maps."""
+    if isinstance(value, Mapping):
+        for part in value.values():
+            yield from _spans(part)
+    else:
+        yield value
+
+
+def _open(spans: list[list[int]], moment: int) -> bool:
+    return any(begin <= moment < end for begin, end in spans)
+
+
+def _held(times: Mapping[str, list[list[int]]], moment: int) -> list[str]:
+    return [name for name, spans in times.items() if _open(spans, moment)]
+
+
+def _add(index: Index, key: str, principal: str, bit: int) -> None:
+    """Add to what a principal holds on an entity, without changing the holders that the index shares."""
+    type_, _, path = key.partition(":")
+    table = index.table(type_)
+    holders = table.get(path, {})
+    table[path] = {**holders, principal: holders.get(principal, 0) | bit}
+
+
+def _add_origins(index: Index, at: tuple[str, str, str, str], held: list[str]) -> None:
+    """The entities of the rows, for a role within a scope; other principals have their rows on the entity itself."""
+    if at[3] in index.within:
+        index.origins[at] = tuple(sorted({*index.origins.get(at, ()), *held}))
+
+
+def _more(
+    listed: dict[str, tuple[str, ...]], windows: Mapping[str, Any], moment: int, *, first: str | None = None
+) -> dict[str, tuple[str, ...]]:
+    """The principals of each name, with those of the moment; a name without any has itself if it begins with `first`."""
+    found = dict(listed)
+    for name, times in windows.items():
+        held = _held(times, moment)
+        if held:
+            own = found.get(name, () if first is None else (f"{first}{name}",))
+            found[name] = tuple(sorted({*own, *held}))
+    return found
+
+
+def _more_scopes(
+    listed: dict[str, dict[str, tuple[str, ...]]], windows: Mapping[str, Any], moment: int
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    found = dict(listed)
+    for name, scopes in windows.items():
+        own = dict(found.get(name, {}))
+        for scope, times in scopes.items():
+            held = _held(times, moment)
+            if held:
+                own[scope] = tuple(sorted({*own.get(scope, ()), *held}))
+        if own:
+            found[name] = own
+    return found

@@ -1,0 +1,192 @@
+"""The index of a state in which rows hold for a time (docs/decisions/0215-windows-of-rows.md).
+
+    {"windowed": {"revision": …, the usual parts of what holds at any time …,
+                  "windows": {the same parts, with the times in the place of `true` …}},
+     "members": …, "service_admins": …, "within": …}
+
+The parts that windows concern lie below `windowed`, where a policy or an engine that knows no windows looks for nothing: it finds
+no state, instead of one whose denials it would overlook. Times are lists of `[from, until]` in nanoseconds, ascending and apart.
+A principal that somebody has through two rows, such as a role of a group, has the times in which both hold.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from privtab.errors import UsageError
+from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersection, union
+from privtab.state.nodes import Effect, State
+from privtab.state.uses import Uses
+
+Document: TypeAlias = dict[str, Any]
+Spans: TypeAlias = list[list[int]]
+"""The times of one entry."""
+Times: TypeAlias = dict[str, list[Window]]
+"""Name → windows in which it is held."""
+
+MOST_WINDOWS = 1_000
+"""Limit on the times of one entry: each look-up goes through them."""
+
+
+def document(
+    state: State,
+    whole: Callable[[State], Document],
+    grants: Callable[[State], Mapping[Effect, Mapping[str, Any]]],
+    roles: Callable[[str, str | None], tuple[str | None, bool]],
+    used: Uses,
+) -> Document:
+    """The index of a state with windows, without its revision.
+
+    `whole` gives the index of a state without windows, `grants` its grants by effect, with the scopes of this one; `roles` gives the
+    principal for a role within a scope, None if nothing depends on it, and whether the policy declares the role.
+    """
+    everything = whole(replace(state, windows={}))
+    always = {
+        table: [row for row, window in enumerate(windows) if window == ALWAYS]
+        for table, windows in state.windows.items()
+    }
+    fixed = state.only(always)
+    found: Document = {**everything, "owners": _owners(fixed)}
+    found.update(grants(fixed).items())
+    timed: Document = {"allow": {}, "deny": {}, "owners": {}}
+    for window, rows in _by_window(state, "grants"):
+        for effect, privileges in grants(rows).items():
+            _add_grants(timed[effect], privileges, window)
+    for window, rows in _by_window(state, "owners"):
+        for key, owners in _owners(rows).items():
+            for owner in owners:
+                timed["owners"].setdefault(key, {}).setdefault(owner, []).append(window)
+    timed = _spans(timed)
+    timed |= _People(state, roles, used).parts(found)
+    parts = {part: found.pop(part) for part in sorted(found) if part not in HELD_ALWAYS}
+    return {WINDOWED: {**parts, "windows": timed}, **found}
+
+
+def _by_window(state: State, table: str) -> Iterator[tuple[Window, State]]:
+    """The rows of a table that have a window, by window; no other rows."""
+    rows: dict[Window, list[int]] = defaultdict(list)
+    for row, window in enumerate(state.windows.get(table, ())):
+        if window != ALWAYS and window.begin < window.end:
+            rows[window].append(row)
+    for window in sorted(rows):
+        yield window, State(windows={table: ()}, **{table: getattr(state, table)}).only({table: rows[window]})
+
+
+def _owners(state: State) -> dict[str, dict[str, bool]]:
+    found: dict[str, dict[str, bool]] = {}
+    for key, owner in sorted(state.texts("owners", "entity", "owner")):
+        found.setdefault(key, {})[owner] = True
+    return found
+
+
+def _add_grants(found: Document, privileges: Mapping[str, Any], window: Window) -> None:
+    """Enter grants of one window: privilege → entity → principal → entity of the row → windows."""
+    for privilege, entities in privileges.items():
+        for key, holders in entities.items():
+            for principal, entry in holders.items():
+                own = found.setdefault(privilege, {}).setdefault(key, {}).setdefault(principal, {})
+                for origin in (key,) if entry is True else entry:
+                    own.setdefault(origin, []).append(window)
+
+
+def _spans(value: Any) -> Any:
+    """Nested maps with lists of windows at the ends, with these as in the document; sorted."""
+    if isinstance(value, Mapping):
+        return {key: _spans(value[key]) for key in sorted(value)}
+    return spans(value)
+
+
+def spans(windows: Iterable[Window]) -> Spans:
+    """Windows as in the document. Raises UsageError if they are too many."""
+    found = [list(window) for window in union(windows)]
+    if len(found) > MOST_WINDOWS:
+        message = f"somebody holds the same in {len(found):,} separate times; {MOST_WINDOWS:,} is the most"
+        raise UsageError(message)
+    return found
+
+
+class _People:
+    """Who has which principals when: the users and groups that a row with a window concerns."""
+
+    def __init__(self, state: State, roles: Callable[[str, str | None], tuple[str | None, bool]], used: Uses) -> None:
+        self.has: dict[str, Times] = defaultdict(dict)
+        """Holder (`user:…`, `group:…`) → principals of their roles → windows."""
+        self.scoped: dict[str, dict[tuple[str, str], list[Window]]] = defaultdict(dict)
+        """Holder → (scope, declared role) → windows."""
+        self.groups: dict[str, Times] = defaultdict(dict)
+        """User → groups (`group:…`) → windows."""
+        touched: set[str] = set()
+        for (holder, role, scope), window in _rows(state, "assignments", "principal", "role", "scope"):
+            principal, declared = roles(role, scope)
+            if principal is not None:
+                self.has[holder].setdefault(principal, []).append(window)
+            if scope is not None and declared:
+                self.scoped[holder].setdefault((scope, f"role:{role}"), []).append(window)
+            if window != ALWAYS:
+                touched.add(holder)
+        self.users: set[str] = {holder[5:] for holder in touched if holder.startswith("user:")}
+        self.lone: set[str] = {holder[6:] for holder in touched if holder.startswith("group:")}
+        if not used.request_groups:
+            self.lone = set()
+        for (user, group), window in _rows(state, "memberships", "user", "group") if used.state_groups else ():
+            self.groups[user].setdefault(f"group:{group}", []).append(window)
+            if window != ALWAYS or f"group:{group}" in touched:
+                self.users.add(user)
+
+    def parts(self, found: Document) -> Document:
+        """The parts of `windows` for users and groups; takes what they hold for a time only out of `found`."""
+        timed: Document = {}
+        for part, scoped, kind, names in (
+            ("principals", "scoped", "user", self.users),
+            ("group_principals", "group_scoped", "group", self.lone),
+        ):
+            timed[part], timed[scoped] = {}, {}
+            for name in sorted(names):
+                holders = {f"{kind}:{name}": [ALWAYS], **(self.groups.get(name, {}) if kind == "user" else {})}
+                self._principals(name, holders, found[part], timed[part])
+                self._scopes(name, holders, found[scoped], timed[scoped])
+        return timed
+
+    def _principals(self, name: str, holders: Times, found: dict[str, str], timed: Document) -> None:
+        """Split the principals of one name, `found[name]`, into those held at any time and the others."""
+        if name not in found:
+            return
+        when: Times = defaultdict(list)
+        for holder, windows in holders.items():
+            when[holder] += windows
+            for principal, own in self.has.get(holder, {}).items():
+                when[principal] += intersection(windows, own)
+        listed = found.pop(name).split("\n")
+        of_time = {principal: spans(when[principal]) for principal in listed}
+        always = [principal for principal in listed if of_time[principal] == [list(ALWAYS)]]
+        if always:
+            found[name] = "\n".join(always)
+        rest = {principal: own for principal, own in of_time.items() if own and own != [list(ALWAYS)]}
+        if rest:
+            timed[name] = rest
+
+    def _scopes(self, name: str, holders: Times, found: dict[str, dict[str, list[str]]], timed: Document) -> None:
+        """As `_principals`, for declared roles within scopes."""
+        when: dict[tuple[str, str], list[Window]] = defaultdict(list)
+        for holder, windows in holders.items():
+            for at, own in self.scoped.get(holder, {}).items():
+                when[at] += intersection(windows, own)
+        found.pop(name, None)
+        always: dict[str, list[str]] = {}
+        for scope, role in sorted(when):
+            of_time = spans(when[scope, role])
+            if of_time == [list(ALWAYS)]:
+                always.setdefault(scope, []).append(role)
+            elif of_time:
+                timed.setdefault(name, {}).setdefault(scope, {})[role] = of_time
+        if always:
+            found[name] = always
+
+
+def _rows(state: State, table: str, *columns: str) -> Iterator[tuple[tuple[Any, ...], Window]]:
+    rows = state.texts(table, *columns)
+    windows: Sequence[Window] = state.windows.get(table) or [ALWAYS] * len(getattr(state, table))
+    return zip(rows, windows, strict=True)

@@ -1,0 +1,87 @@
+"""Engines over a state with windows: at every moment they decide as the reference does over the rows of that moment."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import generated_programs
+import pytest
+import worlds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privtab.engines.python import PythonEngine
+from privtab.engines.wasm import WasmEngine
+from privtab.engines.windowed import WindowedIndex
+from privtab.opa import wasm
+from privtab.pipeline import policy_artifacts, wasm_modules
+from privtab.reference.evaluate import Reference
+from privtab.state.index import index, index_bytes
+from privtab.state.nodes import TABLES, State
+
+SEEDS = st.integers(min_value=0, max_value=2**31)
+
+
+@settings(max_examples=40, deadline=None)
+@given(policy=st.integers(0, 40), seed=SEEDS)
+def test_the_python_engine_agrees_with_the_reference_at_every_moment(policy: int, seed: int) -> None:
+    program = generated_programs.program(policy)
+    state = worlds.timed(worlds.state(program, seed), seed)
+    if not state.windows:
+        return
+    windowed = WindowedIndex(json.loads(index_bytes(program, state)[1]))
+    artifacts = policy_artifacts(program)
+    asked = worlds.requests(program, seed, 1)
+    for at in worlds.moments(state):
+        engine = PythonEngine(artifacts.program, windowed.at(at))
+        reference = Reference(program, state.at(at), artifacts.revision)
+        assert windowed.window(at).holds(at)
+        for request in asked:
+            assert engine.decide(request).to_json() == reference.decide(request).to_json(), (at, request)
+
+
+def test_an_index_changes_only_at_its_edges() -> None:
+    program = generated_programs.program(3)
+    state = worlds.timed(worlds.state(program, 5), 5)
+    windowed = WindowedIndex(index(program, state))
+    for at in worlds.moments(state):
+        begin, end = windowed.window(at)
+        for moment in (begin, end - 1):
+            assert windowed.at(moment).tables == windowed.at(at).tables
+            assert windowed.at(moment).users == windowed.at(at).users
+
+
+def test_the_order_of_rows_does_not_change_the_index() -> None:
+    program = generated_programs.program(3)
+    state = worlds.timed(worlds.state(program, 5), 5)
+    turned: Any = {table: tuple(reversed(getattr(state, table))) for table in TABLES}
+    windows = {table: tuple(reversed(own)) for table, own in state.windows.items()}
+    assert index_bytes(program, State(**turned, windows=windows)) == index_bytes(program, state)
+
+
+@pytest.mark.slow
+def test_wasm_agrees_with_the_reference_at_every_moment(opa_binary: Path) -> None:
+    total = allowed = 0
+    for number in range(4):
+        program = generated_programs.program(number)
+        artifacts = policy_artifacts(program)
+        module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
+        state = worlds.timed(worlds.state(program, number), number)
+        clock = [0]
+        engine = WasmEngine(
+            module, artifacts.program, json.loads(index_bytes(program, state)[1]), partial(clock.__getitem__, 0)
+        )
+        asked = worlds.requests(program, number, 1)
+        for at in worlds.moments(state):
+            clock[0] = at
+            wanted = [Reference(program, state.at(at), artifacts.revision).decide(request) for request in asked]
+            assert engine.decide_many(asked) == wanted
+            assert engine.allow_many(asked) == [decision.allowed for decision in wanted]
+            assert engine.allow(asked[0]) == wanted[0].allowed
+            total += len(asked)
+            allowed += sum(decision.allowed for decision in wanted)
+    assert total > 500
+    assert 0.05 < allowed / total < 0.95
