@@ -13,7 +13,7 @@ Formats disagree about them: YAML folds raw line breaks such as U+0085 into a sp
 interpret some, and lone surrogates cannot be encoded in UTF-8. A name with one would be another name elsewhere. All other
 characters are part of a name and compared as they are, including formatting characters, and composed and decomposed forms.
 """
-_HALF = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def unusable(text: str) -> str | None:
@@ -39,4 +39,4 @@ def code_point(character: str) -> str:
 
 def is_unicode(text: str) -> bool:
     r"""Whether a text can be encoded in UTF-8: JSON and Python allow lone surrogates, `\ud800`."""
-    return text.isascii() or not _HALF.search(text)
+    return text.isascii() or not _SURROGATE.search(text)

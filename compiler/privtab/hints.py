@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-_MANY = 2000
-_SHOWN = 12
+_MOST_CANDIDATES = 2000
+_MOST_LISTED = 12
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
@@ -24,9 +24,9 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | No
     if folded_name in by_fold:
         return by_fold[folded_name]
     candidates: list[str] = list(by_fold)
-    if len(candidates) > _MANY:
+    if len(candidates) > _MOST_CANDIDATES:
         candidates = sorted(c for c in candidates if abs(len(c) - len(folded_name)) <= 2 and c[:1] == folded_name[:1])[
-            :_MANY
+            :_MOST_CANDIDATES
         ]
     near = difflib.get_close_matches(folded_name, candidates, n=1, cutoff=cutoff)
     return by_fold[near[0]] if near else None
@@ -51,8 +51,8 @@ def listed(names: Iterable[str], *, last: str = "and") -> str:
     '`a`, `b` or `c`'
     """
     quoted = [f"`{name}`" for name in names]
-    if len(quoted) > _SHOWN:
-        quoted = [*quoted[: _SHOWN - 1], f"{len(quoted) - _SHOWN + 1} more"]
+    if len(quoted) > _MOST_LISTED:
+        quoted = [*quoted[: _MOST_LISTED - 1], f"{len(quoted) - _MOST_LISTED + 1} more"]
     return f" {last} ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:])))
 
 

@@ -22,7 +22,7 @@ LARGEST_SIGNATURES = 16 << 20
 """Limit on the bytes of a `.signatures.json`, which are read before the signature is verified."""
 _STRUCTURED = frozenset({"data.json", "data.yaml", "data.yml", ".manifest"})
 _SEPARATORS = {"\u2028": "\\u2028", "\u2029": "\\u2029"}
-_LONE = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ def canonical(content: bytes) -> bytes:
 
     def serialised(pairs: list[tuple[str, Any]]) -> _Written:
         # Before sorting, since OPA's reader replaces lone surrogates by U+FFFD.
-        found = {_LONE.sub("\ufffd", key): value for key, value in pairs}
+        found = {_LONE_SURROGATE.sub("\ufffd", key): value for key, value in pairs}
         return _Written(f"{{{','.join(f'{_string(key)}:{scalar(found[key])}' for key in sorted(found))}}}")
 
     def reject(name: str) -> Any:
@@ -186,7 +186,7 @@ def canonical(content: bytes) -> bytes:
     return scalar(value).encode()
 
 
-def written_by_us(content: bytes) -> bytes:
+def escape_separators(content: bytes) -> bytes:
     """The form that OPA hashes, for JSON that already has sorted keys and no spaces."""
     for separator, escaped in _SEPARATORS.items():
         content = content.replace(separator.encode(), escaped.encode())
@@ -195,7 +195,7 @@ def written_by_us(content: bytes) -> bytes:
 
 def _string(text: str) -> str:
     # Surrogate pairs are single characters here; a lone surrogate is replaced.
-    shown = json.dumps(_LONE.sub("\ufffd", text), ensure_ascii=False)
+    shown = json.dumps(_LONE_SURROGATE.sub("\ufffd", text), ensure_ascii=False)
     for separator, escaped in _SEPARATORS.items():
         shown = shown.replace(separator, escaped)
     return shown

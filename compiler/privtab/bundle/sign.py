@@ -23,7 +23,7 @@ from privtab.keys import (
     need_cryptography,
     verification_keys,
 )
-from privtab.signatures import PATCH, SIGNATURES, canonical, is_signature, is_structured, written_by_us
+from privtab.signatures import PATCH, SIGNATURES, canonical, escape_separators, is_signature, is_structured
 
 PASSWORD_VARIABLE = "PRIVTAB_SIGNING_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
 HASH = "SHA-256"
@@ -80,7 +80,7 @@ def sealed(files: Mapping[str, bytes], signing: SigningKey | None) -> bytes:
     if signing is None:
         return archive(files)
     hashes = {
-        name: hashlib.sha256(written_by_us(content) if is_structured(name) else content).hexdigest()
+        name: hashlib.sha256(escape_separators(content) if is_structured(name) else content).hexdigest()
         for name, content in files.items()
     }
     return archive({**files, SIGNATURES: signatures(hashes, signing)})
@@ -176,7 +176,7 @@ def _digest(name: str, content: BinaryIO, *, ours: bool) -> str:
     if not is_structured(name):
         return digest(content)
     if ours:
-        return hashlib.sha256(written_by_us(content.read())).hexdigest()
+        return hashlib.sha256(escape_separators(content.read())).hexdigest()
     try:
         return hashlib.sha256(canonical(content.read())).hexdigest()
     except ValueError as error:

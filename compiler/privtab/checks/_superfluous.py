@@ -243,12 +243,12 @@ class _Body:
 
     def _is_last(self, part: Part, removed: Mapping[Path, Why]) -> bool:
         """Whether the part is the last one of a list that cannot be empty."""
-        return not _conjunct(part) and not _PartContext(self.shapes[0], part, frozenset(removed)).rest
+        return not _is_conjunct(part) and not _PartContext(self.shapes[0], part, frozenset(removed)).rest
 
     def _local_reason(self, part: Part, removed: Mapping[Path, Why]) -> Why | None:
         """Why its own `or`, `and` or term makes a part superfluous; None if it does not."""
         contexts = [_PartContext(shape, part, frozenset(removed)) for shape in self.shapes if shape.named]
-        if _conjunct(part):
+        if _is_conjunct(part):
             if all(context.implied_by([]) for context in contexts):
                 return "always" if all(context.always_holds() for context in contexts) else "gate"
             return "others" if all(context.implied_by(context.rest.values()) for context in contexts) else None
@@ -316,7 +316,7 @@ class _PartContext:
         return [formula(c) for c in (grid[path[-1]] if self._axis == USES else [row[path[-1]] for row in grid])]
 
 
-def _conjunct(part: Part) -> bool:
+def _is_conjunct(part: Part) -> bool:
     return part.kind == "condition"
 
 

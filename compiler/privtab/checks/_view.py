@@ -168,7 +168,9 @@ class View:
 
         return FullAccess(self.exact.semantics)
 
-    def refused(self, rule: Rule, formula: Formula, *, unnamed: bool = False, flagless: bool = False) -> Setting | None:
+    def unreachable_setting(
+        self, rule: Rule, formula: Formula, *, unnamed: bool = False, flagless: bool = False
+    ) -> Setting | None:
         """A kind of request that no state allows; None if a caller with every atom is always allowed.
 
         `unnamed`: the request omits the last name, so no caller holds anything on the resource. `flagless`: it sets no

@@ -32,10 +32,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         if row.decl.span in reported:
             continue
         condition, unnamed = item_condition(rule), False
-        example = view.refused(rule, condition)
+        example = view.unreachable_setting(rule, condition)
         if example is None and rule.unnamed:
             condition, unnamed = call_condition(rule), True
-            example = view.refused(rule, condition, unnamed=True)
+            example = view.unreachable_setting(rule, condition, unnamed=True)
         if example is not None:
             reported.add(row.decl.span)
             try:

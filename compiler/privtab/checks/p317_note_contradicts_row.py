@@ -47,7 +47,7 @@ _NOT_ENOUGH = re.compile(r"\b(alone )?(is|are) not (enough|sufficient)\b|\bdoes 
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Notes whose claims about callers or effects are false, judged by a few phrases that are read strictly.
+    """Notes whose claims about callers or effects are false, recognised by a few phrases.
 
     They are compared with the exact meaning of the row: all items shown although `each` filters, any caller although
     something is required, only owners although others pass, no effect although there is one, or a privilege that is not

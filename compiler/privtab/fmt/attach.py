@@ -60,7 +60,7 @@ class _Attacher:
         if flow:
             found.foot = self.above(end)
         else:
-            found.foot = self.deeper(content_column, limit)
+            found.foot = self.indented(content_column, limit)
         return found
 
     def entry(self, key: Scalar, value: Node, until: int, *, flow: bool) -> Item:
@@ -78,7 +78,7 @@ class _Attacher:
                 item.lead += self.above(value.start)
         item.value = self.value(value, column - 1, until, flow=flow)
         item.tail += self.trailing(value, until)
-        item.foot = [] if flow or not isinstance(value, Scalar) else self.deeper(column, until)
+        item.foot = [] if flow or not isinstance(value, Scalar) else self.indented(column, until)
         return item
 
     def item(self, value: Node, column: int, until: int, *, flow: bool) -> Item:
@@ -92,7 +92,7 @@ class _Attacher:
             item.tail = self.on_line(self.source.position(value.start)[0], self.inside(value))
         item.value = self.value(value, column, until, flow=flow)
         item.tail += self.trailing(value, until)
-        item.foot = [] if flow or not isinstance(value, Scalar) else self.deeper(column + 1, until)
+        item.foot = [] if flow or not isinstance(value, Scalar) else self.indented(column + 1, until)
         return item
 
     def inside(self, node: Node) -> int:
@@ -133,7 +133,7 @@ class _Attacher:
             lines.append(self.line())
         return lines
 
-    def deeper(self, column: int, until: int) -> list[Line]:
+    def indented(self, column: int, until: int) -> list[Line]:
         """The next comments before an offset, as long as they are indented by `column` or more."""
         lines: list[Line] = []
         while self.next_comment < len(self.comments) and self.starts[self.next_comment] < until:

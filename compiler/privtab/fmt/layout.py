@@ -33,13 +33,13 @@ def lay_out(document: Item) -> str:
     ]
     while lines and not lines[0]:
         lines.pop(0)
-    return "\n".join(lines).rstrip("\n") + "\n" if not printer.keeps else "\n".join(lines) + "\n"
+    return "\n".join(lines).rstrip("\n") + "\n" if not printer.ends_in_kept_blanks else "\n".join(lines) + "\n"
 
 
 class _Printer:
     def __init__(self) -> None:
         self.lines: list[_OutputLine] = []
-        self.keeps = False
+        self.ends_in_kept_blanks = False
         """Whether the last thing printed is a block scalar whose trailing blank lines count."""
 
     def document(self, item: Item) -> None:
@@ -62,7 +62,7 @@ class _Printer:
         run: list[_OutputLine] = []
         for number, item in enumerate(collection.items):
             lines_before = len(self.lines)
-            settle(item, indent)
+            move_comments_above(item, indent)
             if number or not head.strip():
                 self.comments(item.lead, indent, first=number == 0 and indent > 0)
                 if item.blank and (number or item.lead or indent == 0):
@@ -114,7 +114,7 @@ class _Printer:
         first = " ".join(filter(None, (head, *shown[:1])))
         self.lines.append(_OutputLine(first, comments[0] if comments else ""))
         self.lines += [_OutputLine(line) for line in shown[1:]]
-        self.keeps = bool(shown) and len(shown) > 1 and not shown[-1]
+        self.ends_in_kept_blanks = bool(shown) and len(shown) > 1 and not shown[-1]
 
     def scalar(self, text: Text, column: int, indent: int) -> list[str]:
         """The lines of a scalar that begins in `column`, or continues below at `indent`."""
@@ -131,16 +131,16 @@ class _Printer:
             if line.blank and not (first and number == 0):
                 self.blank()
             self.lines.append(_OutputLine(" " * indent + line.text))
-            self.keeps = False
+            self.ends_in_kept_blanks = False
 
     def blank(self) -> None:
-        if self.lines and not self.keeps and self.lines[-1].text:
+        if self.lines and not self.ends_in_kept_blanks and self.lines[-1].text:
             self.lines.append(_OutputLine(""))
 
 
-def settle(item: Item, indent: int) -> None:
+def move_comments_above(item: Item, indent: int) -> None:
     """Move the comments of an item that cannot stand beside it to the lines above it."""
-    stay = 1
+    beside = 1
     if isinstance(item.value, Collection):
         if not item.value.items:
             item.lead += item.value.foot
@@ -149,14 +149,14 @@ def settle(item: Item, indent: int) -> None:
         if shown is None and item.key is None:
             # The dash is on the first line of the item's content.
             first = item.value.items[0]
-            settle(first, indent + STEP)
+            move_comments_above(first, indent + STEP)
             item.lead += [Line(text=text, blank=False) for text in item.tail] + first.lead
             item.tail, first.lead = [], []
         elif shown is not None and len(shown) > 1:
             # The next line is still inside the brackets.
-            stay = 0
-    item.lead += [Line(text=text, blank=False) for text in item.tail[stay:]]
-    del item.tail[stay:]
+            beside = 0
+    item.lead += [Line(text=text, blank=False) for text in item.tail[beside:]]
+    del item.tail[beside:]
 
 
 def bracketed(collection: Collection, column: int, *, row: bool = False) -> list[str] | None:

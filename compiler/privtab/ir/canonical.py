@@ -59,12 +59,12 @@ class Canonical:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._position = {name: i for i, name in enumerate(program.entities)}
-        self._above = program.chains
+        self._chains = program.chains
         owner = program.semantics.owner
         self._owner_privileges = frozenset(owner.holds) if owner else frozenset()
         self._down = program.semantics.inheritance == "down"
         self._denies = program.semantics.deny == "overrides"
-        self._can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
+        self._sets_of_can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
         self._steps_left = STEPS
         self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
         self.partial_listings: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
@@ -166,7 +166,7 @@ class Canonical:
         """Whether `upper` is `lower` or, with inheritance, lies above it on the same path."""
         if upper.slot != lower.slot:
             return False
-        return upper.type in self._above[lower.type] if self._down else upper.type == lower.type
+        return upper.type in self._chains[lower.type] if self._down else upper.type == lower.type
 
     def reduce(self, atoms: AtomSet) -> AtomSet:
         """Drop the atoms that the others entail. The result is unique because entailment has no cycles."""
@@ -205,7 +205,7 @@ class Canonical:
         key = (can.target.type, can.operation, flags)
         if self._too_many.get(key, -1) >= self._steps_left:
             self.spend(self._steps_left + 1)  # at least as many steps were not enough before
-        if key not in self._can:
+        if key not in self._sets_of_can:
             on_resource = Can(operation=can.operation, target=Target(slot=RESOURCE, type=can.target.type))
             steps_before = self._steps_left
             try:
@@ -213,10 +213,10 @@ class Canonical:
             except Undecided:
                 self._too_many[key] = steps_before
                 raise
-            self._can[key] = sets, steps_before - self._steps_left
+            self._sets_of_can[key] = sets, steps_before - self._steps_left
         else:
-            self.spend(self._can[key][1])
-        sets, _ = self._can[key]
+            self.spend(self._sets_of_can[key][1])
+        sets, _ = self._sets_of_can[key]
         if can.target.slot == RESOURCE:
             return sets
         return frozenset(frozenset(_moved(a, can.target.slot) for a in atoms) for atoms in sets)

@@ -1,4 +1,4 @@
-"""The facts of a state that bear on a decision: rows about one caller and the objects of one request, without names.
+"""The facts of a state that affect a decision: rows about one caller and the objects of one request, without names.
 
 A condition depends only on the paths of the request's objects, and rows about other callers do not affect it. So facts
 represent every state: two states with the same facts give the same decision.

@@ -249,7 +249,7 @@ def anchor(program: Program, target: Target) -> tuple[int, str | None]:
 
 
 def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str, Collection[str]]) -> bool:
-    """Whether the conditions neither repeat an atom nor contain atoms that bear on each other.
+    """Whether the conditions neither repeat an atom nor contain atoms that affect each other.
 
     If so, each part of them affects the decision. `types`: those of the object in each `with` slot.
     """
@@ -275,7 +275,7 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
                     return False
                 waiting += (case_ for type_, case_ in node.cases if type_ in types[node.slot])
             case Has(privilege=privilege, target=target):
-                # With inheritance, a privilege on one object bears on others on the same path.
+                # With inheritance, a privilege on one object affects others on the same path.
                 key = (privilege, target.slot) if program.semantics.inheritance == "down" else (privilege, target)
                 if key in privilege_keys:
                     return False

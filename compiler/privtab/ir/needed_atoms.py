@@ -22,10 +22,10 @@ class NeededAtoms(Solver):
 
     def _atom(self, atom: Atom, side: int) -> int:
         if side == 0:
-            return self._variable()
+            return self._new_variable()
         if atom not in self._without:
-            self._without[atom] = self._variable()
-        return self.all_of([self._memo(atom, 0), -self._without[atom]])
+            self._without[atom] = self._new_variable()
+        return self.all_of([self._atom_literal(atom, 0), -self._without[atom]])
 
     def needed(
         self,
@@ -40,12 +40,12 @@ class NeededAtoms(Solver):
         """
         literal_pairs = [(self.literal(formula, 0), self.literal(formula, 1)) for formula in conditions]
         for premises, conclusion in entailments(tuple(self._without)):
-            negated_premises = [-self._memo(atom, 0) for atom in premises]
-            self._clause([*negated_premises, self._memo(conclusion, 0)])
-            self._clause([*negated_premises, -self._without[conclusion]])
+            negated_premises = [-self._atom_literal(atom, 0) for atom in premises]
+            self._add_clause([*negated_premises, self._atom_literal(conclusion, 0)])
+            self._add_clause([*negated_premises, -self._without[conclusion]])
         removable = [self._without[atom] for atom in self._without if atom not in known]
         for atom, literal in self._without.items():
-            self._clause([-literal, -self.true if atom in known else self._memo(atom, 0)])
+            self._add_clause([-literal, -self.true if atom in known else self._atom_literal(atom, 0)])
         self._at_most_one(removable)
         found: set[Atom] = set()
         atoms_by_literal = {literal: atom for atom, literal in self._without.items()}
@@ -53,14 +53,14 @@ class NeededAtoms(Solver):
             while self.possible([full, -without, self.requests(slots)]):
                 removed = next(literal for literal in self._true_literals() if literal in atoms_by_literal)
                 found.add(atoms_by_literal[removed])
-                self._clause([-removed])
+                self._add_clause([-removed])
         return frozenset(found)
 
     def _at_most_one(self, literals: list[int]) -> None:
         any_before = -self.true
         for literal in literals:
-            self._clause([-any_before, -literal])
-            any_so_far = self._variable()
-            self._clause([-any_before, any_so_far])
-            self._clause([-literal, any_so_far])
+            self._add_clause([-any_before, -literal])
+            any_so_far = self._new_variable()
+            self._add_clause([-any_before, any_so_far])
+            self._add_clause([-literal, any_so_far])
             any_before = any_so_far

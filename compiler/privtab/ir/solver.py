@@ -80,55 +80,59 @@ class Solver:
         self.sides = sides
         self._one_program = len({id(semantics) for semantics in sides}) == 1
         self._engine: Engine | None = None
-        self._end: Callable[[], object] = lambda: None
-        self._last_variable = self._literals_written = self._spent_before = self._renewed = self._largest = 0
-        self._begin()
+        self._delete_engine: Callable[[], object] = lambda: None
+        self._last_variable = self._literals_written = self._literals_at_renewal = self._variables_at_renewal = (
+            self._largest
+        ) = 0
+        self._new_circuit()
         self.renew()
 
     def renew(self) -> None:
         """Restore the full budget for the next finding or comparison."""
         self._conflicts = CONFLICTS
         self._propagations = PROPAGATIONS
-        self._largest = max(self._largest, self._last_variable - self._renewed)
+        self._largest = max(self._largest, self._last_variable - self._variables_at_renewal)
         if self._last_variable > max(_MOST_VARIABLES, 2 * self._largest) or self._literals_written > LITERALS // 2:
-            self._begin()
-        self._renewed, self._spent_before = self._last_variable, self._literals_written
+            self._new_circuit()
+        self._variables_at_renewal, self._literals_at_renewal = self._last_variable, self._literals_written
 
     @property
     def spent(self) -> float:
         """The share of the budget spent since it was renewed."""
-        literals = self._literals_written - self._spent_before
+        literals = self._literals_written - self._literals_at_renewal
         return max(1 - self._conflicts / CONFLICTS, 1 - self._propagations / PROPAGATIONS, literals / LITERALS)
 
-    def _begin(self) -> None:
+    def _new_circuit(self) -> None:
         from pysat.solvers import Solver as Engine
 
         # MiniSat tries false first, so that models have few facts; both its budgets are counts, not times.
         self._engine = Engine(name="minisat-gh")
         # Also free it at exit, before its module is unloaded.
-        self._end()
-        self._end = finalize(self, self._engine.delete)
-        self._last_variable = self._literals_written = self._spent_before = self._renewed = self._largest = 0
+        self._delete_engine()
+        self._delete_engine = finalize(self, self._engine.delete)
+        self._last_variable = self._literals_written = self._literals_at_renewal = self._variables_at_renewal = (
+            self._largest
+        ) = 0
         self._gates: dict[tuple[int, ...], int] = {}
         self._inputs: dict[int, frozenset[int]] = {}
         self._facts: dict[Fact, int] = {}
         self._flags: dict[str, int] = {}
-        self._chosen: dict[str, dict[str, int]] = {}
+        self._type_literals: dict[str, dict[str, int]] = {}
         self._cache: dict[tuple[object, ...], int] = {}
         self._by_identity: dict[tuple[int, int], tuple[Atom, int]] = {}
-        self.true = self._variable()
-        self._clause([self.true])
+        self.true = self._new_variable()
+        self._add_clause([self.true])
 
     # Circuits.
 
-    def _variable(self) -> int:
+    def _new_variable(self) -> int:
         self._last_variable += 1
         return self._last_variable
 
-    def _clause(self, literals: list[int]) -> None:
+    def _add_clause(self, literals: list[int]) -> None:
         assert self._engine is not None
         self._literals_written += len(literals)
-        if self._literals_written - self._spent_before > LITERALS:
+        if self._literals_written - self._literals_at_renewal > LITERALS:
             raise Undecided(f"the conditions take more than {LITERALS:,} literals")
         self._engine.add_clause(literals)
 
@@ -144,11 +148,11 @@ class Solver:
             return next(iter(distinct), self.true)
         key = tuple(sorted(distinct))
         if key not in self._gates:
-            gate = self._gates[key] = self._variable()
+            gate = self._gates[key] = self._new_variable()
             self._inputs[gate] = frozenset(distinct)
             for literal in key:
-                self._clause([-gate, literal])
-            self._clause([gate, *(-literal for literal in key)])
+                self._add_clause([-gate, literal])
+            self._add_clause([gate, *(-literal for literal in key)])
         return self._gates[key]
 
     def any_of(self, literals: Iterable[int]) -> int:
@@ -158,16 +162,16 @@ class Solver:
     def flag(self, name: str) -> int:
         """The literal of a flag of the request."""
         if name not in self._flags:
-            self._flags[name] = self._variable()
+            self._flags[name] = self._new_variable()
         return self._flags[name]
 
     def type_of(self, slot: str, type_: str) -> int:
         """The literal that the object in a slot has a type; no two types hold at once."""
-        known = self._chosen.setdefault(slot, {})
+        known = self._type_literals.setdefault(slot, {})
         if type_ not in known:
-            literal = self._variable()
+            literal = self._new_variable()
             for other in known.values():
-                self._clause([-literal, -other])
+                self._add_clause([-literal, -other])
             known[type_] = literal
         return known[type_]
 
@@ -175,7 +179,7 @@ class Solver:
         """The literal of a condition under the semantics of one side."""
         match formula:
             case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-                return self._memo(formula, side)
+                return self._atom_literal(formula, side)
             case And():
                 return self.all_of([self.literal(part, side) for part in formula.parts])
             case Or():
@@ -196,7 +200,7 @@ class Solver:
             case _:
                 assert_never(formula)
 
-    def _memo(self, atom: Atom, side: int) -> int:
+    def _atom_literal(self, atom: Atom, side: int) -> int:
         # Long conditions are visited often: look atoms up by identity first, since hashing them costs more.
         known = self._by_identity.get((side, id(atom)))
         if known is not None and known[0] is atom:
@@ -287,7 +291,7 @@ class Solver:
         literals = []
         for fact in facts:
             if fact not in self._facts:
-                self._facts[fact] = self._variable()
+                self._facts[fact] = self._new_variable()
             literals.append(self._facts[fact])
         return self.any_of(literals)
 

@@ -10,7 +10,7 @@ Path = tuple[str | int, ...]
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _STRING = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|' r"'''(?:.)*?'{3,5}|" r'"(?:\\.|[^"\\\n])*"|' r"'[^'\n]*'", re.DOTALL)
-_OTHER = re.compile(r"[^\s,\]}#]+(?: [0-9][^\s,\]}#]*)?")
+_BARE_VALUE = re.compile(r"[^\s,\]}#]+(?: [0-9][^\s,\]}#]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class _Scanner:
                 if self.text[self.blank()] == ",":
                     self.position += 1
             self.position += 1
-        elif found := _OTHER.match(self.text, start):
+        elif found := _BARE_VALUE.match(self.text, start):
             self.position = found.end()
         else:
             self.position += 1

@@ -40,7 +40,7 @@ class FunctionNames:
         self._used = set(RESERVED)
 
     def take(self, preferred: str) -> str:
-        """The wanted name, with the first number that makes it free if it is taken.
+        """The preferred name, or if it is taken, the name with the first number that makes it free.
 
         >>> names = FunctionNames()
         >>> names.take("table_load"), names.take("table_load"), names.take("is_string")

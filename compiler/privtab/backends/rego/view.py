@@ -91,10 +91,10 @@ class Emitter:
             for can in references(item_condition(rule)):
                 self.referred.add(self.functions[can.target.type, can.operation])
             if rule.unnamed:
-                self._shorten(rule, call_condition(rule))
+                self._note_unnamed(rule, call_condition(rule))
         return tuple(self._row(rule) for rule in self.program.rules.values())
 
-    def _shorten(self, rule: Rule, condition: Formula) -> None:
+    def _note_unnamed(self, rule: Rule, condition: Formula) -> None:
         """Note a rule that refers to its own entity though that may be unnamed, and the rules that it refers to for it."""
         own_target = Target(slot=RESOURCE, type=rule.entity)
         key = (rule.entity, rule.operation)
@@ -104,7 +104,7 @@ class Emitter:
             for can in references(condition):
                 if can.target == own_target:
                     referred = self.program.rules[can.target.type, can.operation]
-                    self._shorten(referred, item_condition(referred))
+                    self._note_unnamed(referred, item_condition(referred))
 
     def _row(self, rule: Rule) -> RowView:
         body = Body(self, rule)

@@ -11,12 +11,12 @@ from privtab.ir.serialise import vocabulary
 from privtab.request import NOT_SET
 from privtab.vocabulary import OperationShape
 
-_TAKEN = (
+_RESERVED = (
     *("Any", "Asker", "AsyncAsker", "Decision", "Entity", "EntityType", "Final", "Iterable", "Literal", "Request"),
     *("StrEnum", "SYSTEM", "TYPE_CHECKING", "TypeAlias", "TypedDict", "TypedEntity", "VERSION"),
     *("bool", "cast", "classmethod", "final", "list", "overload", "path_of", "str", "tuple"),
 )
-_PARAMETERS_TAKEN = ("cls", "self")
+_RESERVED_PARAMETERS = ("cls", "self")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class ModuleView:
 
 def view(program: Program) -> ModuleView:
     """The view of a program; entities, operations and groups in the order of the policy."""
-    names = _Names(_TAKEN)
+    names = _Names(_RESERVED)
     client = names.take(_pascal(program.system))
     async_client = names.take(f"Async{client}")
     classes = {name: names.take(_pascal(name)) for name in program.entities}
@@ -164,7 +164,7 @@ def _named(program: Program, name: str) -> list[str]:
 
 
 def _parameters(program: Program, name: str) -> tuple[str, ...]:
-    names = _Names(_PARAMETERS_TAKEN)
+    names = _Names(_RESERVED_PARAMETERS)
     return tuple(names.take(f"{type_}_" if keyword.iskeyword(type_) else type_) for type_ in _named(program, name))
 
 
