@@ -103,10 +103,10 @@ def text(moment: int) -> str:
     return f"{when}.{fraction:09d}".rstrip("0") + "Z" if fraction else f"{when}Z"
 
 
-def edge_text(given: str) -> str | None:
+def edge_text(written: str) -> str | None:
     """A time as a window's edge is written, in UTC; None if it is not a time."""
     try:
-        return text(moment(given))
+        return text(moment(written))
     except WrongTime:
         return None
 
@@ -142,22 +142,22 @@ def union(windows: Iterable[Window]) -> tuple[Window, ...]:
     return tuple(found)
 
 
-def intersection(some: Iterable[Window], others: Iterable[Window]) -> tuple[Window, ...]:
-    """The times in which any of some windows and any of the others hold; as `union`.
+def intersection(windows: Iterable[Window], others: Iterable[Window]) -> tuple[Window, ...]:
+    """The times in which any of the windows and any of the others hold; as `union`.
 
     >>> intersection([Window(1, 5), Window(7, 9)], [Window(4, 8)])
     (Window(begin=4, end=5), Window(begin=7, end=8))
     """
-    one, other = list(union(some)), list(union(others))
+    left, right = list(union(windows)), list(union(others))
     found: list[Window] = []
-    at = in_other = 0
-    while at < len(one) and in_other < len(other):
-        begin = max(one[at].begin, other[in_other].begin)
-        end = min(one[at].end, other[in_other].end)
+    in_left = in_right = 0
+    while in_left < len(left) and in_right < len(right):
+        begin = max(left[in_left].begin, right[in_right].begin)
+        end = min(left[in_left].end, right[in_right].end)
         if begin < end:
             found.append(Window(begin, end))
-        if one[at].end < other[in_other].end:
-            at += 1
+        if left[in_left].end < right[in_right].end:
+            in_left += 1
         else:
-            in_other += 1
+            in_right += 1
     return tuple(found)
