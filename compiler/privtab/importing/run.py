@@ -214,7 +214,8 @@ class _Collector:
             why = (
                 "no entity of the list fits it" if self._entities else "there is no list of entities that it stands for"
             )
-            self.found.not_taken[NotTaken(what=_said(table, row), why=why, denies=row.get("effect") != "allow")] = None
+            denies = _denies(table, row.get("effect", ""))
+            self.found.not_taken[NotTaken(what=_said(table, row), why=why, denies=denies)] = None
             return
         self.found.translated[f"`{row[column]}` stands for {len(matched):,} entities of the list"] = None
         for entity in matched:
