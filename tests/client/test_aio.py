@@ -159,7 +159,7 @@ def test_an_operation_that_is_gone_when_its_turn_comes_fails_alone(opa: OpaServe
     async def work(client: AsyncClient, _: Recorder) -> None:
         assert await client.check(READ)
         flows = client._engine._flows
-        known = flows._known
+        known = flows._active
         assert known is not None
         rest = {name: shape for name, shape in known.vocabulary.operations["doc"].items() if name != "copy"}
         older = replace(known.vocabulary, operations={**known.vocabulary.operations, "doc": rest})

@@ -270,7 +270,7 @@ def test_a_proxy_of_a_kind_that_is_not_spoken_is_told(no_proxies: pytest.MonkeyP
 
 
 def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privtab.client._address._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("privtab.client._address._CHECK_SECONDS", 0.0)
     path = tmp_path / "token"
     path.write_text("first\n")
     token = Token(None, str(path))
@@ -287,7 +287,7 @@ def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path, monkeypatch:
 
 
 def test_a_token_that_changes_opens_an_opa(tmp_path: Path, opa_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privtab.client._address._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("privtab.client._address._CHECK_SECONDS", 0.0)
     authz = tmp_path / "authz.rego"
     authz.write_text(
         'package system.authz\n\ndefault allow := false\n\nallow if input.identity == "right"\n\n'

@@ -18,7 +18,7 @@ Verify: TypeAlias = bool | str | ssl.SSLContext
 Cert: TypeAlias = str | tuple[str, str] | None
 """A client certificate: one file with certificate and key, or (certificate, key)."""
 
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +53,20 @@ def parse(url: str) -> Address:
     """Read `http://host:port`, `https://…`, `unix:/path` or `http+unix://%2Fpath`; raises UsageError."""
     if url.startswith(("unix:", "http+unix:")):
         return _unix(url)
-    wrong = UsageError(
+    invalid = UsageError(
         f"`{shown(url)}` is not the address of an OPA: write http://host:port, https://host:port or unix:/path"
     )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise wrong from None
+        raise invalid from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise wrong
+        raise invalid
     if parts.username is not None:
         raise UsageError("a name and password do not belong into the address of an OPA: give a token")
-    if any(ord(letter) <= 32 or ord(letter) == 127 for letter in url):
-        raise wrong
+    if any(ord(character) <= 32 or ord(character) == 127 for character in url):
+        raise invalid
     return Address(
         url=url.rstrip("/"),
         scheme=parts.scheme,
@@ -86,8 +86,8 @@ def _unix(url: str) -> Address:
 
 def shown(url: str) -> str:
     """An address without its password, if any."""
-    head, at, tail = url.rpartition("@")
-    return f"{head.partition('://')[0]}://…{at}{tail}" if at else url
+    head, separator, tail = url.rpartition("@")
+    return f"{head.partition('://')[0]}://…{separator}{tail}" if separator else url
 
 
 def is_loopback(host: str) -> bool:
@@ -100,14 +100,14 @@ def is_loopback(host: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
-        found = ip_address(name)
+        ip = ip_address(name)
     except ValueError:
         try:
-            found = ip_address(inet_aton(name))  # 127.1, 0x7f000001
+            ip = ip_address(inet_aton(name))  # 127.1, 0x7f000001
         except OSError:
             return False
-    found = getattr(found, "ipv4_mapped", None) or found
-    return found.is_loopback or found.is_unspecified
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return ip.is_loopback or ip.is_unspecified
 
 
 def proxy_for(address: Address) -> str | None:
@@ -117,12 +117,12 @@ def proxy_for(address: Address) -> str | None:
     from urllib.request import getproxies
 
     proxies = getproxies()
-    found = proxies.get(address.scheme) or proxies.get("all")
-    if not found:
+    proxy = proxies.get(address.scheme) or proxies.get("all")
+    if not proxy:
         return None
     from requests.utils import should_bypass_proxies
 
-    return None if should_bypass_proxies(f"{address.scheme}://{address.authority}", no_proxy=None) else found
+    return None if should_bypass_proxies(f"{address.scheme}://{address.authority}", no_proxy=None) else proxy
 
 
 def tls_context(verify: Verify, cert: Cert) -> ssl.SSLContext:
@@ -134,9 +134,11 @@ def tls_context(verify: Verify, cert: Cert) -> ssl.SSLContext:
         context = verify
     else:
         try:
-            trusted = verify if isinstance(verify, str) else authorities()
-            folder = Path(trusted).is_dir()
-            context = ssl.create_default_context(cafile=None if folder else trusted, capath=trusted if folder else None)
+            ca_path = verify if isinstance(verify, str) else authorities()
+            is_folder = Path(ca_path).is_dir()
+            context = ssl.create_default_context(
+                cafile=None if is_folder else ca_path, capath=ca_path if is_folder else None
+            )
             if verify is False:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
@@ -172,7 +174,7 @@ class Token:
         self._file = file
         self._token = _clean(token, "token") if token is not None else None
         self._stamp: tuple[int, int, int] | None = None
-        self._looked_at = 0.0
+        self._checked_at = 0.0
         if file is not None:
             self.value()
 
@@ -181,7 +183,7 @@ class Token:
         if self._file is None:
             return self._token
         now = time.monotonic()
-        if self._token is not None and now - self._looked_at < _LOOK_SECONDS:
+        if self._token is not None and now - self._checked_at < _CHECK_SECONDS:
             return self._token
         try:
             status = Path(self._file).stat()
@@ -192,15 +194,15 @@ class Token:
         except (OSError, UnicodeDecodeError, UsageError) as error:
             if self._token is None:
                 raise UsageError(f"token_file is `{self._file}`: no token could be read ({error})") from None
-        self._looked_at = now
+        self._checked_at = now
         return self._token
 
     def __repr__(self) -> str:
         return "Token(…)"
 
 
-def _clean(token: str, where: str) -> str:
+def _clean(token: str, label: str) -> str:
     """The token without surrounding whitespace; raises UsageError unless it is visible ASCII, as headers require."""
-    if not token or not all(33 <= ord(letter) <= 126 for letter in token):
-        raise UsageError(f"the {where} holds no token: it must be visible ASCII without spaces")
+    if not token or not all(33 <= ord(character) <= 126 for character in token):
+        raise UsageError(f"the {label} holds no token: it must be visible ASCII without spaces")
     return token

@@ -58,13 +58,13 @@ def check_status(
         if content_type is None or content_type.partition(";")[0].strip().lower() in _JSON:
             return
         raise PolicyError(f"{url} answered with `{content_type:.80}`, not with JSON{excerpt(body)}")
-    said = excerpt(body)
-    after = _seconds(retry_after)
-    if status >= 500 or (status == 429 and after is not None):
-        raise DecisionUnavailable(f"{url} answered {status}{said}", retry_after=after)
+    text = excerpt(body)
+    pause = _seconds(retry_after)
+    if status >= 500 or (status == 429 and pause is not None):
+        raise DecisionUnavailable(f"{url} answered {status}{text}", retry_after=pause)
     if 300 <= status < 400:
         raise PolicyError(f"{url} answered {status}, a redirect; a decision point is asked directly")
-    raise PolicyError(f"{url} answered {status}{said}")
+    raise PolicyError(f"{url} answered {status}{text}")
 
 
 def _seconds(retry_after: str | None) -> float | None:
@@ -148,7 +148,7 @@ def read_decisions(body: bytes, count: int) -> list[bool]:
 def read_visible(body: bytes, count: int) -> list[int]:
     """Positions of a listing in ascending order; raises PolicyError for anything else."""
     result = read_result(body, "visible")
-    if not isinstance(result, list) or not all(type(at) is int and 0 <= at < count for at in result):
+    if not isinstance(result, list) or not all(type(position) is int and 0 <= position < count for position in result):
         raise PolicyError(f"`visible` is not a list of positions below {count}{excerpt(body)}")
     if not all(a < b for a, b in pairwise(result)):
         raise PolicyError(f"`visible` is not in ascending order{excerpt(body)}")
@@ -181,10 +181,10 @@ def read_revision(body: bytes) -> str | None:
 
 def read_inactive(body: bytes) -> list[str]:
     """The keys of the root entities whose shards a request needs and OPA lacks; empty if undefined."""
-    found = _document(body).get("result", [])
-    if not _texts(found):
+    roots = _document(body).get("result", [])
+    if not _texts(roots):
         raise PolicyError(f"`inactive` is not a list of entities{excerpt(body)}")
-    return list(found)
+    return list(roots)
 
 
 def read_layout(body: bytes) -> bool:
@@ -194,9 +194,9 @@ def read_layout(body: bytes) -> bool:
 
 def no_shard(system: str, roots: Iterable[str]) -> Inactive:
     """The error for requests on root entities whose shards are not active."""
-    named = sorted(roots)
-    shown = ", ".join(f"`{root}`" for root in named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
-    return Inactive(f"no state bundle is active for {shown} of system `{system}`")
+    names = sorted(roots)
+    text = ", ".join(f"`{root}`" for root in names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return Inactive(f"no state bundle is active for {text} of system `{system}`")
 
 
 def no_bundle(system: str | None, kind: str = "") -> DecisionUnavailable:

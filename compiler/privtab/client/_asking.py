@@ -62,64 +62,64 @@ class ClientFlows:
 
     # --- one request ---
 
-    def check(self, user: object, action: object, resource: object, **beside: Any) -> Flow[bool]:
+    def check(self, user: object, action: object, resource: object, **details: Any) -> Flow[bool]:
         """Whether the request is allowed."""
         if self.mode is Mode.OFF:
             return True
-        return (yield from self._one(_CHECK, user, action, resource, beside, self.engine.allow))
+        return (yield from self._single(_CHECK, user, action, resource, details, self.engine.allow))
 
-    def decide(self, user: object, action: object, resource: object, **beside: Any) -> Flow[Decision]:
+    def decide(self, user: object, action: object, resource: object, **details: Any) -> Flow[Decision]:
         """The decision with its explanation."""
         if self.mode is Mode.OFF:
             return _allowed_by_mode(None, Mode.OFF)
-        return (yield from self._one(_DECIDE, user, action, resource, beside, self.engine.decide))
+        return (yield from self._single(_DECIDE, user, action, resource, details, self.engine.decide))
 
-    def require(self, user: object, action: object, resource: object, **beside: Any) -> Flow[Decision]:
+    def require(self, user: object, action: object, resource: object, **details: Any) -> Flow[Decision]:
         """The decision if it is an allow; raises AccessDenied otherwise."""
         if self.mode is Mode.OFF:
             return _allowed_by_mode(None, Mode.OFF)
-        asked: list[Request] = []
+        requests: list[Request] = []
 
         def answer(request: Request) -> Any:
-            asked.append(request)
+            requests.append(request)
             return self.engine.decide(request)
 
-        decision = yield from self._one(_REQUIRE, user, action, resource, beside, answer)
+        decision = yield from self._single(_REQUIRE, user, action, resource, details, answer)
         if not decision.allowed:
-            raise AccessDenied(asked[0], decision)
+            raise AccessDenied(requests[0], decision)
         return decision
 
-    def effects(self, user: object, action: object, resource: object, **beside: Any) -> Flow[tuple[str, ...]]:
+    def effects(self, user: object, action: object, resource: object, **details: Any) -> Flow[tuple[str, ...]]:
         """The effects of an allowed request; raises AccessDenied otherwise."""
-        return (yield from self.require(user, action, resource, **beside)).effects
+        return (yield from self.require(user, action, resource, **details)).effects
 
-    def _one(
+    def _single(
         self,
-        manner: _AnswerKind[T],
+        answer_kind: _AnswerKind[T],
         user: object,
         action: object,
         resource: object,
-        beside: Mapping[str, Any],
+        details: Mapping[str, Any],
         answer: Callable[[Request], Any],
     ) -> Flow[T]:
         request: Request | None = None
 
         def body(request: Request) -> Flow[tuple[T, ActiveSystem]]:
-            def check(known: ActiveSystem) -> None:
-                known.vocabulary.check(request)
+            def check(active: ActiveSystem) -> None:
+                active.vocabulary.check(request)
                 if request is not user:
                     # A Request may come from JSON with a context that this policy does not read.
-                    protocol.check_flags(request.flags, known)
+                    protocol.check_flags(request.flags, active)
 
-            _, known = yield from self._valid(check)
-            found = yield partial(answer, request)
-            return found, known
+            _, active = yield from self._check_names(check)
+            result = yield partial(answer, request)
+            return result, active
 
         try:
-            request = protocol.request(user, action, resource, **beside)
+            request = protocol.request(user, action, resource, **details)
         except InvalidRequest as error:
-            return self._failed(manner, None, error, self._begin(manner, None))
-        return (yield from self._judged(manner, request, body(request)))
+            return self._handle_failure(answer_kind, None, error, self._begin(answer_kind, None))
+        return (yield from self._apply_mode(answer_kind, request, body(request)))
 
     # --- many ---
 
@@ -130,14 +130,14 @@ class ClientFlows:
         answers: list[bool] = []
         for window in _windows(requests):
             count = len(window)
-            manner: _AnswerKind[list[bool]] = _AnswerKind(kind, count, sum, partial(_all_true, count))
-            answers += yield from self._judged(manner, None, self._check_window(window, len(answers)))
+            answer_kind: _AnswerKind[list[bool]] = _AnswerKind(kind, count, sum, partial(_all_true, count))
+            answers += yield from self._apply_mode(answer_kind, None, self._check_window(window, len(answers)))
         return answers
 
     def _check_window(self, window: Sequence[Request], start: int) -> Flow[tuple[list[bool], ActiveSystem]]:
-        shapes, known = yield from self._valid(lambda known: plan.check_all(window, known, start=start))
+        shapes, active = yield from self._check_names(lambda active: plan.check_all(window, active, start=start))
         answers = yield partial(self.engine.allow_many, window, shapes)
-        return answers, known
+        return answers, active
 
     def decide_many(self, requests: Iterable[Request]) -> Flow[list[Decision]]:
         """Decisions with explanations, by position."""
@@ -150,14 +150,14 @@ class ClientFlows:
                 decisions: Sequence[Decision | None] = [None] * count if found is None else found
                 return [_allowed_by_mode(decision, Mode.OBSERVE) for decision in decisions]
 
-            manner: _AnswerKind[list[Decision]] = _AnswerKind("decide_many", len(window), _count, passing)
-            answers += yield from self._judged(manner, None, self._decide_window(window, len(answers)))
+            answer_kind: _AnswerKind[list[Decision]] = _AnswerKind("decide_many", len(window), _count, passing)
+            answers += yield from self._apply_mode(answer_kind, None, self._decide_window(window, len(answers)))
         return answers
 
     def _decide_window(self, window: Sequence[Request], start: int) -> Flow[tuple[list[Decision], ActiveSystem]]:
-        _, known = yield from self._valid(lambda known: plan.check_all(window, known, start=start))
+        _, active = yield from self._check_names(lambda active: plan.check_all(window, active, start=start))
         answers = yield partial(self.engine.decide_many, window)
-        return [_with_id(answer) for answer in answers], known
+        return [_with_id(answer) for answer in answers], active
 
     def visible(
         self,
@@ -165,29 +165,29 @@ class ClientFlows:
         action: object,
         type_or_items: str | Iterable[Item],
         items: Iterable[Item] | None,
-        **beside: Any,
+        **details: Any,
     ) -> Flow[list[Item]]:
         """The allowed items, in their order."""
-        kept = _items(type_or_items, items)
+        all_items = _items(type_or_items, items)
         if self.mode is Mode.OFF:
-            return kept
-        manner: _AnswerKind[list[Item]] = _AnswerKind("visible", len(kept), len, lambda _: kept)
+            return all_items
+        answer_kind: _AnswerKind[list[Item]] = _AnswerKind("visible", len(all_items), len, lambda _: all_items)
 
         def body() -> Flow[tuple[list[Item], ActiveSystem | None]]:
-            type_, entities = _entities(type_or_items, kept)
+            type_, entities = _entities(type_or_items, all_items)
             if type_ is None:
-                return kept, None
-            request = protocol.request(user, action, Entity(type_, ""), **beside)
+                return all_items, None
+            request = protocol.request(user, action, Entity(type_, ""), **details)
 
-            def check(known: ActiveSystem) -> None:
-                plan.check_listing(request, entities, known)
-                protocol.check_flags(request.flags, known)
+            def check(active: ActiveSystem) -> None:
+                plan.check_listing(request, entities, active)
+                protocol.check_flags(request.flags, active)
 
-            _, known = yield from self._valid(check)
+            _, active = yield from self._check_names(check)
             positions = yield partial(self.engine.visible, request, entities)
-            return [kept[at] for at in positions], known
+            return [all_items[index] for index in positions], active
 
-        return (yield from self._judged(manner, None, body()))
+        return (yield from self._apply_mode(answer_kind, None, body()))
 
     def filter(
         self,
@@ -195,52 +195,52 @@ class ClientFlows:
         action: object,
         items: Iterable[Item],
         key: Callable[[Item], EntityLike] | None,
-        **beside: Any,
+        **details: Any,
     ) -> Flow[list[Item]]:
         """The items on which `user` may do `action`, in their order; `key` returns the entity of an item."""
-        kept = list(items)
-        if self.mode is Mode.OFF or not kept:
-            return kept
+        all_items = list(items)
+        if self.mode is Mode.OFF or not all_items:
+            return all_items
 
         def body() -> Flow[tuple[list[Item], ActiveSystem]]:
-            extras = protocol.beside(**beside)
-            requests = [_item_request(user, action, item, key, extras, at) for at, item in enumerate(kept)]
+            extras = protocol.request_details(**details)
+            requests = [_item_request(user, action, item, key, extras, index) for index, item in enumerate(all_items)]
 
-            def check(known: ActiveSystem) -> Any:
-                shapes = plan.check_all(requests, known, what="item")
-                protocol.check_flags(requests[0].flags, known)
+            def check(active: ActiveSystem) -> Any:
+                shapes = plan.check_all(requests, active, noun="item")
+                protocol.check_flags(requests[0].flags, active)
                 return shapes
 
-            shapes, known = yield from self._valid(check)
+            shapes, active = yield from self._check_names(check)
             answers = yield partial(self.engine.allow_many, requests, shapes)
-            return [item for item, answer in zip(kept, answers, strict=True) if answer], known
+            return [item for item, answer in zip(all_items, answers, strict=True) if answer], active
 
-        manner: _AnswerKind[list[Item]] = _AnswerKind("filter", len(kept), len, lambda _: kept)
-        return (yield from self._judged(manner, None, body()))
+        answer_kind: _AnswerKind[list[Item]] = _AnswerKind("filter", len(all_items), len, lambda _: all_items)
+        return (yield from self._apply_mode(answer_kind, None, body()))
 
     # --- private ---
 
-    def _valid(self, check: Callable[[ActiveSystem], T]) -> Flow[tuple[T, ActiveSystem]]:
+    def _check_names(self, check: Callable[[ActiveSystem], T]) -> Flow[tuple[T, ActiveSystem]]:
         """The result of `check` and the vocabulary it used. After InvalidRequest, check again if OPA has a newer vocabulary."""
-        known = yield self.engine.known
+        active = yield self.engine.active_system
         try:
-            return check(known), known
+            return check(active), active
         except InvalidRequest:
             try:
-                newer = yield partial(self.engine.newer, known)
+                newer = yield partial(self.engine.newer, active)
             except DecisionError:
-                newer = known
-            if newer is known:
+                newer = active
+            if newer is active:
                 raise
         return check(newer), newer
 
-    def _judged(self, manner: _AnswerKind[T], request: Request | None, body: Flow[tuple[T, Any]]) -> Flow[T]:
+    def _apply_mode(self, answer_kind: _AnswerKind[T], request: Request | None, body: Flow[tuple[T, Any]]) -> Flow[T]:
         """The answer of `body` with the mode applied; reports it to the hooks."""
-        watch = self._begin(manner, request)
+        watch = self._begin(answer_kind, request)
         try:
-            answer, known = yield from body
+            answer, active = yield from body
         except DecisionError as error:
-            return self._failed(manner, request, error, watch)
+            return self._handle_failure(answer_kind, request, error, watch)
         except BaseException as error:
             # Cancelled, or no system was given: hooks must hear of it, or their spans would stay open.
             if watch is not None:
@@ -252,40 +252,42 @@ class ClientFlows:
         if watch is not None:
             self.observer.end(
                 watch,
-                system=known and known.system,
-                revision=known and known.revision,
-                rule=_rule(known, request),
-                allowed=int(manner.allowed(answer)),
+                system=active and active.system,
+                revision=active and active.revision,
+                rule=_rule(active, request),
+                allowed=int(answer_kind.allowed(answer)),
                 decision=answer if isinstance(answer, Decision) else None,
             )
         if self.mode is Mode.ENFORCE:
             return answer
-        allowed = int(manner.allowed(answer))
-        if allowed < manner.count:
-            self._warn(manner, request, f"{manner.count - allowed} of {manner.count} would be denied", answer)
-        return manner.passing(answer)
+        allowed = int(answer_kind.allowed(answer))
+        if allowed < answer_kind.count:
+            self._warn(
+                answer_kind, request, f"{answer_kind.count - allowed} of {answer_kind.count} would be denied", answer
+            )
+        return answer_kind.passing(answer)
 
-    def _begin(self, manner: _AnswerKind[T], request: Request | None) -> observe.Watch | None:
-        return self.observer.begin(manner.kind, self.engine.name, str(self.mode), request, manner.count)
+    def _begin(self, answer_kind: _AnswerKind[T], request: Request | None) -> observe.Watch | None:
+        return self.observer.begin(answer_kind.kind, self.engine.name, str(self.mode), request, answer_kind.count)
 
-    def _failed(
-        self, manner: _AnswerKind[T], request: Request | None, error: DecisionError, watch: observe.Watch | None
+    def _handle_failure(
+        self, answer_kind: _AnswerKind[T], request: Request | None, error: DecisionError, watch: observe.Watch | None
     ) -> T:
         """Raise the error, or let the request pass with a warning, depending on the mode."""
         if watch is not None:
             self.observer.end(watch, error=error)
         if self.mode is Mode.ENFORCE:
             raise error
-        self._warn(manner, request, f"{type(error).__name__}: {error}", None)
-        return manner.passing(None)
+        self._warn(answer_kind, request, f"{type(error).__name__}: {error}", None)
+        return answer_kind.passing(None)
 
-    def _warn(self, manner: _AnswerKind[T], request: Request | None, what: str, answer: object) -> None:
+    def _warn(self, answer_kind: _AnswerKind[T], request: Request | None, problem: str, answer: object) -> None:
         if request is not None and answer is not None:
             decision = answer if isinstance(answer, Decision) else Decision(allowed=False)
-            what = f"would be denied: {decision.describe(request)}"
+            problem = f"would be denied: {decision.describe(request)}"
         elif request is not None:
-            what = f"user:{request.user} `{request.action}` on {request.resource}: {what}"
-        LOG.log(logging.WARNING, "mode %s, %s let pass: %s", self.mode, manner.kind, what)
+            problem = f"user:{request.user} `{request.action}` on {request.resource}: {problem}"
+        LOG.log(logging.WARNING, "mode %s, %s let pass: %s", self.mode, answer_kind.kind, problem)
 
 
 def _count(decisions: Sequence[Decision]) -> int:
@@ -321,11 +323,11 @@ _DECIDE: _AnswerKind[Decision] = _AnswerKind(
 _REQUIRE = replace(_DECIDE, kind="require")
 
 
-def _rule(known: ActiveSystem | None, request: Request | None) -> str | None:
+def _rule(active: ActiveSystem | None, request: Request | None) -> str | None:
     """The id of the rule for a request."""
-    if known is None or request is None:
+    if active is None or request is None:
         return None
-    return f"{known.vocabulary.system}/{request.resource.type}/{request.action}"
+    return f"{active.vocabulary.system}/{request.resource.type}/{request.action}"
 
 
 def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
@@ -345,22 +347,22 @@ def _items(type_or_items: str | Iterable[Item], items: Iterable[Item] | None) ->
     return list(type_or_items)
 
 
-def _entities(type_or_items: str | Iterable[Item], kept: Sequence[Item]) -> tuple[str | None, list[Entity]]:
+def _entities(type_or_items: str | Iterable[Item], items: Sequence[Item]) -> tuple[str | None, list[Entity]]:
     """The type of a listing, None where it has neither items nor type, and the items as entities."""
     if isinstance(type_or_items, str):
-        return type_or_items, [_item(item, type_or_items, at) for at, item in enumerate(kept)]
-    entities = [protocol.entity(item, f"item {at}") for at, item in enumerate(kept)]
+        return type_or_items, [_item(item, type_or_items, index) for index, item in enumerate(items)]
+    entities = [protocol.entity(item, f"item {index}") for index, item in enumerate(items)]
     return entities[0].type if entities else None, entities
 
 
-def _item(item: object, type_: str, at: int) -> Entity:
+def _item(item: object, type_: str, index: int) -> Entity:
     """An item of a listing of a known type: a string is a path, a list holds unencoded names."""
     if isinstance(item, list):
-        return protocol.named(type_, item, f"item {at}")
+        return protocol.named(type_, item, f"item {index}")
     if not isinstance(item, str):
-        return protocol.entity(item, f"item {at}")
+        return protocol.entity(item, f"item {index}")
     if item.startswith(f"{type_}:"):
-        raise InvalidRequest(f"item {at} is `{item}`: beside a type, write paths alone")
+        raise InvalidRequest(f"item {index} is `{item}`: beside a type, write paths alone")
     return Entity(type_, item)
 
 
@@ -369,10 +371,10 @@ def _item_request(
     action: object,
     item: Item,
     key: Callable[[Item], EntityLike] | None,
-    beside: Mapping[str, Any],
-    at: int,
+    details: Mapping[str, Any],
+    index: int,
 ) -> Request:
     try:
-        return protocol.request(user, action, item if key is None else key(item), **beside)
+        return protocol.request(user, action, item if key is None else key(item), **details)
     except InvalidRequest as error:
-        raise InvalidRequest(f"item {at}: {error}") from None
+        raise InvalidRequest(f"item {index}: {error}") from None

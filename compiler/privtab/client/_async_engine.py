@@ -50,14 +50,14 @@ class AsyncDriver:
         """Release the lock."""
         self._lock.release()
 
-    async def together(self, flows: Iterator[Flow[None]], most: int) -> None:
-        """Run flows, at most `most` at once; the first error stops them all."""
+    async def together(self, flows: Iterator[Flow[None]], limit: int) -> None:
+        """Run flows, at most `limit` at once; the first error stops them all."""
 
         async def work() -> None:
             for flow in flows:
                 await arun(flow)
 
-        workers = [asyncio.create_task(work()) for _ in range(most)]
+        workers = [asyncio.create_task(work()) for _ in range(limit)]
         try:
             await asyncio.gather(*workers)
         finally:
@@ -75,21 +75,21 @@ class AsyncOpaEngine:
         self._flows = flows
         self._transport = transport
         self._window = window
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: list[_Waiting] = []
-        self._asking: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def known(self) -> ActiveSystem:
-        """As ClientEngine.known."""
-        known = self._flows.current()
-        return known if known is not None else await arun(self._flows.known())
+    async def active_system(self) -> ActiveSystem:
+        """As ClientEngine.active_system."""
+        active = self._flows.current()
+        return active if active is not None else await arun(self._flows.active_system())
 
-    async def newer(self, known: ActiveSystem) -> ActiveSystem:
+    async def newer(self, active: ActiveSystem) -> ActiveSystem:
         """As ClientEngine.newer."""
-        return await arun(self._flows.newer(known))
+        return await arun(self._flows.newer(active))
 
     async def allow(self, request: Request) -> bool:
         """As ClientEngine.allow."""
@@ -97,20 +97,20 @@ class AsyncOpaEngine:
             return await arun(self._flows.allow(request))
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._forget()
+            self._reset()
             self._loop = loop
         waiting = _Waiting(request, loop.create_future())
         self._waiting.append(waiting)
         if len(self._waiting) == 1:
             if self._window:
-                loop.call_later(self._window, self._ask)
+                loop.call_later(self._window, self._send_waiting)
             else:
-                loop.call_soon(self._ask)
+                loop.call_soon(self._send_waiting)
         answer = await waiting.answer
-        if waiting.asked is not None:
-            waiting.asked.ids.extend(waiting.ids)
+        if waiting.context is not None:
+            waiting.context.ids.extend(waiting.ids)
             if waiting.cached:
-                waiting.asked.cached.append(0)
+                waiting.context.cached.append(0)
         return answer
 
     async def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
@@ -139,58 +139,62 @@ class AsyncOpaEngine:
 
     async def close(self) -> None:
         """As ClientEngine.close."""
-        if self._asking and self._loop is asyncio.get_running_loop():
-            await asyncio.gather(*self._asking, return_exceptions=True)
+        if self._tasks and self._loop is asyncio.get_running_loop():
+            await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._transport.close()
 
     # --- checks that begin together ---
 
-    def _ask(self) -> None:
+    def _send_waiting(self) -> None:
         """Send all waiting checks."""
-        waiting, self._waiting = [w for w in self._waiting if not w.answer.done()], []
+        waiting, self._waiting = [check for check in self._waiting if not check.answer.done()], []
         if waiting:
             task = asyncio.get_running_loop().create_task(self._answer(waiting))
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, waiting: Sequence[_Waiting]) -> None:
-        asked = CallContext()
-        deadlines = [w.asked.deadline for w in waiting if w.asked is not None and w.asked.deadline is not None]
-        asked.deadline = min(deadlines, default=None)
-        CURRENT.set(asked)
+        context = CallContext()
+        deadlines = [
+            check.context.deadline
+            for check in waiting
+            if check.context is not None and check.context.deadline is not None
+        ]
+        context.deadline = min(deadlines, default=None)
+        CURRENT.set(context)
         try:
             if len(waiting) == 1:
                 answers = [await arun(self._flows.allow(waiting[0].request))]
             else:
-                answers = await arun(self._flows.allow_together([w.request for w in waiting]))
+                answers = await arun(self._flows.allow_together([check.request for check in waiting]))
         except (PolicyError, InvalidRequest, Inactive) as error:
             if len(waiting) == 1:
                 waiting[0].fail(error)
                 return
             # One of the requests may be invalid or lack its shard; the others must not fail with it.
-            await asyncio.gather(*(self._answer([w]) for w in waiting))
+            await asyncio.gather(*(self._answer([check]) for check in waiting))
         except BaseException as error:
-            for w in waiting:
-                w.fail(error)
+            for check in waiting:
+                check.fail(error)
             if not isinstance(error, PrivtabError):
                 raise
         else:
-            kept = set(asked.cached)
-            for at, (w, answer) in enumerate(zip(waiting, answers, strict=True)):
-                w.ids, w.cached = asked.ids, at in kept
-                if not w.answer.done():
-                    w.answer.set_result(answer)
+            cached = set(context.cached)
+            for index, (check, answer) in enumerate(zip(waiting, answers, strict=True)):
+                check.ids, check.cached = context.ids, index in cached
+                if not check.answer.done():
+                    check.answer.set_result(answer)
 
 
 class _Waiting:
     """A check waiting for its answer."""
 
-    __slots__ = ("answer", "asked", "cached", "ids", "request")
+    __slots__ = ("answer", "cached", "context", "ids", "request")
 
     def __init__(self, request: Request, answer: asyncio.Future[bool]) -> None:
         self.request = request
         self.answer = answer
-        self.asked = CURRENT.get()
+        self.context = CURRENT.get()
         self.ids: list[str] = []
         self.cached = False
 

@@ -48,7 +48,7 @@ class AsyncHttpTransport:
         self._proxy = _address.proxy_for(self._address)
         self._pool_size = pool_size
         self._max_body = max_body
-        self._more_headers = headers
+        self._extra_headers = headers
         self._base = f"{'http' if self._address.socket else self._address.scheme}://{self._address.authority}"
         self._base += self._address.base
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -93,32 +93,32 @@ class AsyncHttpTransport:
         token = self._token.value()
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        if self._more_headers is not None:
-            headers |= self._more_headers()
+        if self._extra_headers is not None:
+            headers |= self._extra_headers()
         connect, read = limits
-        waits = {"timeout": {"connect": connect, "read": read, "write": read, "pool": connect}}
+        extensions = {"timeout": {"connect": connect, "read": read, "write": read, "pool": connect}}
         try:
             async with (
                 asyncio.timeout(total(limits)),
                 self._connections().stream(
-                    method, self._base + path, headers=list(headers.items()), content=body, extensions=waits
+                    method, self._base + path, headers=list(headers.items()), content=body, extensions=extensions
                 ) as response,
             ):
                 content = await self._body(response)
                 stream = response.extensions["network_stream"]
-                if response.status in NO_BODY or not isinstance(stream, _Stream) or stream.more_came():
+                if response.status in NO_BODY or not isinstance(stream, _Stream) or stream.has_unexpected_data():
                     await stream.aclose()
         except TimeoutError as error:
             raise unavailable(self.url, error) from error
         except (*_ERRORS, OSError, ValueError) as error:
             raise self._unavailable(error) from error
-        told = {name.lower(): value.decode("latin-1") for name, value in response.headers}
+        answer_headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
         check_status(
             response.status,
             content,
             f"{self.url}{path}",
-            retry_after=told.get(b"retry-after"),
-            content_type=told.get(b"content-type"),
+            retry_after=answer_headers.get(b"retry-after"),
+            content_type=answer_headers.get(b"content-type"),
         )
         return content
 
@@ -136,11 +136,11 @@ class AsyncHttpTransport:
         """The error for a failed exchange, described by its underlying cause."""
         if isinstance(error, httpcore.TimeoutException):
             return unavailable(self.url, TimeoutError())
-        reason: BaseException | None = error
-        while reason is not None:
-            if isinstance(reason, ssl.SSLError | OSError) and reason.errno is not None:
-                return unavailable(self.url, reason)
-            reason = reason.__cause__ or reason.__context__
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, ssl.SSLError | OSError) and cause.errno is not None:
+                return unavailable(self.url, cause)
+            cause = cause.__cause__ or cause.__context__
         return unavailable(self.url, error)
 
 
@@ -167,7 +167,7 @@ class _Stream(httpcore.AsyncNetworkStream):
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
-        self._answer = _expected()
+        self._answer = _answer_parser()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  (of httpcore)
         content = await self._stream.read(max_bytes, timeout)
@@ -180,7 +180,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         return content
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  (of httpcore)
-        self._answer = _expected()
+        self._answer = _answer_parser()
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:
@@ -197,23 +197,23 @@ class _Stream(httpcore.AsyncNetworkStream):
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
 
-    def more_came(self) -> bool:
+    def has_unexpected_data(self) -> bool:
         """Whether data followed the last answer, or the answer could not be parsed."""
         if self._answer.their_state is not h11.DONE or self._answer.trailing_data[0]:
             return True
-        return _records_left(self.get_extra_info("ssl_object"))
+        return _has_buffered_data(self.get_extra_info("ssl_object"))
 
 
 _UNDER_WAY = (h11.SEND_RESPONSE, h11.SEND_BODY)
 _WAITING = (h11.NEED_DATA, h11.PAUSED)
 
 
-def _expected() -> h11.Connection:
+def _answer_parser() -> h11.Connection:
     """A parser for the answer to one request."""
-    reader = h11.Connection(h11.CLIENT)
-    reader.send(h11.Request(method="GET", target="/", headers=[("Host", "opa")]))
-    reader.send(h11.EndOfMessage())
-    return reader
+    parser = h11.Connection(h11.CLIENT)
+    parser.send(h11.Request(method="GET", target="/", headers=[("Host", "opa")]))
+    parser.send(h11.EndOfMessage())
+    return parser
 
 
 class _Backend(httpcore.AnyIOBackend):
@@ -238,7 +238,7 @@ class _Backend(httpcore.AnyIOBackend):
         return _Stream(await super().connect_unix_socket(path, timeout, socket_options))
 
 
-def _records_left(tls: ssl.SSLObject | None) -> bool:
+def _has_buffered_data(tls: ssl.SSLObject | None) -> bool:
     """Whether TLS holds data already taken off the socket, which came in the same segment as the answer."""
     if tls is None:
         return False

@@ -42,7 +42,7 @@ class Asker:
         self._engine = engine
         self._mode = mode
         self._observer = Observer(hooks)
-        self._asking = ClientFlows(engine, mode, self._observer)
+        self._client_flows = ClientFlows(engine, mode, self._observer)
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +64,7 @@ class Asker:
     @property
     def system(self) -> str:
         """The name of the system."""
-        return self._engine.known().system
+        return self._engine.active_system().system
 
     def health(self) -> bool:
         """Whether the client can answer now: OPA answers and its bundles are active; never raises."""
@@ -80,7 +80,7 @@ class Asker:
 
     def vocabulary(self) -> Vocabulary:
         """The names of the active policy: entity types, operations, and what a request for each must contain."""
-        return self._run_plain(self._engine.known).vocabulary
+        return self._run_plain(self._engine.active_system).vocabulary
 
     # --- one request ---
 
@@ -95,7 +95,7 @@ class Asker:
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> bool:
         """Whether `user` may do `action` on `resource`."""
-        return self._run(self._asking.check(user, action, resource, with_=with_, groups=groups, flags=flags))
+        return self._run(self._client_flows.check(user, action, resource, with_=with_, groups=groups, flags=flags))
 
     def decide(
         self,
@@ -108,7 +108,7 @@ class Asker:
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> Decision:
         """The decision with its explanation: the rule, what is missing or which grants allow it, and the effects of success."""
-        return self._run(self._asking.decide(user, action, resource, with_=with_, groups=groups, flags=flags))
+        return self._run(self._client_flows.decide(user, action, resource, with_=with_, groups=groups, flags=flags))
 
     explain = decide
 
@@ -123,7 +123,7 @@ class Asker:
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> Decision:
         """The decision if it is an allow; otherwise raises AccessDenied, which says what is missing."""
-        return self._run(self._asking.require(user, action, resource, with_=with_, groups=groups, flags=flags))
+        return self._run(self._client_flows.require(user, action, resource, with_=with_, groups=groups, flags=flags))
 
     def effects(
         self,
@@ -136,7 +136,7 @@ class Asker:
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> tuple[str, ...]:
         """The effects to carry out after success; raises AccessDenied if the request is denied."""
-        return self._run(self._asking.effects(user, action, resource, with_=with_, groups=groups, flags=flags))
+        return self._run(self._client_flows.effects(user, action, resource, with_=with_, groups=groups, flags=flags))
 
     # --- many ---
 
@@ -145,14 +145,14 @@ class Asker:
 
         An error in one request fails the whole call.
         """
-        return self._run(self._asking.check_many(requests))
+        return self._run(self._client_flows.check_many(requests))
 
     def decide_many(self, requests: Iterable[Request]) -> list[Decision]:
         """The decisions with their explanations, by position, in few calls; slower than `check_many`.
 
         An error in one request fails the whole call.
         """
-        return self._run(self._asking.decide_many(requests))
+        return self._run(self._client_flows.decide_many(requests))
 
     def visible(
         self,
@@ -171,7 +171,7 @@ class Asker:
         `visible("alice", "list", ["table:m/c/s/t"])` entities with their type.
         """
         return self._run(
-            self._asking.visible(user, action, type_or_items, items, with_=with_, groups=groups, flags=flags)
+            self._client_flows.visible(user, action, type_or_items, items, with_=with_, groups=groups, flags=flags)
         )
 
     def filter(
@@ -189,7 +189,7 @@ class Asker:
 
         `filter("alice", "load", rows, key=lambda row: ("table", row.path))`
         """
-        return self._run(self._asking.filter(user, action, items, key, with_=with_, groups=groups, flags=flags))
+        return self._run(self._client_flows.filter(user, action, items, key, with_=with_, groups=groups, flags=flags))
 
     # --- private ---
 

@@ -45,7 +45,7 @@ class ActiveBundles:
     """A policy and a state that belong together; replaced together."""
 
     bundles: Mapping[str, ReadBundle]
-    known: ActiveSystem
+    active: ActiveSystem
     revision: Revision
     engine: Engine
     quick: Quick
@@ -54,14 +54,14 @@ class ActiveBundles:
     window: Window = ALWAYS
     """The time in which the engine's answers count."""
 
-    def check_here(self, request: Request, items: Sequence[Entity] = ()) -> None:
+    def check_shards(self, request: Request, items: Sequence[Entity] = ()) -> None:
         """Raise DecisionUnavailable for a request that needs a missing shard; its names were checked."""
-        chains = self.known.vocabulary.chains
-        shape = self.known.vocabulary.check_operation(request.resource.type, request.action)
-        looked_at = (request.resource, *(request.with_[slot] for slot in shape.withs), *items)
-        needed = {f"{chains[entity.type][0][0]}:{entity.id.partition('/')[0]}" for entity in looked_at}
+        chains = self.active.vocabulary.chains
+        shape = self.active.vocabulary.check_operation(request.resource.type, request.action)
+        entities = (request.resource, *(request.with_[slot] for slot in shape.withs), *items)
+        needed = {f"{chains[entity.type][0][0]}:{entity.id.partition('/')[0]}" for entity in entities}
         if not needed.isdisjoint(self.missing):
-            raise protocol.no_shard(self.known.system, needed & self.missing)
+            raise protocol.no_shard(self.active.system, needed & self.missing)
 
 
 class BundledEngine:
@@ -69,14 +69,14 @@ class BundledEngine:
 
     def __init__(
         self,
-        places: Sequence[BundleLocation],
+        locations: Sequence[BundleLocation],
         *,
         engine: str,
         system: str | None,
         refresh: float | None,
         max_staleness: float | None,
     ) -> None:
-        self.places = places
+        self.locations = locations
         self.name = engine
         self.problem: str | None = None
         self._system = system
@@ -92,19 +92,19 @@ class BundledEngine:
         self.timeless = True
         """Whether no row of the active state holds for a time only."""
         self._looked_at = elapsed()
-        self._started()
+        self._init_process()
 
-    def _started(self) -> None:
+    def _init_process(self) -> None:
         """Set up what belongs to this process."""
         age = max(elapsed() - self._looked_at, 0.0)
         self._due = time.monotonic() + self._refresh - age if self._refresh is not None else None
         self._lock = threading.RLock()
         self._last_known = threading.local()
-        """The last result of `known` in each thread."""
+        """The last result of `active_system` in each thread."""
         self._pid = os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {
+        state = {
             name: value
             for name, value in self.__dict__.items()
             if name not in ("_lock", "_last_known", "_pid", "_due", "_loaded", "_looked_at", "quick")
@@ -112,23 +112,23 @@ class BundledEngine:
         loaded = self._loaded
         # The copy may go to another machine, which shares only the wall clock with this one.
         age = elapsed() - self._looked_at
-        return own | {"bundles": dict(loaded.bundles) if loaded is not None else None, "aged": (age, time.time())}
+        return state | {"bundles": dict(loaded.bundles) if loaded is not None else None, "aged": (age, time.time())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        bundles, (age, then) = state.pop("bundles"), state.pop("aged")
-        self._looked_at = elapsed() - age - max(time.time() - then, 0.0)
+        bundles, (age, pickled_at) = state.pop("bundles"), state.pop("aged")
+        self._looked_at = elapsed() - age - max(time.time() - pickled_at, 0.0)
         self.__dict__.update(state)
         self._loaded, self.quick, self.timeless = None, {}, True
         if bundles is not None:
             self._activate(self._opened(bundles))
-        self._started()
+        self._init_process()
 
     # --- bundles ---
 
     def now(self) -> ActiveBundles:
         """The active policy and state, after checking for newer bundles if that is due."""
         if self._due is not None and time.monotonic() >= self._due:
-            self._look()
+            self._refresh_quietly()
         if self._max_staleness is not None and (age := elapsed() - self._looked_at) > self._max_staleness:
             raise DecisionUnavailable(
                 f"the bundles are too old: newer ones were last looked for with success {age:.0f} seconds ago, "
@@ -140,7 +140,7 @@ class BundledEngine:
     def _of_now(self) -> ActiveBundles:
         """The active policy and state after a row of the state began or ended to hold."""
         if os.getpid() != self._pid:
-            self._started()
+            self._init_process()
         with self._lock:
             loaded = self._loaded or self.load()
             if not loaded.window.holds(moments.now()):
@@ -166,13 +166,15 @@ class BundledEngine:
         """Load newer bundles, if there are any; on FileError or DecisionUnavailable the active ones stay."""
         with self._lock:
             before = self._loaded.bundles if self._loaded is not None else {}
-            begun = elapsed()
+            started = elapsed()
             try:
-                found = {b.where: b for place in self.places for b in place.read(before, self._keep)}
-                newer = list(found.values()) != list(before.values())
-                if newer:
-                    order = self._order.check(found.values())
-                    self._activate(self._opened(found))
+                bundles = {
+                    bundle.where: bundle for location in self.locations for bundle in location.read(before, self._keep)
+                }
+                changed = list(bundles.values()) != list(before.values())
+                if changed:
+                    order = self._order.check(bundles.values())
+                    self._activate(self._opened(bundles))
                     self._order.keep(order)
             except SignatureRefused as error:
                 self.problem = str(error)
@@ -187,27 +189,27 @@ class BundledEngine:
                 if self._refresh is not None:
                     self._due = time.monotonic() + self._refresh
             self.problem = None
-            self._looked_at = begun
-            if newer and before and self._loaded is not None:
+            self._looked_at = started
+            if changed and before and self._loaded is not None:
                 LOG.info(
                     "newer bundles: policy revision %s, state revision %s",
                     self._loaded.revision.policy,
                     self._loaded.revision.state,
                 )
-            return newer
+            return changed
 
-    def _look(self) -> None:
+    def _refresh_quietly(self) -> None:
         """Refresh unless another thread is doing so; a failure is logged and the active bundles stay."""
         if os.getpid() != self._pid:
             # Forked: a thread that holds the lock does not exist here.
-            self._started()
+            self._init_process()
         if not self._lock.acquire(blocking=False):
             return
-        told = self.problem
+        earlier_problem = self.problem
         try:
             self.refresh()
         except (FileError, DecisionError, UsageError) as error:
-            if str(error) != told:
+            if str(error) != earlier_problem:
                 LOG.warning("bundles were not refreshed, the last good ones stay in force: %s", error)
         finally:
             self._lock.release()
@@ -218,23 +220,23 @@ class BundledEngine:
     def _opened(self, bundles: Mapping[str, ReadBundle]) -> ActiveBundles:
         """Open an engine on these bundles; raises if the policy or its state is missing or ambiguous."""
         programs = self._programs(bundles.values())
-        states = _states((b.where, b.content.states) for b in bundles.values())
+        states = _states((bundle.where, bundle.content.states) for bundle in bundles.values())
         if self._system is None and len(programs) > 1:
             names = ", ".join(f"`{name}`" for name in sorted(programs))
             raise UsageError(f"the bundles have {len(programs)} systems, {names}: say which, as in Embedded(system=…)")
         name = self._system or next(iter(programs), None)
         if name is None or name not in programs:
             raise protocol.no_bundle(name)
-        (policy_at, program), known = programs[name], protocol.known(name, programs[name][1])
-        if known.vocabulary.system not in states:
-            raise protocol.no_bundle(known.vocabulary.system, "state")
+        (policy_location, program), active = programs[name], protocol.known(name, programs[name][1])
+        if active.vocabulary.system not in states:
+            raise protocol.no_bundle(active.vocabulary.system, "state")
         opened = self._opener.open(
-            program, states[known.vocabulary.system], bundles[policy_at].content.wasm, moments.now()
+            program, states[active.vocabulary.system], bundles[policy_location].content.wasm, moments.now()
         )
         return ActiveBundles(
             bundles=bundles,
-            known=known,
-            revision=Revision(policy=known.revision, state=opened.revision),
+            active=active,
+            revision=Revision(policy=active.revision, state=opened.revision),
             engine=opened.engine,
             quick=opened.quick,
             missing=opened.missing,
@@ -245,23 +247,23 @@ class BundledEngine:
         """The bundle and the program of each package. Of a policy in both Rego and Wasm, the form that the engine runs is used."""
         chosen: list[ReadBundle] = []
         for wasm in (self._opener.takes_wasm, not self._opener.takes_wasm):
-            known = {name for bundle in chosen for name in bundle.content.programs}
+            packages = {name for bundle in chosen for name in bundle.content.programs}
             of_kind = [bundle for bundle in bundles if (bundle.content.wasm is not None) is wasm]
-            chosen += [bundle for bundle in of_kind if known.isdisjoint(bundle.content.programs)]
+            chosen += [bundle for bundle in of_kind if packages.isdisjoint(bundle.content.programs)]
         return _merged((bundle.where, bundle.content.programs) for bundle in chosen)
 
     # --- answers ---
 
-    def known(self) -> ActiveSystem:
-        """As ClientEngine.known."""
-        self._last_known.known = known = self.now().known
-        return known
+    def active_system(self) -> ActiveSystem:
+        """As ClientEngine.active_system."""
+        self._last_known.active = active = self.now().active
+        return active
 
-    def newer(self, known: ActiveSystem) -> ActiveSystem:  # noqa: ARG002  (the active policy is returned in any case)
+    def newer(self, active: ActiveSystem) -> ActiveSystem:  # noqa: ARG002  (the active policy is returned in any case)
         """As ClientEngine.newer."""
         if elapsed() - self._looked_at >= RECHECK_SECONDS:
-            self._look()
-        return self.known()
+            self._refresh_quietly()
+        return self.active_system()
 
     def allow(self, request: Request) -> bool:
         """As ClientEngine.allow."""
@@ -283,11 +285,11 @@ class BundledEngine:
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """As ClientEngine.visible."""
         loaded = self.now()
-        if loaded.known is not getattr(self._last_known, "known", None):
-            plan.check_listing(request, items, loaded.known)
+        if loaded.active is not getattr(self._last_known, "active", None):
+            plan.check_listing(request, items, loaded.active)
         if loaded.missing and items:
             # The request of a listing has no path; those of its items count.
-            loaded.check_here(replace(request, resource=items[0]), items)
+            loaded.check_shards(replace(request, resource=items[0]), items)
         return loaded.engine.visible(request, items)
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
@@ -311,27 +313,27 @@ class BundledEngine:
         """As ClientEngine.close; nothing is held open."""
 
     def _active_for(self, requests: Sequence[Request]) -> ActiveBundles:
-        """The active policy and state; checks the requests again if they are newer than this thread's `known()`."""
+        """The active policy and state; checks the requests again if they are newer than this thread's `active_system()`."""
         loaded = self.now()
-        if loaded.known is not getattr(self._last_known, "known", None):
+        if loaded.active is not getattr(self._last_known, "active", None):
             for request in requests:
-                loaded.known.vocabulary.check(request)
+                loaded.active.vocabulary.check(request)
         if loaded.missing:
             for request in requests:
-                loaded.check_here(request)
+                loaded.check_shards(request)
         return loaded
 
 
-def _states(found: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
+def _states(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
     """The documents of each system's state, one whole or several shards; raises UsageError for duplicates."""
     states: dict[str, list[tuple[str, Any]]] = {}
-    for where, documents in found:
+    for where, documents in sources:
         for name, document in documents.items():
             states.setdefault(name, []).append((where, document))
-    for name, several in states.items():
-        if len(several) > 1 and not all(_is_part(document) for _, document in several):
-            raise UsageError(f"{several[0][0]} and {several[1][0]} both hold `{name}`: name one of them")
-    return {name: [document for _, document in several] for name, several in states.items()}
+    for name, parts in states.items():
+        if len(parts) > 1 and not all(_is_part(document) for _, document in parts):
+            raise UsageError(f"{parts[0][0]} and {parts[1][0]} both hold `{name}`: name one of them")
+    return {name: [document for _, document in parts] for name, parts in states.items()}
 
 
 def _is_part(document: Any) -> bool:
@@ -340,10 +342,10 @@ def _is_part(document: Any) -> bool:
     return isinstance(document, StatePart) or (isinstance(document, Mapping) and in_parts(document))
 
 
-def _merged(found: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, tuple[str, Any]]:
+def _merged(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, tuple[str, Any]]:
     """The bundle and the document of each name; raises UsageError if two bundles hold the same name."""
     merged: dict[str, tuple[str, Any]] = {}
-    for where, documents in found:
+    for where, documents in sources:
         for name, document in documents.items():
             if name in merged:
                 raise UsageError(f"{merged[name][0]} and {where} both hold `{name}`: name one of them")

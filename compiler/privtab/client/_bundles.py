@@ -80,16 +80,16 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
     roots = manifest.get("roots", [""])
     if not isinstance(roots, list) or not all(isinstance(root, str) for root in roots):
         raise BrokenBundle("the roots of its manifest are no list of texts")
-    found: dict[str, dict[str, Any]] = {PROGRAMS: {}, STATES: {}}
+    documents: dict[str, dict[str, Any]] = {PROGRAMS: {}, STATES: {}}
     for name, text in files.items():
         if name.rpartition("/")[2] != "data.json":
             continue
         for path, value in _documents(name.split("/")[:-1], read_object(name, text)):
-            if path[0] in found:
+            if path[0] in documents:
                 if not _within(roots, "/".join(path), value):
                     raise BrokenBundle(f"`{'/'.join(path)}` lies outside the roots of its manifest")
-                found[path[0]][path[1]] = value if path[0] == PROGRAMS else keep(value)
-    return Content(programs=found[PROGRAMS], states=found[STATES], wasm=files.get(WASM))
+                documents[path[0]][path[1]] = value if path[0] == PROGRAMS else keep(value)
+    return Content(programs=documents[PROGRAMS], states=documents[STATES], wasm=files.get(WASM))
 
 
 def _documents(path: list[str], value: Any) -> Iterator[tuple[tuple[str, str], Any]]:
@@ -101,9 +101,9 @@ def _documents(path: list[str], value: Any) -> Iterator[tuple[tuple[str, str], A
             raise BrokenBundle(f"`{'/'.join(path)}` is not an object")
         yield (path[0], path[1]), value
     elif isinstance(value, dict):
-        for key, inner in value.items():
+        for key, child in value.items():
             if path or key in (PROGRAMS, STATES):
-                yield from _documents([*path, key], inner)
+                yield from _documents([*path, key], child)
 
 
 def _within(roots: list[str], path: str, value: Any) -> bool:
@@ -111,7 +111,7 @@ def _within(roots: list[str], path: str, value: Any) -> bool:
     if any(_covers(root, path) for root in roots):
         return True
     deeper = isinstance(value, dict) and any(_covers(path, root.strip("/")) for root in roots)
-    return deeper and all(_within(roots, f"{path}/{key}", inner) for key, inner in value.items())
+    return deeper and all(_within(roots, f"{path}/{key}", child) for key, child in value.items())
 
 
 def _covers(root: str, path: str) -> bool:
@@ -168,9 +168,9 @@ class LocalLocation(BundleLocation):
     def _archives(self) -> list[Path]:
         if not self.path.is_dir():
             return [self.path]
-        own = [path for path in sorted(self.path.iterdir()) if path.name.endswith(ARCHIVES)]
-        own += [path for path in self._listed() if path not in own]
-        found = own or [path for path in sorted(self.path.rglob("*")) if path.name.endswith(ARCHIVES)]
+        archives = [path for path in sorted(self.path.iterdir()) if path.name.endswith(ARCHIVES)]
+        archives += [path for path in self._listed() if path not in archives]
+        found = archives or [path for path in sorted(self.path.rglob("*")) if path.name.endswith(ARCHIVES)]
         if not found:
             raise _no_bundles(self.where)
         return found
@@ -215,10 +215,14 @@ class PackageLocation(BundleLocation):
 
     def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read; installed resources are taken as unchanging."""
-        name, _, inner = self.where.removeprefix("package:").partition("/")
+        name, _, path = self.where.removeprefix("package:").partition("/")
         try:
-            at = resources.files(name).joinpath(inner) if inner else resources.files(name)
-            files = [file for file in at.iterdir() if file.name.endswith(ARCHIVES)] if at.is_dir() else [at]
+            resource = resources.files(name).joinpath(path) if path else resources.files(name)
+            files = (
+                [file for file in resource.iterdir() if file.name.endswith(ARCHIVES)]
+                if resource.is_dir()
+                else [resource]
+            )
             if not files:
                 raise _no_bundles(self.where)
             files.sort(key=lambda file: file.name)
@@ -249,8 +253,8 @@ class HttpLocation(BundleLocation):
         """As BundleLocation.read. A caller waits for the download, so its total time is bounded."""
         from privtab.client._fetch import Fetcher, FetchError
 
-        known = before.get(self.where)
-        headers = {"If-None-Match": str(known.mark)} if known is not None and known.mark else {}
+        cached = before.get(self.where)
+        headers = {"If-None-Match": str(cached.mark)} if cached is not None and cached.mark else {}
         try:
             with Fetcher(
                 timeout=self._timeout,
@@ -263,8 +267,8 @@ class HttpLocation(BundleLocation):
                 answer = fetcher.get(self.where, headers)
         except FetchError as error:
             raise DecisionUnavailable(str(error)) from error
-        if answer.status == 304 and known is not None:
-            return [known]
+        if answer.status == 304 and cached is not None:
+            return [cached]
         if answer.status != 200:
             raise DecisionUnavailable(f"{self.where} answered {answer.status}")
         mark = answer.headers.get("ETag")
@@ -283,9 +287,9 @@ def _no_bundles(where: str) -> FileError:
 def _read_if_changed(
     where: str, mark: object, before: Mapping[str, ReadBundle], load: Callable[[], Content]
 ) -> ReadBundle:
-    known = before.get(where)
-    if known is not None and known.mark == mark:
-        return known
+    cached = before.get(where)
+    if cached is not None and cached.mark == mark:
+        return cached
     try:
         return ReadBundle(where=where, mark=mark, content=load())
     except BrokenBundle as error:

@@ -21,8 +21,8 @@ def request_key(request: Request) -> Key:
     resource = request.resource
     if not (request.groups or request.with_ or request.flags):
         return request.user, request.action, resource.type, resource.id
-    beside = request.groups, tuple(sorted((n, e.type, e.id) for n, e in request.with_.items())), request.flags
-    return request.user, request.action, resource.type, resource.id, *beside
+    rest = request.groups, tuple(sorted((n, e.type, e.id) for n, e in request.with_.items())), request.flags
+    return request.user, request.action, resource.type, resource.id, *rest
 
 
 def _copied(answer: Any) -> Any:
@@ -45,7 +45,7 @@ class Cache:
 
     def after_fork(self) -> None:
         """Start empty in a forked process: another thread may have been changing the cache."""
-        self._kept: OrderedDict[Key, tuple[float, Any]] = OrderedDict()
+        self._entries: OrderedDict[Key, tuple[float, Any]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __getstate__(self) -> tuple[int, float]:
@@ -56,30 +56,30 @@ class Cache:
         self.__init__(*state)  # type: ignore[misc]
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def get(self, key: Key) -> Any:
         """The cached answer, or None."""
         with self._lock:
-            found = self._kept.get(key)
-            if found is None:
+            entry = self._entries.get(key)
+            if entry is None:
                 return None
-            until, answer = found
-            if self._clock() >= until:
-                del self._kept[key]
+            expires, answer = entry
+            if self._clock() >= expires:
+                del self._entries[key]
                 return None
-            self._kept.move_to_end(key)
+            self._entries.move_to_end(key)
             return _copied(answer)
 
     def put(self, key: Key, answer: Any) -> None:
         """Add an answer."""
         with self._lock:
-            self._kept[key] = (self._clock() + self._seconds, _copied(answer))
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+            self._entries[key] = (self._clock() + self._seconds, _copied(answer))
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._size:
+                self._entries.popitem(last=False)
 
     def clear(self) -> None:
         """Remove all answers."""
         with self._lock:
-            self._kept.clear()
+            self._entries.clear()

@@ -29,7 +29,7 @@ class Setting:
     """One setting."""
 
     name: str
-    usual: Any
+    default: Any
     read: Callable[[Any], Any]
     """Converts a value for the clients; raises ValueError, which says what is expected."""
     parse: Callable[[str], Any] = str
@@ -50,26 +50,26 @@ class Setting:
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="url",
-        usual="http://127.0.0.1:8181",
+        default="http://127.0.0.1:8181",
         read=_values.text,
         help="Address of OPA: `http://host:port`, `https://host:port` or `unix:/path/to/opa.sock`. `connect()` also takes bundles",
     ),
     Setting(
         name="system",
-        usual=None,
+        default=None,
         read=_values.text,
         shown="the only one",
         help="System to ask about; required only if OPA has several",
     ),
     Setting(
         name="mode",
-        usual=Mode.ENFORCE,
+        default=Mode.ENFORCE,
         read=_values.mode,
         help="`enforce`; `observe`: log denials and failures as warnings, and let everything pass; `off`: send nothing, and let everything pass",
     ),
     Setting(
         name="timeout",
-        usual=(1.0, 5.0),
+        default=(1.0, 5.0),
         shown="1, 5",
         read=_values.timeout,
         parse=_values.numbers,
@@ -77,7 +77,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="total",
-        usual=None,
+        default=None,
         shown="their sum",
         read=_values.seconds,
         parse=_values.number,
@@ -85,21 +85,21 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="retries",
-        usual=2,
+        default=2,
         read=_values.count(0),
         parse=_values.whole,
         help="Number of times a failed exchange is repeated while time is left",
     ),
     Setting(
         name="breaker_failures",
-        usual=5,
+        default=5,
         read=_values.count(0),
         parse=_values.whole,
         help="Number of consecutive failed exchanges after which calls are refused at once; 0: never",
     ),
     Setting(
         name="breaker_seconds",
-        usual=1.0,
+        default=1.0,
         shown="1",
         read=_values.seconds,
         parse=_values.number,
@@ -107,23 +107,23 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="max_staleness",
-        usual=None,
+        default=None,
         shown="not asked",
         read=_values.seconds,
         parse=_values.number,
         help="Seconds since OPA last reached its bundle server after which its answers are refused",
     ),
-    Setting(name="token", usual=None, shown="none", read=_values.text, secret=True, help="Bearer token to send"),
+    Setting(name="token", default=None, shown="none", read=_values.text, secret=True, help="Bearer token to send"),
     Setting(
         name="token_file",
-        usual=None,
+        default=None,
         shown="none",
         read=_values.path,
         help="File that contains the token; read again when it changes",
     ),
     Setting(
         name="verify",
-        usual=True,
+        default=True,
         shown="true",
         read=_values.verify,
         parse=_values.switch,
@@ -131,7 +131,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="cert",
-        usual=None,
+        default=None,
         shown="none",
         read=_values.cert,
         parse=_values.pair,
@@ -139,7 +139,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="verification_key",
-        usual=None,
+        default=None,
         shown="none",
         read=_values.paths,
         parse=_values.pair,
@@ -147,35 +147,35 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="verification_scope",
-        usual="",
+        default="",
         shown="none",
         read=_values.text,
         help="`Embedded`: scope that bundles must be signed for",
     ),
     Setting(
         name="chunk_size",
-        usual=1000,
+        default=1000,
         read=_values.count(1),
         parse=_values.whole,
         help="Most requests in one exchange of `check_many`, `decide_many`, `visible` or `filter`",
     ),
     Setting(
         name="concurrency",
-        usual=1,
+        default=1,
         read=_values.count(1),
         parse=_values.whole,
         help="Number of such exchanges that run at once",
     ),
     Setting(
         name="pool_size",
-        usual=10,
+        default=10,
         read=_values.count(1),
         parse=_values.whole,
         help="Number of idle connections to keep",
     ),
     Setting(
         name="max_body",
-        usual=64 * 1024 * 1024,
+        default=64 * 1024 * 1024,
         shown="64 MiB",
         read=_values.count(1),
         parse=_values.whole,
@@ -183,7 +183,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="batch_window",
-        usual=0.0,
+        default=0.0,
         shown="0",
         read=_values.window,
         parse=_values.number_or_off,
@@ -191,7 +191,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="cache_size",
-        usual=0,
+        default=0,
         shown="0, no cache",
         read=_values.count(0),
         parse=_values.whole,
@@ -199,7 +199,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="cache_ttl",
-        usual=60.0,
+        default=60.0,
         shown="60",
         read=_values.seconds,
         parse=_values.number,
@@ -207,7 +207,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="cache_refresh",
-        usual=1.0,
+        default=1.0,
         shown="1",
         read=_values.seconds,
         parse=_values.number,
@@ -256,19 +256,19 @@ def resolve(arguments: Mapping[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for setting in SETTINGS:
-        given = arguments.get(setting.name)
+        argument = arguments.get(setting.name)
         text = os.environ.get(setting.variable)
-        if given is not None:
-            source, value = "argument", given
+        if argument is not None:
+            source, value = "argument", argument
         elif text:
             source = setting.variable
-            value = _converted(setting, source, text, setting.parse, text.strip())
+            value = _convert(setting, source, text, setting.parse, text.strip())
         elif setting.name in document:
             source, value = file, document[setting.name]
         else:
-            values[setting.name] = setting.usual
+            values[setting.name] = setting.default
             continue
-        values[setting.name] = _converted(setting, source, value, setting.read, value)
+        values[setting.name] = _convert(setting, source, value, setting.read, value)
         sources[setting.name] = source
     _one_token(values, sources)
     return Settings(values=values, sources=sources)
@@ -280,7 +280,7 @@ def _one_token(values: dict[str, Any], sources: Mapping[str, str]) -> None:
     if values["token"] is None or values["token_file"] is None:
         return
     ranks = {
-        name: next(at for at, start in enumerate(order) if sources[name].startswith(start))
+        name: next(rank for rank, prefix in enumerate(order) if sources[name].startswith(prefix))
         for name in ("token", "token_file")
     }
     if ranks["token"] == ranks["token_file"]:
@@ -288,33 +288,33 @@ def _one_token(values: dict[str, Any], sources: Mapping[str, str]) -> None:
     values[max(ranks, key=lambda name: ranks[name])] = None
 
 
-def _converted(setting: Setting, source: str, value: Any, read: Callable[[Any], Any], argument: Any) -> Any:
+def _convert(setting: Setting, source: str, value: Any, read: Callable[[Any], Any], argument: Any) -> Any:
     try:
         return read(argument)
     except ValueError as error:
         shown = "wrong" if setting.secret else f"`{value}`"
-        where = setting.name if source == "argument" else f"{source}: {setting.name}"
-        raise UsageError(f"{where} is {shown}: {error}") from None
+        label = setting.name if source == "argument" else f"{source}: {setting.name}"
+        raise UsageError(f"{label} is {shown}: {error}") from None
 
 
 def _file() -> tuple[str, Mapping[str, Any]]:
     """The settings file and its table."""
-    named = os.environ.get(FILE_VARIABLE)
-    path = Path(named or FILE)
-    if not named and not path.is_file():
+    explicit_path = os.environ.get(FILE_VARIABLE)
+    path = Path(explicit_path or FILE)
+    if not explicit_path and not path.is_file():
         return FILE, {}
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        said = f"{FILE_VARIABLE}: " if named else ""
-        raise UsageError(f"{said}{path} cannot be read as TOML: {error}") from None
+        prefix = f"{FILE_VARIABLE}: " if explicit_path else ""
+        raise UsageError(f"{prefix}{path} cannot be read as TOML: {error}") from None
     table = document.get("client", {})
     if not isinstance(table, dict):
         raise UsageError(f"{path}: `client` is not a table")
     for name in table:
         if name not in _BY_NAME:
             raise UsageError(f"{path}: unknown setting `{name}` in `client`" + hint(name, _BY_NAME))
-        if not named and name not in TUNING:
+        if not explicit_path and name not in TUNING:
             raise UsageError(
                 f"{path}: `{name}` is not taken from a file in the working directory: give it as an argument or in "
                 f"{_BY_NAME[name].variable}, or name the file in {FILE_VARIABLE}"
@@ -326,7 +326,7 @@ def table() -> str:
     """The settings as a Markdown table, for the documentation."""
     lines = ["| argument, key in the file | environment | usual | what |", "|---|---|---|---|"]
     for setting in SETTINGS:
-        usual = setting.shown or f"`{setting.usual}`"
+        default = setting.shown or f"`{setting.default}`"
         star = " \\*" if setting.name in TUNING else ""
-        lines.append(f"| `{setting.name}`{star} | `{setting.variable}` | {usual} | {setting.help} |")
+        lines.append(f"| `{setting.name}`{star} | `{setting.variable}` | {default} | {setting.help} |")
     return "\n".join(lines)

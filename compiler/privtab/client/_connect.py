@@ -25,29 +25,33 @@ def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> As
     and `package:name` are bundles. `target` defaults to PRIVTAB_URL, the settings file, or an OPA on this machine.
     `engine="opa"` requires an OPA; other engines are those of `Embedded`.
     """
-    where = os.fspath(target) if target is not None else _config.resolve({})["url"]
-    _check(where)
+    location = os.fspath(target) if target is not None else _config.resolve({})["url"]
+    _check(location)
     engine = settings.pop("engine", None)
-    served = where.lower().startswith(_ADDRESSES) and not where.partition("?")[0].endswith(_BUNDLES)
-    if engine == "opa" or (engine is None and served):
-        if not served:
-            raise UsageError(f"`{where}` is not the address of an OPA: write http://host:port or unix:/path")
+    is_opa = location.lower().startswith(_ADDRESSES) and not location.partition("?")[0].endswith(_BUNDLES)
+    if engine == "opa" or (engine is None and is_opa):
+        if not is_opa:
+            raise UsageError(f"`{location}` is not the address of an OPA: write http://host:port or unix:/path")
         if settings.keys() & {"verification_key", "verification_scope"}:
-            raise UsageError(f"`{where}` is an OPA, which verifies bundles itself: see `signing` in its configuration")
-        return Client(where, **settings)
-    if served:
-        raise UsageError(f"`{where}` is an OPA; the engine `{engine}` runs bundles: give a path or an address of them")
+            raise UsageError(
+                f"`{location}` is an OPA, which verifies bundles itself: see `signing` in its configuration"
+            )
+        return Client(location, **settings)
+    if is_opa:
+        raise UsageError(
+            f"`{location}` is an OPA; the engine `{engine}` runs bundles: give a path or an address of them"
+        )
     from privtab.client.embedded import Embedded
 
     if engine is not None:
         settings["engine"] = engine
-    return Embedded(where, **settings)
+    return Embedded(location, **settings)
 
 
-def _check(where: str) -> None:
+def _check(location: str) -> None:
     """Raise UsageError for a target that is neither an address nor a path; an empty one would be the working directory."""
-    if where and (where.lower().startswith(_ADDRESSES) or not _NEITHER.fullmatch(where)):
+    if location and (location.lower().startswith(_ADDRESSES) or not _NEITHER.fullmatch(location)):
         return
     raise UsageError(
-        f"`{shown(where)}` is not an address: write http://host:port, unix:/path, or the location of bundles"
+        f"`{shown(location)}` is not an address: write http://host:port, unix:/path, or the location of bundles"
     )

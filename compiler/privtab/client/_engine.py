@@ -20,7 +20,7 @@ Flow: TypeAlias = Generator[Callable[[], Any], Any, T]
 
 
 class ClientEngine(Protocol):
-    """The engine of a client: OPA, or an engine in process. Callers check the names in requests against `known()`.
+    """The engine of a client: OPA, or an engine in process. Callers check the names in requests against `active_system()`.
 
     Every method but `close` and `healthy` may raise PolicyError (the answer is not a decision) and DecisionUnavailable (no
     answer).
@@ -30,11 +30,11 @@ class ClientEngine(Protocol):
     def name(self) -> str:
         """The name in logs: `opa`, `python`, `wasm`."""
 
-    def known(self) -> ActiveSystem:
+    def active_system(self) -> ActiveSystem:
         """The vocabulary and the revision of the active policy; cheap, kept current by the engine."""
 
-    def newer(self, known: ActiveSystem) -> ActiveSystem:
-        """The vocabulary after another check, for a name that `known` lacks; `known` itself if nothing is newer."""
+    def newer(self, active: ActiveSystem) -> ActiveSystem:
+        """The vocabulary after another check, for a name that `active` lacks; `active` itself if nothing is newer."""
 
     def allow(self, request: Request) -> bool:
         """Whether the request is allowed."""

@@ -86,28 +86,28 @@ class Fetcher:
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
         """The answer at an address; raises FetchError, and UsageError for an invalid address."""
         first = _origin(url)
-        at = url
+        current = url
         for _ in range(MOST_REDIRECTS + 1):
-            origin = _origin(at)
-            answer = self._one(at, origin, headers or {}, token=origin == first)
-            where = answer.headers.get("Location")
-            if answer.status not in _REDIRECTS or not where:
+            origin = _origin(current)
+            answer = self._send(current, origin, headers or {}, token=origin == first)
+            location = answer.headers.get("Location")
+            if answer.status not in _REDIRECTS or not location:
                 return answer
             try:
-                at = urljoin(at, where)
-                _origin(at)
+                current = urljoin(current, location)
+                _origin(current)
             except (UsageError, ValueError) as error:
                 raise FetchError(f"{shown(url)} was redirected to an invalid address: {error}") from None
-            if first.startswith("https:") and not at.lower().startswith("https:"):
+            if first.startswith("https:") and not current.lower().startswith("https:"):
                 raise FetchError(f"{shown(url)} was redirected to an address that is not https")
         raise FetchError(f"{shown(url)} was redirected more than {MOST_REDIRECTS} times")
 
-    def _one(self, url: str, origin: str, headers: Mapping[str, str], *, token: bool) -> Answer:
+    def _send(self, url: str, origin: str, headers: Mapping[str, str], *, token: bool) -> Answer:
         parts = urlsplit(url)
         target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
         lines = "".join(header(name, value) for name, value in headers.items())
-        if token and (known := self._token()):
-            lines += header("Authorization", f"Bearer {known}")
+        if token and (token_value := self._token()):
+            lines += header("Authorization", f"Bearer {token_value}")
         transport = self._transports.get(origin)
         if transport is None:
             transport = self._transports[origin] = HttpTransport(
@@ -116,10 +116,10 @@ class Fetcher:
         try:
             answer, body = transport.exchange("GET", target, b"", self._timeout, self._seconds, lines.encode("ascii"))
         except TimeoutError as error:
-            why = "no answer, or not all of it, came in time"
-            raise FetchError(f"{shown(url)} did not answer: {why}", why) from error
+            reason = "no answer, or not all of it, came in time"
+            raise FetchError(f"{shown(url)} did not answer: {reason}", reason) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise FetchError(f"{shown(url)} did not answer: {_why(error)}", _why(error)) from error
+            raise FetchError(f"{shown(url)} did not answer: {_reason(error)}", _reason(error)) from error
         except PolicyError as error:
             raise FetchError(f"{shown(url)} sent more than {self._largest:,} bytes") from error
         return Answer(url=url, status=answer.status, reason=answer.reason, headers=answer.headers, body=body)
@@ -127,23 +127,23 @@ class Fetcher:
 
 def _origin(url: str) -> str:
     """Scheme, host and port of an address; raises UsageError if it is invalid."""
-    wrong = UsageError(f"`{shown(url)}` is not an address: write http://host/path or https://host/path")
+    invalid = UsageError(f"`{shown(url)}` is not an address: write http://host/path or https://host/path")
     try:
         parts = urlsplit(url)
         port = parts.port
         host = parts.hostname or ""
         host = host if host.isascii() else host.encode("idna").decode("ascii")
     except ValueError:
-        raise wrong from None
+        raise invalid from None
     if parts.scheme not in ("http", "https") or not host:
-        raise wrong
+        raise invalid
     if parts.username is not None:
         raise UsageError(f"`{shown(url)}`: a name and password do not belong into an address: give a token")
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}:{port or (443 if parts.scheme == 'https' else 80)}"
 
 
-def _why(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     """The most specific description of a connection error."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"

@@ -14,17 +14,17 @@ class ForkSafeLocks(Protocol):
         """Replace the locks; called in the child process."""
 
 
-_ALIVE: WeakSet[ForkSafeLocks] = WeakSet()
+_HOLDERS: WeakSet[ForkSafeLocks] = WeakSet()
 
 
-def renew_after_fork(thing: ForkSafeLocks) -> None:
-    """Call `thing.after_fork()` in processes forked from now on."""
-    _ALIVE.add(thing)
+def renew_after_fork(holder: ForkSafeLocks) -> None:
+    """Call `holder.after_fork()` in processes forked from now on."""
+    _HOLDERS.add(holder)
 
 
 def _renew() -> None:
-    for thing in list(_ALIVE):
-        thing.after_fork()
+    for holder in list(_HOLDERS):
+        holder.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

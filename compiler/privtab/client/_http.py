@@ -65,12 +65,12 @@ class HttpTransport:
         self._pool_size = pool_size
         self._max_body = max_body
         self._accept = accept
-        self._more_headers = headers
+        self._extra_headers = headers
         self._open = _opener(self._address, verify, cert)
         self._heads: dict[tuple[str, str, str | None], bytes] = {}
-        self._forget()
+        self._reset_connections()
 
-    def _forget(self) -> None:
+    def _reset_connections(self) -> None:
         self._pid = os.getpid()
         self._idle: deque[_Connection] = deque()
 
@@ -102,13 +102,13 @@ class HttpTransport:
             answer, content = self.exchange(method, path, body, timeout, total(timeout))
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise self._unavailable(error) from error
-        told = answer.headers.get
+        get_header = answer.headers.get
         check_status(
             answer.status,
             content,
             f"{self.url}{path}",
-            retry_after=told("Retry-After"),
-            content_type=told("Content-Type"),
+            retry_after=get_header("Retry-After"),
+            content_type=get_header("Content-Type"),
         )
         return content
 
@@ -141,7 +141,7 @@ class HttpTransport:
         """An idle connection that is open and has no unread data, else a new one."""
         if self._pid != os.getpid():
             # Processes that share a connection would read each other's answers.
-            self._forget()
+            self._reset_connections()
         while self._idle:
             try:
                 connection = self._idle.pop()
@@ -162,9 +162,9 @@ class HttpTransport:
                 self._heads.clear()
         if headers:
             head += headers
-        if self._more_headers is not None:
-            more = "".join(header(name, value) for name, value in self._more_headers().items())
-            head += more.encode("ascii")
+        if self._extra_headers is not None:
+            extra = "".join(header(name, value) for name, value in self._extra_headers().items())
+            head += extra.encode("ascii")
         if method == "GET":
             return head + b"\r\n"
         return head + b"Content-Length: %d\r\n\r\n" % length
@@ -201,10 +201,10 @@ def unavailable(url: str, error: BaseException) -> DecisionUnavailable:
         return DecisionUnavailable(f"no TLS connection to OPA at {url}: {error}", retry=False)
     if isinstance(error, TimeoutError):
         return DecisionUnavailable(f"OPA at {url} did not answer in time")
-    said = str(error) or type(error).__name__
+    reason = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        said = os.strerror(error.errno).lower()
-    return DecisionUnavailable(f"OPA at {url} did not answer: {said}")
+        reason = os.strerror(error.errno).lower()
+    return DecisionUnavailable(f"OPA at {url} did not answer: {reason}")
 
 
 def header(name: str, value: str) -> str:
@@ -239,38 +239,38 @@ class _opener:  # noqa: N801  (a function with settings)
 
     def __init__(self, address: Address, verify: Verify, cert: Cert) -> None:
         self._address = address
-        found = _address.proxy_for(address)
-        self.proxy = _Proxy(found) if found else None
+        proxy_url = _address.proxy_for(address)
+        self.proxy = _Proxy(proxy_url) if proxy_url else None
         self._tls = _address.tls_context(verify, cert) if address.scheme == "https" else None
 
     def __call__(self, seconds: float) -> socket.socket:
         """A connected socket, after the TLS handshake if any; raises OSError."""
         address = self._address
         if address.socket is not None:
-            opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                opened.settimeout(seconds)
-                opened.connect(address.socket)
+                sock.settimeout(seconds)
+                sock.connect(address.socket)
             except BaseException:
-                opened.close()
+                sock.close()
                 raise
-            return opened
-        near = (self.proxy.host, self.proxy.port) if self.proxy is not None else (address.host, address.port)
+            return sock
+        endpoint = (self.proxy.host, self.proxy.port) if self.proxy is not None else (address.host, address.port)
         # The standard library handles name resolution, TCP_NODELAY and the tunnel through a proxy.
-        connection = http.client.HTTPConnection(*near, timeout=seconds)
+        connection = http.client.HTTPConnection(*endpoint, timeout=seconds)
         try:
             if self.proxy is not None and self._tls is not None:
                 credentials = self.proxy.credentials
                 headers = {"Proxy-Authorization": credentials} if credentials is not None else {}
                 connection.set_tunnel(address.host, address.port, headers)
             connection.connect()
-            opened = connection.sock
+            sock = connection.sock
             if self._tls is not None:
-                opened = self._tls.wrap_socket(opened, server_hostname=address.host)
+                sock = self._tls.wrap_socket(sock, server_hostname=address.host)
         except BaseException:
             connection.close()
             raise
-        return opened
+        return sock
 
 
 # --- one connection ---
@@ -296,26 +296,26 @@ class _Buffer(io.BufferedReader):
     """The buffer that http.client reads; on close it records whether data followed the answer."""
 
     raw: _Source
-    spilt = False
+    has_extra_data = False
 
     def close(self) -> None:
         if not self.closed:
             self.raw.ended = True
-            self.spilt = bool(self.peek(1))
+            self.has_extra_data = bool(self.peek(1))
         super().close()
 
 
 class _Connection:
     """A keep-alive connection."""
 
-    def __init__(self, opened: socket.socket) -> None:
-        self._socket = opened
-        self._pending: Callable[[], int] | None = getattr(opened, "pending", None)
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._pending: Callable[[], int] | None = getattr(sock, "pending", None)
         """Number of decrypted bytes in TLS's buffer, which polling the socket does not show."""
         self._poll: Any = None
         if hasattr(select, "poll"):
             self._poll = select.poll()
-            self._poll.register(opened, select.POLLIN)
+            self._poll.register(sock, select.POLLIN)
         self.read_timeout = self.deadline = 0.0
         self.reusable = False
 
@@ -333,14 +333,14 @@ class _Connection:
         except (OSError, ValueError):
             return False
 
-    def _left(self) -> float:
-        left = self.deadline - time.monotonic()
-        if left <= 0:
+    def _remaining(self) -> float:
+        remaining = self.deadline - time.monotonic()
+        if remaining <= 0:
             raise TimeoutError
-        return left
+        return remaining
 
     def receive(self, buffer: Any) -> int:
-        self._socket.settimeout(min(self.read_timeout, self._left()))
+        self._socket.settimeout(min(self.read_timeout, self._remaining()))
         return self._socket.recv_into(buffer)
 
     def makefile(self, mode: str) -> _Buffer:
@@ -352,7 +352,7 @@ class _Connection:
     def exchange(self, method: str, message: bytes, max_body: int) -> tuple[http.client.HTTPResponse, bytes]:
         """The answer's head and body; afterwards `reusable` says whether the connection can be used again."""
         self.reusable = False
-        self._socket.settimeout(self._left())
+        self._socket.settimeout(self._remaining())
         self._socket.sendall(message)
         response = http.client.HTTPResponse(self, method=method)  # type: ignore[arg-type]  # only makefile is used
         try:
@@ -362,7 +362,7 @@ class _Connection:
             self.reusable = not response.will_close and response.status not in NO_BODY
         finally:
             response.close()
-        self.reusable = self.reusable and not self._buffer.spilt
+        self.reusable = self.reusable and not self._buffer.has_extra_data
         return response, content
 
 
@@ -371,10 +371,10 @@ def _check_framing(headers: http.client.HTTPMessage) -> None:
     lengths = headers.get_all("Content-Length", ())
     coding = headers.get("Transfer-Encoding")
     if coding is None:
-        plain = not lengths or (len(lengths) == 1 and lengths[0].strip().isdecimal())
+        unambiguous = not lengths or (len(lengths) == 1 and lengths[0].strip().isdecimal())
     else:
-        plain = not lengths and coding.strip().lower() == "chunked"
-    if not plain or headers.defects:
+        unambiguous = not lengths and coding.strip().lower() == "chunked"
+    if not unambiguous or headers.defects:
         raise http.client.HTTPException("the head of the answer is malformed")
 
 

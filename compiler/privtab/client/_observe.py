@@ -36,16 +36,16 @@ CURRENT: ContextVar[CallContext | None] = ContextVar("privtab_asked", default=No
 
 def note_id(decision_id: object) -> None:
     """Record the PDP's id of a decision."""
-    asked = CURRENT.get()
-    if asked is not None and isinstance(decision_id, str):
-        asked.ids.append(decision_id)
+    context = CURRENT.get()
+    if context is not None and isinstance(decision_id, str):
+        context.ids.append(decision_id)
 
 
-def note_cached(at: int = 0) -> None:
+def note_cached(position: int = 0) -> None:
     """Record that a request was answered from the cache."""
-    asked = CURRENT.get()
-    if asked is not None:
-        asked.cached.append(at)
+    context = CURRENT.get()
+    if context is not None:
+        context.cached.append(position)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +107,8 @@ class Watch:
     """A call in progress, with hooks or debug logging to report it."""
 
     question: Question
-    begun: tuple[object, ...]
-    asked: tuple[int, int]
+    hook_states: tuple[object, ...]
+    counts_at_start: tuple[int, int]
     """Numbers of ids and cached answers at its start: one call of many requests can consist of several questions."""
     started: float = field(default_factory=time.perf_counter)
 
@@ -133,9 +133,9 @@ class Observer:
         if not self.hooks and not LOG.isEnabledFor(logging.DEBUG):
             return None
         question = Question(kind=kind, engine=engine, mode=mode, request=request, count=count)
-        asked = CURRENT.get()
-        before = (len(asked.ids), len(asked.cached)) if asked is not None else (0, 0)
-        return Watch(question, tuple(self._call(hook.before, question) for hook in self.hooks), before)
+        context = CURRENT.get()
+        counts = (len(context.ids), len(context.cached)) if context is not None else (0, 0)
+        return Watch(question, tuple(self._call(hook.before, question) for hook in self.hooks), counts)
 
     def end(
         self,
@@ -149,34 +149,34 @@ class Observer:
         error: BaseException | None = None,
     ) -> None:
         """Report the outcome."""
-        asked = CURRENT.get()
-        ids = tuple(asked.ids[watch.asked[0] :]) if asked is not None else ()
-        own = decision.id if decision is not None else None
+        context = CURRENT.get()
+        ids = tuple(context.ids[watch.counts_at_start[0] :]) if context is not None else ()
+        own_id = decision.id if decision is not None else None
         outcome = Outcome(
-            id=own or (ids[-1] if ids else new_id()),
+            id=own_id or (ids[-1] if ids else new_id()),
             ids=ids,
             system=system,
             revision=decision.revision or revision if decision is not None else revision,
             rule=decision.rule or rule if decision is not None else rule,
             allowed=allowed,
             seconds=time.perf_counter() - watch.started,
-            cached=len(asked.cached) - watch.asked[1] if asked is not None else 0,
+            cached=len(context.cached) - watch.counts_at_start[1] if context is not None else 0,
             decision=decision,
             error=error,
         )
         question = watch.question
         if LOG.isEnabledFor(logging.DEBUG):
             LOG.debug("%s", line(question, outcome), extra={"privtab": fields(question, outcome)})
-        for hook, begun in zip(self.hooks, watch.begun, strict=True):
-            self._call(hook.after, question, outcome, begun)
+        for hook, hook_state in zip(self.hooks, watch.hook_states, strict=True):
+            self._call(hook.after, question, outcome, hook_state)
 
     def headers(self) -> dict[str, str]:
         """The headers that hooks add."""
         found: dict[str, str] = {}
         for hook in self.hooks:
-            more = self._call(hook.headers)
-            if isinstance(more, Mapping):
-                found.update(more)
+            extra = self._call(hook.headers)
+            if isinstance(extra, Mapping):
+                found.update(extra)
         return found
 
     @staticmethod
@@ -193,7 +193,7 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
-def ended(question: Question, outcome: Outcome) -> str:
+def outcome_word(question: Question, outcome: Outcome) -> str:
     """The outcome as one word: `allow`, `deny`, `mixed` (of many requests), `error`."""
     if outcome.error is not None:
         return "error"
@@ -220,7 +220,7 @@ def fields(question: Question, outcome: Outcome, *, identities: bool = True) -> 
         "rule": outcome.rule,
         "revision": outcome.revision,
         "decision_id": outcome.id,
-        "outcome": ended(question, outcome),
+        "outcome": outcome_word(question, outcome),
         "count": question.count,
         "allowed": outcome.allowed,
         "cached": outcome.cached,
@@ -234,14 +234,14 @@ def line(question: Question, outcome: Outcome) -> str:
     """A decision as one readable line."""
     request = question.request
     if request is not None:
-        what = f"user:{request.user} {request.action} {request.resource}"
+        subject = f"user:{request.user} {request.action} {request.resource}"
         answer = "allow" if outcome.allowed else "deny"
     else:
-        what = f"{question.count} request(s)"
+        subject = f"{question.count} request(s)"
         answer = f"{outcome.allowed} allowed"
     if outcome.error is not None:
         answer = f"{type(outcome.error).__name__}: {outcome.error}"
     return (
-        f"{question.kind} {what}: {answer} (engine {question.engine}, rule {outcome.rule}, revision {outcome.revision}, "
+        f"{question.kind} {subject}: {answer} (engine {question.engine}, rule {outcome.rule}, revision {outcome.revision}, "
         f"id {outcome.id}, {outcome.seconds * 1000:.1f} ms)"
     )

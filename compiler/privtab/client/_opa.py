@@ -66,16 +66,16 @@ class OpaSettings:
 class OpaFlows:
     """The methods of ClientEngine, as flows."""
 
-    def __init__(self, wires: IODriver, asks: OpaSettings, resilience: Resilience, cache: Cache | None) -> None:
-        self._io = wires
-        self._asks = asks
+    def __init__(self, driver: IODriver, settings: OpaSettings, resilience: Resilience, cache: Cache | None) -> None:
+        self._io = driver
+        self._settings = settings
         self._resilience = resilience
         self._cache = cache
-        self._known: ActiveSystem | None = None
+        self._active: ActiveSystem | None = None
         self._state: str | None = None
         self._timed = False
         """Whether rows of the state hold for a time: then no answer is kept, since it may end at any moment."""
-        self._looked_at = 0.0
+        self._checked_at = 0.0
         self._heard_at = float("-inf")
         self._status_at = float("-inf")
 
@@ -83,229 +83,233 @@ class OpaFlows:
 
     def current(self) -> ActiveSystem | None:
         """The vocabulary if it can be used without asking OPA, else None."""
-        known = self._known
-        if known is None or time.monotonic() - self._looked_at >= self._asks.refresh() or self._may_be_stale():
+        active = self._active
+        if active is None or time.monotonic() - self._checked_at >= self._settings.refresh() or self._may_be_stale():
             return None
-        return known
+        return active
 
-    def known(self) -> Flow[ActiveSystem]:
+    def active_system(self) -> Flow[ActiveSystem]:
         """The vocabulary of the active policy; raises DecisionUnavailable if there is none or it is too old."""
-        known = yield from self._revalidate(self._known, at_most_every=self._asks.refresh())
+        active = yield from self._revalidate(self._active, at_most_every=self._settings.refresh())
         if self._may_be_stale():
             yield from self._check_age()
-        return known
+        return active
 
-    def newer(self, known: ActiveSystem) -> Flow[ActiveSystem]:
-        """The vocabulary after another check; `known` itself if it is current, or was checked a moment ago."""
-        return (yield from self._revalidate(known, at_most_every=self._asks.recheck()))
+    def newer(self, active: ActiveSystem) -> Flow[ActiveSystem]:
+        """The vocabulary after another check; `active` itself if it is current, or was checked a moment ago."""
+        return (yield from self._revalidate(active, at_most_every=self._settings.recheck()))
 
-    def _revalidate(self, known: ActiveSystem | None, *, at_most_every: float) -> Flow[ActiveSystem]:
-        if known is not None and time.monotonic() - self._looked_at < at_most_every:
-            return self._known or known
+    def _revalidate(self, active: ActiveSystem | None, *, at_most_every: float) -> Flow[ActiveSystem]:
+        if active is not None and time.monotonic() - self._checked_at < at_most_every:
+            return self._active or active
         # Waiting for the check of another thread counts against this call's deadline.
         deadline = self._deadline()
         if not (yield partial(self._io.acquire, max(deadline - self._resilience.clock(), 0.0))):
             raise DecisionUnavailable(f"OPA did not answer within {self._resilience.total:g} seconds")
         try:
-            known = self._known
-            if known is not None and time.monotonic() - self._looked_at < at_most_every:
-                return known  # another thread has checked meanwhile
-            if known is not None:
-                revision = yield from self._send(protocol.policy_revision(known.system))
-                known = known if revision is not None and revision == known.revision else None
-            if known is None:
-                known = yield from self._fetch()
-            state = yield from self._send(protocol.state_revision(known))
-            timed = state is None and not known.sharded
+            active = self._active
+            if active is not None and time.monotonic() - self._checked_at < at_most_every:
+                return active  # another thread has checked meanwhile
+            if active is not None:
+                revision = yield from self._send(protocol.policy_revision(active.system))
+                active = active if revision is not None and revision == active.revision else None
+            if active is None:
+                active = yield from self._fetch()
+            state = yield from self._send(protocol.state_revision(active))
+            timed = state is None and not active.sharded
             if timed:
-                state = yield from self._send(protocol.windowed_revision(known.vocabulary.system))
+                state = yield from self._send(protocol.windowed_revision(active.vocabulary.system))
             if state is None:
                 # A policy without a state would deny everything: an error, not a decision.
-                raise protocol.no_bundle(known.vocabulary.system, "state")
-            self._log_change(known, state)
-            self._known, self._state, self._timed = known, state, timed
-            self._looked_at = time.monotonic()
-            return known
+                raise protocol.no_bundle(active.vocabulary.system, "state")
+            self._log_change(active, state)
+            self._active, self._state, self._timed = active, state, timed
+            self._checked_at = time.monotonic()
+            return active
         finally:
             self._io.release()
 
-    def _log_change(self, known: ActiveSystem, state: str) -> None:
-        if self._known is None or self._known.revision != known.revision or self._state != state:
-            LOG.info("system %s: policy revision %s, state revision %s", known.system, known.revision, state)
+    def _log_change(self, active: ActiveSystem, state: str) -> None:
+        if self._active is None or self._active.revision != active.revision or self._state != state:
+            LOG.info("system %s: policy revision %s, state revision %s", active.system, active.revision, state)
             if self._cache is not None:
                 self._cache.clear()
 
     def _fetch(self) -> Flow[ActiveSystem]:
-        if self._asks.system is not None:
-            return (yield from self._send(protocol.program(self._asks.system)))
+        if self._settings.system is not None:
+            return (yield from self._send(protocol.program(self._settings.system)))
         systems = yield from self._send(protocol.programs())
         if not systems:
             raise protocol.no_bundle(None)
         if len(systems) > 1:
             names = ", ".join(f"`{name}`" for name in sorted(systems))
             raise UsageError(f"OPA has {len(systems)} systems, {names}: say which, as in Client(system=…)")
-        (known,) = systems.values()
-        return known
+        (active,) = systems.values()
+        return active
 
     # --- staleness of bundles ---
 
     def _may_be_stale(self) -> bool:
-        most = self._asks.max_staleness
-        return most is not None and time.monotonic() - self._heard_at > most
+        limit = self._settings.max_staleness
+        return limit is not None and time.monotonic() - self._heard_at > limit
 
     def _check_age(self) -> Flow[None]:
         """Raise DecisionUnavailable if OPA has not heard from its bundle server for too long."""
         if time.monotonic() - self._status_at >= STATUS_SECONDS:
             try:
-                heard = yield from self._send(protocol.status())
+                last_heard = yield from self._send(protocol.status())
             except DecisionError as error:
                 raise DecisionUnavailable(
                     f"max_staleness is set, and OPA does not tell how old its bundles are: {error}; "
                     "its configuration needs `status`, as in `status: {prometheus: true}`"
                 ) from error
             # OPA reports wall-clock time; convert it, since the wall clock may be set later.
-            self._heard_at = time.monotonic() - (time.time() - min(heard.values(), default=0.0))
+            self._heard_at = time.monotonic() - (time.time() - min(last_heard.values(), default=0.0))
             self._status_at = time.monotonic()
         if self._may_be_stale():
             age = time.monotonic() - self._heard_at
             raise DecisionUnavailable(
                 f"what OPA knows is too old: it has not heard from its bundle server for {age:.0f} seconds, "
-                f"and max_staleness is {self._asks.max_staleness:g}"
+                f"and max_staleness is {self._settings.max_staleness:g}"
             )
 
     # --- answers ---
 
     def allow(self, request: Request) -> Flow[bool]:
         """Whether the request is allowed."""
-        known = yield from self._names()
-        call = partial(protocol.allow, known.system, request)
-        return (yield from self._through_cache(known, "allow", request, call))
+        active = yield from self._active_or_read()
+        call = partial(protocol.allow, active.system, request)
+        return (yield from self._through_cache(active, "allow", request, call))
 
     def decide(self, request: Request) -> Flow[Decision]:
         """The decision with its explanation."""
-        known = yield from self._names()
-        call = partial(protocol.decision, known.system, request)
-        return (yield from self._through_cache(known, "decide", request, call))
+        active = yield from self._active_or_read()
+        call = partial(protocol.decision, active.system, request)
+        return (yield from self._through_cache(active, "decide", request, call))
 
-    def _through_cache(self, known: ActiveSystem, kind: str, request: Request, call: Callable[[], Call[T]]) -> Flow[T]:
+    def _through_cache(self, active: ActiveSystem, kind: str, request: Request, call: Callable[[], Call[T]]) -> Flow[T]:
         if self._cache is None or self._timed:
             return (yield from self._send(call()))
-        key = self._key(known, kind, request_key(request))
-        kept: T | None = self._cache.get(key)
-        if kept is None:
-            kept = yield from self._send(call())
-            self._cache.put(key, kept)
+        key = self._key(active, kind, request_key(request))
+        answer: T | None = self._cache.get(key)
+        if answer is None:
+            answer = yield from self._send(call())
+            self._cache.put(key, answer)
         else:
             note_cached()
-        return kept
+        return answer
 
-    def _key(self, known: ActiveSystem, kind: str, request: Key) -> Key:
+    def _key(self, active: ActiveSystem, kind: str, request: Key) -> Key:
         # The revisions were read before the request was sent: an answer is at least as new as its key.
-        return known.revision, self._state, kind, request
+        return active.revision, self._state, kind, request
 
     def allow_many(
         self, requests: Sequence[Request], shapes: Sequence[OperationShape], *, few: bool = False
     ) -> Flow[list[bool]]:
         """Whether each request is allowed, by position; `few` prefers one mixed call to a call for each operation."""
-        known = yield from self._names()
+        active = yield from self._active_or_read()
 
-        def ask(positions: Sequence[int], give: Callable[[int, bool], None]) -> Iterator[Flow[None]]:
-            asked = [requests[at] for at in positions]
-            plans = plan.batches(asked, [shapes[at] for at in positions], known, self._asks.chunk_size, few=few)
+        def flows_for(positions: Sequence[int], set_answer: Callable[[int, bool], None]) -> Iterator[Flow[None]]:
+            selected = [requests[index] for index in positions]
+            plans = plan.batches(
+                selected, [shapes[index] for index in positions], active, self._settings.chunk_size, few=few
+            )
             for number, batch in enumerate(plans):
-                yield self._chunk(batch.call, [positions[at] for at in batch.positions], give, first=number == 0)
+                yield self._chunk(
+                    batch.call, [positions[index] for index in batch.positions], set_answer, first=number == 0
+                )
 
-        return (yield from self._each_once(known, "allow", requests, ask))
+        return (yield from self._each_once(active, "allow", requests, flows_for))
 
     def allow_together(self, requests: Sequence[Request]) -> Flow[list[bool]]:
         """Whether each of several callers' checks is allowed; their names were checked."""
-        vocabulary = (yield from self._names()).vocabulary
+        vocabulary = (yield from self._active_or_read()).vocabulary
         # The vocabulary may have been renewed since, without one of these operations.
         shapes = [vocabulary.check_operation(request.resource.type, request.action) for request in requests]
         return (yield from self.allow_many(requests, shapes, few=True))
 
     def decide_many(self, requests: Sequence[Request]) -> Flow[list[Decision]]:
         """Decisions with explanations, by position."""
-        known = yield from self._names()
+        active = yield from self._active_or_read()
 
-        def ask(positions: Sequence[int], give: Callable[[int, Decision], None]) -> Iterator[Flow[None]]:
-            for start in range(0, len(positions), self._asks.chunk_size):
-                chunk = positions[start : start + self._asks.chunk_size]
-                call = protocol.explained(known.system, [requests[at] for at in chunk])
-                yield self._chunk(call, chunk, give, first=start == 0)
+        def flows_for(positions: Sequence[int], set_answer: Callable[[int, Decision], None]) -> Iterator[Flow[None]]:
+            for start in range(0, len(positions), self._settings.chunk_size):
+                chunk = positions[start : start + self._settings.chunk_size]
+                call = protocol.explained(active.system, [requests[index] for index in chunk])
+                yield self._chunk(call, chunk, set_answer, first=start == 0)
 
-        return (yield from self._each_once(known, "decide", requests, ask))
+        return (yield from self._each_once(active, "decide", requests, flows_for))
 
     def visible(self, request: Request, items: Sequence[Entity]) -> Flow[list[int]]:
         """The positions of the allowed items, ascending."""
-        known = yield from self._names()
-        places: dict[Entity, list[int]] = {}
-        for at, item in enumerate(items):
-            places.setdefault(item, []).append(at)
-        distinct = list(places)
-        passed: list[int] = []
+        active = yield from self._active_or_read()
+        positions_of: dict[Entity, list[int]] = {}
+        for index, item in enumerate(items):
+            positions_of.setdefault(item, []).append(index)
+        distinct = list(positions_of)
+        allowed: list[int] = []
 
         def chunk(start: int, call: Call[list[int]]) -> Flow[None]:
             found = yield from self._send(call, fresh=start > 0)
-            for at in found:
-                passed.extend(places[distinct[start + at]])
+            for index in found:
+                allowed.extend(positions_of[distinct[start + index]])
 
-        calls = plan.listing(request, distinct, known, self._asks.chunk_size)
+        calls = plan.listing(request, distinct, active, self._settings.chunk_size)
         yield from self._together(chunk(start, call) for start, call in calls)
-        return sorted(passed)
+        return sorted(allowed)
 
     def _each_once(
         self,
-        known: ActiveSystem,
+        active: ActiveSystem,
         kind: str,
         requests: Sequence[Request],
-        ask: Callable[[Sequence[int], Callable[[int, T], None]], Iterable[Flow[None]]],
+        flows_for: Callable[[Sequence[int], Callable[[int, T], None]], Iterable[Flow[None]]],
     ) -> Flow[list[T]]:
         """The answers by position: from the cache, or asked once for each distinct request."""
         cache = None if self._timed else self._cache
         answers: list[Any] = [None] * len(requests)
-        first: dict[Key, int] = {}
+        first_of: dict[Key, int] = {}
         repeated: list[tuple[int, int]] = []
         keys: dict[int, Key] = {}
-        for at, request in enumerate(requests):
+        for index, request in enumerate(requests):
             key = request_key(request)
-            before = first.setdefault(key, at)
-            if before != at:
-                repeated.append((at, before))
+            first_index = first_of.setdefault(key, index)
+            if first_index != index:
+                repeated.append((index, first_index))
             elif cache is not None:
-                keys[at] = self._key(known, kind, key)
-                answers[at] = cache.get(keys[at])
-        open_ = [at for at in first.values() if answers[at] is None]
-        if len(open_) < len(first):
-            for at, before in [*((at, at) for at in first.values()), *repeated]:
-                if answers[before] is not None:
-                    note_cached(at)
+                keys[index] = self._key(active, kind, key)
+                answers[index] = cache.get(keys[index])
+        unanswered = [index for index in first_of.values() if answers[index] is None]
+        if len(unanswered) < len(first_of):
+            for index, first_index in [*((index, index) for index in first_of.values()), *repeated]:
+                if answers[first_index] is not None:
+                    note_cached(index)
 
-        def give(at: int, answer: T) -> None:
-            answers[at] = answer
+        def set_answer(index: int, answer: T) -> None:
+            answers[index] = answer
             if cache is not None:
-                cache.put(keys[at], answer)
+                cache.put(keys[index], answer)
 
-        yield from self._together(ask(open_, give))
-        if (asked := CURRENT.get()) is not None:
-            asked.deadline = None  # later exchanges of the same call get a new time budget
-        for at, before in repeated:
-            answers[at] = answers[before]
+        yield from self._together(flows_for(unanswered, set_answer))
+        if (context := CURRENT.get()) is not None:
+            context.deadline = None  # later exchanges of the same call get a new time budget
+        for index, first_index in repeated:
+            answers[index] = answers[first_index]
         return answers
 
     def _chunk(
-        self, call: Call[list[T]], positions: Sequence[int], give: Callable[[int, T], None], *, first: bool
+        self, call: Call[list[T]], positions: Sequence[int], set_answer: Callable[[int, T], None], *, first: bool
     ) -> Flow[None]:
         answers = yield from self._send(call, fresh=not first)
-        for at, answer in zip(positions, answers, strict=True):
-            give(at, answer)
+        for index, answer in zip(positions, answers, strict=True):
+            set_answer(index, answer)
 
     def _together(self, flows: Iterable[Flow[None]]) -> Flow[None]:
-        if self._asks.concurrency == 1:
+        if self._settings.concurrency == 1:
             for flow in flows:
                 yield from flow
         else:
-            yield partial(self._io.together, iter(flows), self._asks.concurrency)
+            yield partial(self._io.together, iter(flows), self._settings.concurrency)
 
     # --- OPA itself ---
 
@@ -321,29 +325,29 @@ class OpaFlows:
 
     def revision(self) -> Flow[Revision]:
         """The active revisions."""
-        system = self._asks.system or (yield from self._names()).system
-        own_name = (yield from self._send(protocol.system_name(system))) or system
+        system = self._settings.system or (yield from self._active_or_read()).system
+        name = (yield from self._send(protocol.system_name(system))) or system
         policy = yield from self._send(protocol.policy_revision(system))
         sharded = yield from self._send(protocol.layout(system))
-        ask = protocol.combined_revision(system) if sharded else protocol.own_state_revision(own_name)
-        state = yield from self._send(ask)
+        call = protocol.combined_revision(system) if sharded else protocol.own_state_revision(name)
+        state = yield from self._send(call)
         if state is None and not sharded:
-            state = yield from self._send(protocol.windowed_revision(own_name))
+            state = yield from self._send(protocol.windowed_revision(name))
         return Revision(policy=policy, state=state)
 
     # --- private ---
 
-    def _names(self) -> Flow[ActiveSystem]:
-        return self._known or (yield from self.known())
+    def _active_or_read(self) -> Flow[ActiveSystem]:
+        return self._active or (yield from self.active_system())
 
     def _deadline(self) -> float:
         """The deadline of the caller's call, set at its first exchange."""
-        asked = CURRENT.get()
-        if asked is None:
+        context = CURRENT.get()
+        if context is None:
             return self._resilience.deadline()
-        if asked.deadline is None:
-            asked.deadline = self._resilience.deadline()
-        return asked.deadline
+        if context.deadline is None:
+            context.deadline = self._resilience.deadline()
+        return context.deadline
 
     def _send(self, call: Call[T], *, fresh: bool = False) -> Flow[T]:
         """The answer to one exchange, within the caller's deadline; a further chunk (`fresh`) gets the full time again."""
@@ -362,20 +366,20 @@ class OpaFlows:
                     raise
             # A restarted OPA activates its bundles one by one. Checking again raises if one is still missing;
             # otherwise the rule is defined by now.
-            yield from self._revalidate(self._known, at_most_every=0.0)
+            yield from self._revalidate(self._active, at_most_every=0.0)
             body = yield from self._resilience.attempts(exchange, self._io.sleep, deadline)
             try:
                 return call.read(body)
             except Undefined:
-                known = self._known
-                if known is None or not known.sharded or call.body is None:
+                active = self._active
+                if active is None or not active.sharded or call.body is None:
                     raise
             # The principals are active, so a shard is missing, or was until just now.
-            asked = protocol.inactive(known.system, call.body)
-            exchange_inactive = partial(self._io.post, asked.path, call.body)
+            inactive_call = protocol.inactive(active.system, call.body)
+            exchange_inactive = partial(self._io.post, inactive_call.path, call.body)
             body = yield from self._resilience.attempts(exchange_inactive, self._io.sleep, deadline)
-            if roots := asked.read(body):
-                raise protocol.no_shard(known.system, roots)
+            if roots := inactive_call.read(body):
+                raise protocol.no_shard(active.system, roots)
             body = yield from self._resilience.attempts(exchange, self._io.sleep, deadline)
             return call.read(body)
         except Undefined as error:

@@ -24,23 +24,23 @@ class Batch:
 
 
 def check_all(
-    asked: Sequence[Request], known: ActiveSystem, *, start: int = 0, what: str = "request"
+    requests: Sequence[Request], active: ActiveSystem, *, start: int = 0, noun: str = "request"
 ) -> list[OperationShape]:
     """The shape of each request's operation; raises InvalidRequest with the position of the wrong one, counted from `start`."""
     shapes: list[OperationShape] = []
-    check = known.vocabulary.check
-    for at, request in enumerate(asked):
+    check = active.vocabulary.check
+    for index, request in enumerate(requests):
         try:
             shapes.append(check(protocol.well_formed(request)))
         except InvalidRequest as error:
-            raise InvalidRequest(f"{what} {start + at}: {error}") from None
+            raise InvalidRequest(f"{noun} {start + index}: {error}") from None
     return shapes
 
 
 def batches(
-    asked: Sequence[Request],
+    requests: Sequence[Request],
     shapes: Sequence[OperationShape],
-    known: ActiveSystem,
+    active: ActiveSystem,
     chunk_size: int,
     *,
     few: bool = False,
@@ -52,56 +52,56 @@ def batches(
     """
     plain: dict[tuple[str, str], list[int]] = {}
     mixed: list[int] = []
-    request_groups = known.vocabulary.request_groups
-    for at, (request, shape) in enumerate(zip(asked, shapes, strict=True)):
+    request_groups = active.vocabulary.request_groups
+    for index, (request, shape) in enumerate(zip(requests, shapes, strict=True)):
         flags = shape.required_flags or not request.flags.isdisjoint(shape.flags)
         if request.with_ or (request.groups and request_groups) or flags:
-            mixed.append(at)
+            mixed.append(index)
         else:
-            plain.setdefault((request.resource.type, request.action), []).append(at)
+            plain.setdefault((request.resource.type, request.action), []).append(index)
 
     def as_items(chunk: Sequence[Request]) -> Call[list[bool]]:
-        return protocol.item_decisions(known.system, chunk, known.vocabulary)
+        return protocol.item_decisions(active.system, chunk, active.vocabulary)
 
     def as_requests(chunk: Sequence[Request]) -> Call[list[bool]]:
-        return protocol.decisions(known.system, chunk)
+        return protocol.decisions(active.system, chunk)
 
     for positions in plain.values():
         if few and len(positions) < _WORTH_A_CALL and (mixed or len(plain) > 1):
             mixed += positions
         else:
-            yield from _chunks(asked, positions, chunk_size, as_items)
-    yield from _chunks(asked, mixed, chunk_size, as_requests)
+            yield from _chunks(requests, positions, chunk_size, as_items)
+    yield from _chunks(requests, mixed, chunk_size, as_requests)
 
 
 def listing(
-    asked: Request, items: Sequence[Entity], known: ActiveSystem, chunk_size: int
+    request: Request, items: Sequence[Entity], active: ActiveSystem, chunk_size: int
 ) -> Iterator[tuple[int, Call[list[int]]]]:
     """The calls for a listing, each with the position of its first item."""
     for start in range(0, len(items), chunk_size):
-        yield start, protocol.visible(known.system, asked, items[start : start + chunk_size], known.vocabulary)
+        yield start, protocol.visible(active.system, request, items[start : start + chunk_size], active.vocabulary)
 
 
-def check_listing(asked: Request, items: Sequence[Entity], known: ActiveSystem) -> None:
+def check_listing(request: Request, items: Sequence[Entity], active: ActiveSystem) -> None:
     """Raise InvalidRequest unless a request for each item would be valid."""
-    shape = known.vocabulary.check_operation(asked.resource.type, asked.action)
-    check_caller(asked.user, asked.groups)
-    known.vocabulary.check_context(asked, shape)
-    for at, item in enumerate(items):
+    shape = active.vocabulary.check_operation(request.resource.type, request.action)
+    check_caller(request.user, request.groups)
+    active.vocabulary.check_context(request, shape)
+    for index, item in enumerate(items):
         try:
-            if item.type != asked.resource.type:
-                raise InvalidRequest(f"`{item}` is not a `{asked.resource.type}`")
-            known.vocabulary.check_path(item)
+            if item.type != request.resource.type:
+                raise InvalidRequest(f"`{item}` is not a `{request.resource.type}`")
+            active.vocabulary.check_path(item)
         except InvalidRequest as error:
-            raise InvalidRequest(f"item {at}: {error}") from None
+            raise InvalidRequest(f"item {index}: {error}") from None
 
 
 def _chunks(
-    asked: Sequence[Request],
+    requests: Sequence[Request],
     positions: Sequence[int],
     chunk_size: int,
     call: Callable[[Sequence[Request]], Call[list[bool]]],
 ) -> Iterator[Batch]:
     for start in range(0, len(positions), chunk_size):
         chunk = positions[start : start + chunk_size]
-        yield Batch(call=call([asked[at] for at in chunk]), positions=chunk)
+        yield Batch(call=call([requests[index] for index in chunk]), positions=chunk)

@@ -138,12 +138,12 @@ def request(
             user=user,  # type: ignore[arg-type]
             action=action,  # type: ignore[arg-type]
             resource=entity(resource),
-            **beside(with_=with_, groups=groups, flags=flags),
+            **request_details(with_=with_, groups=groups, flags=flags),
         )
     )
 
 
-def beside(
+def request_details(
     *,
     with_: Mapping[str, EntityLike] | None = None,
     groups: Iterable[str] = (),
@@ -169,43 +169,43 @@ def _flag_names(flags: Iterable[str] | Mapping[str, bool]) -> Iterable[str]:
     return [name if value else f"{name}{NOT_SET}" for name, value in flags.items()]
 
 
-def well_formed(asked: object) -> Request:
+def well_formed(value: object) -> Request:
     """Return the request unchanged; raises InvalidRequest if a part is null, empty or of the wrong type."""
-    if not isinstance(asked, Request):
-        raise InvalidRequest(f"{asked!r} is not a Request")
-    resource = asked.resource
+    if not isinstance(value, Request):
+        raise InvalidRequest(f"{value!r} is not a Request")
+    resource = value.resource
     if (
         type(resource) is Entity
-        and type(asked.user) is type(asked.action) is type(resource.type) is type(resource.id) is str
-        and asked.user
-        and asked.action
-        and (asked.groups, asked.with_, asked.flags) == _NOTHING_MORE
+        and type(value.user) is type(value.action) is type(resource.type) is type(resource.id) is str
+        and value.user
+        and value.action
+        and (value.groups, value.with_, value.flags) == _NOTHING_MORE
     ):
-        return asked  # the common case; the rest finds out what is wrong
-    _text(asked.user, "user")
-    _text(asked.action, "action")
-    _entity(asked.resource, "resource")
-    _names(asked.groups, "groups")
-    if not isinstance(asked.with_, Mapping):
-        raise InvalidRequest(f"with_ is a {type(asked.with_).__name__}; it must be a mapping of names to entities")
-    for name, value in asked.with_.items():
+        return value  # the common case; the rest finds out what is wrong
+    _text(value.user, "user")
+    _text(value.action, "action")
+    _entity(value.resource, "resource")
+    _names(value.groups, "groups")
+    if not isinstance(value.with_, Mapping):
+        raise InvalidRequest(f"with_ is a {type(value.with_).__name__}; it must be a mapping of names to entities")
+    for name, entity_value in value.with_.items():
         _text(name, "a name in with_")
-        _entity(value, f"with_[{name!r}]")
-    if not isinstance(asked.flags, AbstractSet):
-        raise InvalidRequest(f"flags are a {type(asked.flags).__name__}; they must be a frozenset of names")
-    _names(asked.flags, "flags")
-    return asked
+        _entity(entity_value, f"with_[{name!r}]")
+    if not isinstance(value.flags, AbstractSet):
+        raise InvalidRequest(f"flags are a {type(value.flags).__name__}; they must be a frozenset of names")
+    _names(value.flags, "flags")
+    return value
 
 
-def check_flags(flags: Iterable[str], known: ActiveSystem) -> None:
+def check_flags(flags: Iterable[str], active: ActiveSystem) -> None:
     """Raise InvalidRequest for a flag that no operation reads.
 
     Flags only add requirements, so ignoring a misspelt one would check less than the caller intended.
     """
     for flag in flags:
-        if said(flag) not in known.flags:
-            names = ", ".join(f"`{name}`" for name in sorted(known.flags)) or "none"
-            raise InvalidRequest(f"unknown flag `{flag}`; flags of system `{known.system}`: {names}")
+        if said(flag) not in active.flags:
+            names = ", ".join(f"`{name}`" for name in sorted(active.flags)) or "none"
+            raise InvalidRequest(f"unknown flag `{flag}`; flags of system `{active.system}`: {names}")
 
 
 def _entity(value: object, where: str) -> None:
@@ -238,45 +238,47 @@ def check_system(name: str) -> str:
     return name
 
 
-def allow(system: str, asked: Request) -> Call[bool]:
+def allow(system: str, request: Request) -> Call[bool]:
     """Whether a request is allowed, without an explanation; the fastest call."""
-    return Call(path=f"/v1/data/privtab/{system}/check", body=encode({"input": asked.to_json()}), read=read_allow)
+    return Call(path=f"/v1/data/privtab/{system}/check", body=encode({"input": request.to_json()}), read=read_allow)
 
 
-def decision(system: str, asked: Request) -> Call[Decision]:
+def decision(system: str, request: Request) -> Call[Decision]:
     """The decision on a request, with its explanation."""
-    return Call(path=f"/v1/data/privtab/{system}/decision", body=encode({"input": asked.to_json()}), read=read_decision)
-
-
-def decisions(system: str, asked: Sequence[Request]) -> Call[list[bool]]:
-    """Whether each request is allowed, by position; operations and types may differ."""
-    return _batch(system, {"requests": [r.to_json() for r in asked]}, len(asked))
-
-
-def explained(system: str, asked: Sequence[Request]) -> Call[list[Decision]]:
-    """Decisions with explanations, by position; operations and types may differ."""
     return Call(
-        path=f"/v1/data/privtab/{system}/explained",
-        body=encode({"input": {"requests": [r.to_json() for r in asked]}}),
-        read=lambda body: read_explained(body, len(asked)),
+        path=f"/v1/data/privtab/{system}/decision", body=encode({"input": request.to_json()}), read=read_decision
     )
 
 
-def item_decisions(system: str, asked: Sequence[Request], vocabulary: Vocabulary) -> Call[list[bool]]:
+def decisions(system: str, requests: Sequence[Request]) -> Call[list[bool]]:
+    """Whether each request is allowed, by position; operations and types may differ."""
+    return _batch(system, {"requests": [request.to_json() for request in requests]}, len(requests))
+
+
+def explained(system: str, requests: Sequence[Request]) -> Call[list[Decision]]:
+    """Decisions with explanations, by position; operations and types may differ."""
+    return Call(
+        path=f"/v1/data/privtab/{system}/explained",
+        body=encode({"input": {"requests": [request.to_json() for request in requests]}}),
+        read=lambda body: read_explained(body, len(requests)),
+    )
+
+
+def item_decisions(system: str, requests: Sequence[Request], vocabulary: Vocabulary) -> Call[list[bool]]:
     """The faster form of `decisions`, for requests of one operation and type without objects, groups or flags."""
-    first = asked[0]
+    first = requests[0]
     keys = vocabulary.keys
     document = {
         "action": {"name": first.action},
         "resource": {"type": first.resource.type},
-        "items": [[r.user, keys(r.resource)] for r in asked],
+        "items": [[request.user, keys(request.resource)] for request in requests],
     }
-    return _batch(system, document, len(asked))
+    return _batch(system, document, len(requests))
 
 
-def visible(system: str, asked: Request, items: Sequence[Entity], vocabulary: Vocabulary) -> Call[list[int]]:
+def visible(system: str, request: Request, items: Sequence[Entity], vocabulary: Vocabulary) -> Call[list[int]]:
     """The positions of the allowed items; of the request's resource only the type counts."""
-    document = asked.to_json()
+    document = request.to_json()
     del document["resource"]["id"]
     document["items"] = [vocabulary.keys(item) for item in items]
     count = len(items)
@@ -312,9 +314,9 @@ def status() -> Call[dict[str, float]]:
     return Call(path=STATUS_PATH, body=None, read=read_status)
 
 
-def state_revision(known: ActiveSystem) -> Call[str | None]:
+def state_revision(active: ActiveSystem) -> Call[str | None]:
     """The revision of the active state, combined over its active shards if it is sharded, or None."""
-    return combined_revision(known.system) if known.sharded else own_state_revision(known.vocabulary.system)
+    return combined_revision(active.system) if active.sharded else own_state_revision(active.vocabulary.system)
 
 
 def own_state_revision(system: str) -> Call[str | None]:
@@ -337,9 +339,9 @@ def layout(system: str) -> Call[bool]:
     return Call(path=f"/v1/data/privtab_program/{system}/state", body=None, read=read_layout)
 
 
-def inactive(system: str, asked: bytes) -> Call[list[str]]:
-    """Which shards needed by the request `asked`, a JSON body, are not active."""
-    return Call(path=f"/v1/data/privtab/{system}/inactive", body=asked, read=read_inactive)
+def inactive(system: str, body: bytes) -> Call[list[str]]:
+    """Which shards needed by the request `body`, a JSON body, are not active."""
+    return Call(path=f"/v1/data/privtab/{system}/inactive", body=body, read=read_inactive)
 
 
 def _batch(system: str, document: dict[str, Any], count: int) -> Call[list[bool]]:

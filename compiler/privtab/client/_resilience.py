@@ -33,10 +33,10 @@ class Retries:
     """Seconds, doubled for each further retry. The pause is random between zero and this, so that clients spread."""
     longest: float = 1.0
 
-    def pause(self, tried: int, error: DecisionUnavailable) -> float:
-        """Seconds to wait after attempt number `tried`, from 0; at least OPA's Retry-After."""
-        drawn = random.uniform(0, min(self.longest, self.first * 2**tried))  # noqa: S311  (spreads load, no secret)
-        return max(drawn, error.retry_after or 0.0)
+    def pause(self, attempt: int, error: DecisionUnavailable) -> float:
+        """Seconds to wait after attempt number `attempt`, from 0; at least OPA's Retry-After."""
+        delay = random.uniform(0, min(self.longest, self.first * 2**attempt))  # noqa: S311  (spreads load, no secret)
+        return max(delay, error.retry_after or 0.0)
 
 
 class Breaker:
@@ -84,11 +84,11 @@ class Breaker:
         with self._lock:
             if self._until is None:
                 return
-            left = self._until - self._clock()
-            if left <= 0 and not self._probing:
+            remaining = self._until - self._clock()
+            if remaining <= 0 and not self._probing:
                 self._probing = True
                 return
-        when = f"OPA is tried again in {left:.1f} seconds" if left > 0 else "one call is trying OPA now"
+        when = f"OPA is tried again in {remaining:.1f} seconds" if remaining > 0 else "one call is trying OPA now"
         raise DecisionUnavailable(f"the circuit is open after {self._failed} failures in a row: {when}", retry=False)
 
     def succeeded(self) -> None:
@@ -141,19 +141,19 @@ class Resilience:
         self, exchange: Callable[[Limits], Any], sleep: Callable[[float], Any], deadline: float
     ) -> Flow[bytes]:
         """The body of the answer; retries while that may help and time is left."""
-        tried = 0
+        attempt = 0
         while True:
-            left = deadline - self.clock()
-            if left <= 0:
+            remaining = deadline - self.clock()
+            if remaining <= 0:
                 raise DecisionUnavailable(f"OPA did not answer within {self.total:g} seconds")
             # Comes last: a probe that is let through must report its outcome.
             self.breaker.before()
             try:
-                body: bytes = yield partial(exchange, Limits(*self.timeout, total=left))
+                body: bytes = yield partial(exchange, Limits(*self.timeout, total=remaining))
             except DecisionUnavailable as error:
                 self.breaker.failed(error)
-                pause = self.retries.pause(tried, error)
-                if not error.retry or tried >= self.retries.most or pause >= deadline - self.clock():
+                pause = self.retries.pause(attempt, error)
+                if not error.retry or attempt >= self.retries.most or pause >= deadline - self.clock():
                     raise
                 LOG.debug("tried again in %.3f seconds: %s", pause, error)
             except PrivtabError:
@@ -165,5 +165,5 @@ class Resilience:
             else:
                 self.breaker.succeeded()
                 return body
-            tried += 1
+            attempt += 1
             yield partial(sleep, pause)

@@ -100,7 +100,7 @@ class RequestsTransport:
         self._shown = shown(self.url)
         self._loopback = is_loopback(parts.hostname)
         self._token = token
-        self._given = session
+        self._caller_session = session
         self._pool_size = pool_size
         self._max_body = max_body
         self._open()
@@ -115,9 +115,9 @@ class RequestsTransport:
         self._headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         if self._token is not None:
             self._headers["Authorization"] = f"Bearer {self._token}"
-        self._session = self._given if self._given is not None else self._made()
+        self._session = self._caller_session if self._caller_session is not None else self._create_session()
 
-    def _made(self) -> requests.Session:
+    def _create_session(self) -> requests.Session:
         """A session with the proxies and CA certificates of the environment, looked up once."""
         from http.cookiejar import DefaultCookiePolicy
 
@@ -129,9 +129,12 @@ class RequestsTransport:
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         # .netrc would overwrite the token, and a proxy would see every request to a sidecar.
         session.trust_env = not self._loopback
-        found = session.merge_environment_settings(url=self.url, proxies={}, stream=True, verify=None, cert=None)
+        environment = session.merge_environment_settings(url=self.url, proxies={}, stream=True, verify=None, cert=None)
         session.trust_env = False
-        session.proxies, session.verify = dict(found["proxies"]), found["verify"] is None or found["verify"]
+        session.proxies, session.verify = (
+            dict(environment["proxies"]),
+            environment["verify"] is None or environment["verify"],
+        )
         return session
 
     def __getstate__(self) -> dict[str, object]:
@@ -139,7 +142,7 @@ class RequestsTransport:
         return {
             "url": self.url,
             "token": self._token,
-            "session": self._given,
+            "session": self._caller_session,
             "pool_size": self._pool_size,
             "max_body": self._max_body,
         }
@@ -158,14 +161,14 @@ class RequestsTransport:
 
     def close(self) -> None:
         """Close the connections, unless they belong to the caller's session."""
-        if self._given is None:
+        if self._caller_session is None:
             self._session.close()
 
     def _send(self, method: str, path: str, body: bytes | None, timeout: Timeout) -> bytes:
         if self._pid != os.getpid():
             # Processes that share a connection would read each other's answers.
-            if self._given is not None:
-                self._given.close()
+            if self._caller_session is not None:
+                self._caller_session.close()
             self._open()
         deadline = time.monotonic() + total(timeout)
         try:
@@ -182,13 +185,13 @@ class RequestsTransport:
                 raise
         except self._errors as error:
             raise DecisionUnavailable(f"OPA at {self._shown} did not answer: {error}") from error
-        told = response.headers.get
+        get_header = response.headers.get
         check_status(
             response.status_code,
             content,
             f"{self._shown}{path}",
-            retry_after=told("Retry-After"),
-            content_type=told("Content-Type"),
+            retry_after=get_header("Retry-After"),
+            content_type=get_header("Content-Type"),
         )
         return content
 

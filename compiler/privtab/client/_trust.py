@@ -19,7 +19,7 @@ class Trusted:
     def __init__(self, sources: Sequence[str], scope: str) -> None:
         self._sources = tuple(sources)
         self._scope = scope
-        self._stamps = self._looked()
+        self._stamps = self._file_stamps()
         try:
             self._trust = Trust.of(self._sources, scope)
         except (FileError, UsageError) as error:
@@ -27,7 +27,7 @@ class Trusted:
 
     def now(self) -> Trust:
         """The current keys."""
-        stamps = self._looked()
+        stamps = self._file_stamps()
         if stamps != self._stamps:
             try:
                 self._trust = Trust.of(self._sources, self._scope)
@@ -36,7 +36,7 @@ class Trusted:
             self._stamps = stamps
         return self._trust
 
-    def _looked(self) -> list[tuple[int, int, int] | None]:
+    def _file_stamps(self) -> list[tuple[int, int, int] | None]:
         return [_stamp(source) for source in self._sources]
 
 
@@ -44,27 +44,31 @@ class RollbackGuard:
     """Refuses signed bundles that are older than before: tracks the highest sequence of each policy and state."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], tuple[int, object]] = {}
+        self._highest: dict[tuple[str, str], tuple[int, object]] = {}
 
     def check(self, bundles: Iterable[ReadBundle]) -> dict[tuple[str, str], tuple[int, object]]:
         """The argument for `keep` once these bundles are active; raises SignatureRefused if one is older than before."""
-        seen = dict(self._seen)
+        highest = dict(self._highest)
         for bundle in bundles:
             signed = bundle.content.signed
             if signed is None:
                 continue
             for key, revision in _revisions(bundle):
-                before, its = max(seen.get(key, (-1, None)), self._other_layout(key), key=lambda found: found[0])
-                now = signed.sequence
-                if before >= 0 and (now is None or now < before or (now == before and its != revision)):
-                    shown = "no sequence" if now is None else f"the sequence {now}"
+                before, known_revision = max(
+                    highest.get(key, (-1, None)), self._other_layout(key), key=lambda found: found[0]
+                )
+                sequence = signed.sequence
+                if before >= 0 and (
+                    sequence is None or sequence < before or (sequence == before and known_revision != revision)
+                ):
+                    text = "no sequence" if sequence is None else f"the sequence {sequence}"
                     raise SignatureRefused(
-                        f"the bundle {bundle.where} is refused: it is older than what runs: its signature has {shown}, "
+                        f"the bundle {bundle.where} is refused: it is older than what runs: its signature has {text}, "
                         f"and that of the {key[0]} of `{key[1]}` was {before} before"
                     )
-                if now is not None:
-                    seen[key] = now, revision
-        return seen
+                if sequence is not None:
+                    highest[key] = sequence, revision
+        return highest
 
     def _other_layout(self, key: tuple[str, str]) -> tuple[int, object]:
         """The highest sequence of the same state in the other layout, whole or sharded.
@@ -73,13 +77,13 @@ class RollbackGuard:
         """
         kind, name = key
         whole, slash, _ = name.partition("/")
-        others = [(kind, whole)] if slash else [known for known in self._seen if known[1].startswith(f"{name}/")]
-        found = [self._seen[known][0] for known in others if kind == "state" and known in self._seen]
-        return max(found, default=-1), None
+        others = [(kind, whole)] if slash else [other for other in self._highest if other[1].startswith(f"{name}/")]
+        sequences = [self._highest[other][0] for other in others if kind == "state" and other in self._highest]
+        return max(sequences, default=-1), None
 
-    def keep(self, seen: Mapping[tuple[str, str], tuple[int, object]]) -> None:
+    def keep(self, highest: Mapping[tuple[str, str], tuple[int, object]]) -> None:
         """Remember the result of `check`."""
-        self._seen = dict(seen)
+        self._highest = dict(highest)
 
 
 def _revisions(bundle: ReadBundle) -> Iterable[tuple[tuple[str, str], Any]]:

@@ -81,7 +81,7 @@ def cert(value: Any) -> str | tuple[str, str]:
 
 
 def paths(value: Any) -> tuple[str, ...]:
-    found = tuple(path(one) for one in (value if isinstance(value, list | tuple) else [value]))
+    found = tuple(path(item) for item in (value if isinstance(value, list | tuple) else [value]))
     if not found:
         raise ValueError("give a file, or several")
     return found

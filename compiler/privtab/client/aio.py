@@ -61,8 +61,8 @@ class AsyncClient:
         hooks: Sequence[HookLike] = (),
         transport: AsyncTransport | None = None,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in _config.NAMES}
-        settings = _config.resolve(given)
+        arguments = {name: value for name, value in locals().items() if name in _config.NAMES}
+        settings = _config.resolve(arguments)
         observer = Observer(hooks)
         self._settings = settings
         self._transport = transport or _transport(settings, observer)
@@ -71,7 +71,7 @@ class AsyncClient:
             AsyncDriver(self._transport), shared.opa_settings(settings), self._resilience, shared.cache(settings)
         )
         self._engine = AsyncOpaEngine(flows, self._transport, settings["batch_window"])
-        self._asking = ClientFlows(self._engine, settings["mode"], observer)
+        self._client_flows = ClientFlows(self._engine, settings["mode"], observer)
 
     async def __aenter__(self) -> Self:
         return self
@@ -93,11 +93,11 @@ class AsyncClient:
     @property
     def mode(self) -> Mode:
         """How answers are enforced."""
-        return self._asking.mode
+        return self._client_flows.mode
 
     async def system(self) -> str:
         """The name of the system; read from OPA if it was not given."""
-        return self._settings["system"] or (await self._engine.known()).system
+        return self._settings["system"] or (await self._engine.active_system()).system
 
     async def health(self) -> bool:
         """Whether OPA answers and all of its bundles are active; False if it does not answer."""
@@ -113,7 +113,7 @@ class AsyncClient:
 
     async def vocabulary(self) -> Vocabulary:
         """As Client.vocabulary."""
-        return (await self._engine.known()).vocabulary
+        return (await self._engine.active_system()).vocabulary
 
     # --- one request ---
 
@@ -128,7 +128,9 @@ class AsyncClient:
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> bool:
         """As Client.check."""
-        return await self._run(self._asking.check(user, action, resource, with_=with_, groups=groups, flags=flags))
+        return await self._run(
+            self._client_flows.check(user, action, resource, with_=with_, groups=groups, flags=flags)
+        )
 
     async def decide(
         self,
@@ -141,7 +143,9 @@ class AsyncClient:
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> Decision:
         """As Client.decide."""
-        return await self._run(self._asking.decide(user, action, resource, with_=with_, groups=groups, flags=flags))
+        return await self._run(
+            self._client_flows.decide(user, action, resource, with_=with_, groups=groups, flags=flags)
+        )
 
     explain = decide
 
@@ -156,7 +160,9 @@ class AsyncClient:
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> Decision:
         """As Client.require."""
-        return await self._run(self._asking.require(user, action, resource, with_=with_, groups=groups, flags=flags))
+        return await self._run(
+            self._client_flows.require(user, action, resource, with_=with_, groups=groups, flags=flags)
+        )
 
     async def effects(
         self,
@@ -169,17 +175,19 @@ class AsyncClient:
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> tuple[str, ...]:
         """As Client.effects."""
-        return await self._run(self._asking.effects(user, action, resource, with_=with_, groups=groups, flags=flags))
+        return await self._run(
+            self._client_flows.effects(user, action, resource, with_=with_, groups=groups, flags=flags)
+        )
 
     # --- many ---
 
     async def check_many(self, requests: Iterable[Request]) -> list[bool]:
         """As Client.check_many."""
-        return await self._run(self._asking.check_many(requests))
+        return await self._run(self._client_flows.check_many(requests))
 
     async def decide_many(self, requests: Iterable[Request]) -> list[Decision]:
         """As Client.decide_many."""
-        return await self._run(self._asking.decide_many(requests))
+        return await self._run(self._client_flows.decide_many(requests))
 
     async def visible(
         self,
@@ -194,7 +202,7 @@ class AsyncClient:
     ) -> list[T]:
         """As Client.visible."""
         return await self._run(
-            self._asking.visible(user, action, type_or_items, items, with_=with_, groups=groups, flags=flags)
+            self._client_flows.visible(user, action, type_or_items, items, with_=with_, groups=groups, flags=flags)
         )
 
     async def filter(
@@ -209,7 +217,9 @@ class AsyncClient:
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> list[T]:
         """As Client.filter."""
-        return await self._run(self._asking.filter(user, action, items, key, with_=with_, groups=groups, flags=flags))
+        return await self._run(
+            self._client_flows.filter(user, action, items, key, with_=with_, groups=groups, flags=flags)
+        )
 
     # --- private ---
 

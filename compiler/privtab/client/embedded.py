@@ -75,17 +75,17 @@ class Embedded(Asker):
             raise UsageError(f"unknown engine `{engine}`; there are: {', '.join(ENGINES)}")
         if refresh is not None and not refresh >= 0:
             raise UsageError(f"refresh is {refresh!r}: give seconds, 0 or more")
-        given = {name: value for name, value in locals().items() if name in _config.NAMES}
-        settings = _config.resolve(given)
+        arguments = {name: value for name, value in locals().items() if name in _config.NAMES}
+        settings = _config.resolve(arguments)
         self._hooks = tuple(hooks)
-        places = [_place(source, settings) for source in sources]
+        locations = [_place(source, settings) for source in sources]
         if settings["verification_key"] is not None:
             trusted = Trusted(settings["verification_key"], settings["verification_scope"])
-            for place in places:
-                place.trusted = trusted
+            for location in locations:
+                location.trusted = trusted
         system = settings["system"]
         self._bundled = BundledEngine(
-            places,
+            locations,
             engine=engine,
             system=protocol.check_system(system) if system is not None else None,
             refresh=refresh,
@@ -106,8 +106,8 @@ class Embedded(Asker):
         self._plain = self._mode is Mode.ENFORCE and not self._hooks
 
     def __repr__(self) -> str:
-        places = ", ".join(repr(place.where) for place in self._bundled.places)
-        return f"Embedded({places}, engine={self._bundled.name!r}, mode='{self._mode}')"
+        locations = ", ".join(repr(location.where) for location in self._bundled.locations)
+        return f"Embedded({locations}, engine={self._bundled.name!r}, mode='{self._mode}')"
 
     @property
     def problem(self) -> str | None:
@@ -126,10 +126,10 @@ class Embedded(Asker):
         """
         from privtab.engines.python import PythonEngine
 
-        runs = self._bundled.now().engine
-        if not isinstance(runs, PythonEngine):
+        engine = self._bundled.now().engine
+        if not isinstance(engine, PythonEngine):
             raise UsageError(f"the engine `{self._bundled.name}` cannot list its state; the engine `python` can")
-        return runs.program, runs.index
+        return engine.program, engine.index
 
     def refresh(self) -> bool:
         """Load newer bundles now and return whether there were any. Raises on failure, and the active bundles stay."""
@@ -143,15 +143,15 @@ class Embedded(Asker):
         from privtab.engines.python import PythonEngine
 
         loaded = self._bundled.now()
-        runs = loaded.engine
-        if not isinstance(runs, PythonEngine):
+        engine = loaded.engine
+        if not isinstance(engine, PythonEngine):
             raise UsageError("only the engine `python` answers columns")
         if loaded.window != ALWAYS:
             raise UsageError(
                 "rows of the state hold for a time, and a decider of columns would not see them begin or end"
             )
         try:
-            return runs.batches()
+            return engine.batches()
         except ImportError as error:
             raise UsageError(f"columns need the extra `fast`: {how_to_install('fast')}") from error
 
@@ -198,15 +198,15 @@ class Embedded(Asker):
 
 
 def _place(source: Source, settings: Settings) -> BundleLocation:
-    where = os.fspath(source)
-    if where.startswith("package:"):
-        return PackageLocation(where)
-    if not where.startswith(("http://", "https://")):
+    location = os.fspath(source)
+    if location.startswith("package:"):
+        return PackageLocation(location)
+    if not location.startswith(("http://", "https://")):
         return LocalLocation(source)
     if settings["verify"] not in (True, False) and not isinstance(settings["verify"], str):
         raise UsageError("bundles are fetched with `verify` as true, false, or a file or folder, not with a context")
     return HttpLocation(
-        where,
+        location,
         timeout=settings["timeout"],
         token=Token(settings["token"], settings["token_file"]),
         verify=settings["verify"],

@@ -77,8 +77,8 @@ class Client(Asker):
         hooks: Sequence[HookLike] = (),
         transport: Transport | None = None,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in _config.NAMES}
-        settings = _config.resolve(given)
+        arguments = {name: value for name, value in locals().items() if name in _config.NAMES}
+        settings = _config.resolve(arguments)
         self._settings = settings
         self._hooks = tuple(hooks)
         observer = Observer(hooks)
@@ -107,8 +107,8 @@ class Client(Asker):
     @property
     def system(self) -> str:
         """The name of the system; read from OPA if it was not given."""
-        asked: str | None = self._settings["system"]
-        return asked or super().system
+        configured: str | None = self._settings["system"]
+        return configured or super().system
 
     def status(self) -> Status:
         """Health, mode and circuit; never raises."""
@@ -124,14 +124,14 @@ class OpaEngine:
         self._flows = flows
         self._transport = transport
 
-    def known(self) -> ActiveSystem:
-        """As ClientEngine.known."""
-        known = self._flows.current()
-        return known if known is not None else run(self._flows.known())
+    def active_system(self) -> ActiveSystem:
+        """As ClientEngine.active_system."""
+        active = self._flows.current()
+        return active if active is not None else run(self._flows.active_system())
 
-    def newer(self, known: ActiveSystem) -> ActiveSystem:
+    def newer(self, active: ActiveSystem) -> ActiveSystem:
         """As ClientEngine.newer."""
-        return run(self._flows.newer(known))
+        return run(self._flows.newer(active))
 
     def allow(self, request: Request) -> bool:
         """As ClientEngine.allow."""
@@ -191,15 +191,15 @@ class BlockingDriver:
         """Release the lock."""
         self._lock.release()
 
-    def together(self, flows: Iterator[Flow[None]], most: int) -> None:
-        """Run flows in threads, at most `most` at once; the first error stops them all."""
+    def together(self, flows: Iterator[Flow[None]], limit: int) -> None:
+        """Run flows in threads, at most `limit` at once; the first error stops them all."""
         running: set[Future[None]] = set()
-        executor = ThreadPoolExecutor(most, thread_name_prefix="privtab")
+        executor = ThreadPoolExecutor(limit, thread_name_prefix="privtab")
         try:
             for flow in flows:
-                if len(running) >= most:
-                    ended, running = wait(running, return_when=FIRST_COMPLETED)
-                    for future in ended:
+                if len(running) >= limit:
+                    finished, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in finished:
                         future.result()
                 running.add(executor.submit(copy_context().run, run, flow))
             for future in running:
@@ -230,13 +230,13 @@ def cache(settings: Settings) -> Cache | None:
 def opa_settings(settings: Settings) -> OpaSettings:
     """The settings of the `opa` engine."""
     system = settings["system"]
-    often = settings["cache_refresh"] if settings["cache_size"] else None
+    interval = settings["cache_refresh"] if settings["cache_size"] else None
     return OpaSettings(
         system=protocol.check_system(system) if system is not None else None,
         chunk_size=settings["chunk_size"],
         concurrency=settings["concurrency"],
         max_staleness=settings["max_staleness"],
-        refresh=lambda: REFRESH_SECONDS if often is None else min(often, REFRESH_SECONDS),
+        refresh=lambda: REFRESH_SECONDS if interval is None else min(interval, REFRESH_SECONDS),
         recheck=lambda: RECHECK_SECONDS,
     )
 
@@ -249,7 +249,7 @@ def client_repr(client: object, settings: Settings, transport: object, breaker: 
 
 
 def _transport(settings: Settings, session: requests.Session | None, observer: Observer) -> Transport:
-    more = observer.headers if observer.hooks else None
+    headers = observer.headers if observer.hooks else None
     shared = {"pool_size": settings["pool_size"], "max_body": settings["max_body"]}
     if session is not None:
         if settings["token_file"] is not None:
@@ -263,6 +263,6 @@ def _transport(settings: Settings, session: requests.Session | None, observer: O
         token_file=settings["token_file"],
         verify=settings["verify"],
         cert=settings["cert"],
-        headers=more,
+        headers=headers,
         **shared,
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from privtab._install import how_to_install
-from privtab.client._observe import Hook, Outcome, Question, ended, fields
+from privtab.client._observe import Hook, Outcome, Question, fields, outcome_word
 from privtab.errors import UsageError
 from privtab.integrations.trace import followed
 
@@ -97,7 +97,7 @@ class Telemetry(Hook):
         common = {"privtab.kind": question.kind, "privtab.engine": question.engine, "privtab.mode": question.mode}
         if outcome.system is not None:
             common["privtab.system"] = outcome.system
-        self._duration.record(outcome.seconds, common | {"privtab.outcome": ended(question, outcome)})
+        self._duration.record(outcome.seconds, common | {"privtab.outcome": outcome_word(question, outcome)})
         if outcome.error is not None:
             self._errors.add(1, common | {"error.type": type(outcome.error).__name__})
             return
