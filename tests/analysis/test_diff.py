@@ -66,7 +66,7 @@ def rows(r: RowChange, shows: str) -> list[str]:
 def test_a_policy_against_itself() -> None:
     found = compared()
     assert found.same
-    assert [r for r in found.rows if not r.alike] == []
+    assert [r for r in found.rows if not r.is_unchanged] == []
     assert len(found.rows) == 10
 
 
@@ -219,7 +219,7 @@ def test_declarations(change: tuple[str, str], name: str, verdict: str, expected
     (declared,) = found.declared
     assert (declared.name, str(declared.verdict)) == (name, verdict)
     assert expected.items() <= verdicts(found).items()
-    assert all(r.because and not r.own for r in found.changes if r.effects is Verdict.EQUAL)
+    assert all(r.because and not r.row_changed for r in found.changes if r.effects is Verdict.EQUAL)
 
 
 def test_a_gate_is_part_of_every_row() -> None:
@@ -268,8 +268,8 @@ def test_a_comparison_says_the_same_twice() -> None:
 
 def test_children_take_their_share_and_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = diff(load_program("cdap/initial"), load_program("cdap/draft"))
-    monkeypatch.setattr("privtab.analysis.diff.ENOUGH_FOR_ONE", 10)
-    monkeypatch.setattr("privtab.analysis.diff.helpers", lambda: 2)
+    monkeypatch.setattr("privtab.analysis.diff.MIN_PAIRS_PER_PROCESS", 10)
+    monkeypatch.setattr("privtab.analysis.diff.spare_processes", lambda: 2)
     assert diff(load_program("cdap/initial"), load_program("cdap/draft")) == alone
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from privtab import source
-from privtab.analysis.diff.worker import Worker, helpers
+from privtab.analysis.diff.worker import Worker, spare_processes
 from privtab.cli import _git
 from privtab.cli._stored import is_stored, load_policy
 from privtab.errors import FileError, UsageError
@@ -117,7 +117,7 @@ def programs(before: Side, after: Side) -> tuple[Program, Program]:
     if before.file.text == after.file.text and before.choice == after.choice:
         program = _program(after)
         return program, program
-    if min(len(before.file.text), len(after.file.text)) >= LARGE and helpers():
+    if min(len(before.file.text), len(after.file.text)) >= LARGE and spare_processes():
         return _load_in_parallel(before, after)
     return _program(before), _program(after)
 

@@ -14,8 +14,11 @@ def diff_json(diff: Diff) -> dict[str, Any]:
     return {
         "before": asdict(diff.before),
         "after": asdict(diff.after),
-        "summary": {"operations": len(diff.rows), **{str(v): diff.count(v) for v in OPERATION_VERDICTS}},
-        "operations": [row_json(row) for row in diff.rows if not row.alike],
+        "summary": {
+            "operations": len(diff.rows),
+            **{str(verdict): diff.count(verdict) for verdict in OPERATION_VERDICTS},
+        },
+        "operations": [row_json(row) for row in diff.rows if not row.is_unchanged],
         "declared": [_declared(change) for change in diff.declared],
     }
 
@@ -58,7 +61,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
 
 def _witness(witness: Witness) -> dict[str, Any]:
     """Return a witness; `state` and `request` are inputs of `privtab decide`."""
-    shown: dict[str, Any] = {
+    document: dict[str, Any] = {
         "shows": witness.shows,
         "request": witness.request.to_json(),
         # A state without rows must still name a table.
@@ -67,9 +70,9 @@ def _witness(witness: Witness) -> dict[str, Any]:
         "after": {"answer": witness.after},
     }
     for side, effects in (("before", witness.effects_before), ("after", witness.effects_after)):
-        if shown[side]["answer"] == "allow":
-            shown[side]["effects"] = list(effects)
-    return shown
+        if document[side]["answer"] == "allow":
+            document[side]["effects"] = list(effects)
+    return document
 
 
 def _declared(change: Declared) -> dict[str, Any]:
@@ -80,7 +83,9 @@ def _declared(change: Declared) -> dict[str, Any]:
         "meaning": change.meaning,
         "was": change.was,
         "recognised_by": change.recognised,
-        "details": [{"what": d.what or None, "before": d.before, "after": d.after} for d in change.details],
+        "details": [
+            {"what": detail.what or None, "before": detail.before, "after": detail.after} for detail in change.details
+        ],
     }
 
 

@@ -41,24 +41,32 @@ class Comparison:
         # An entity `schema:a/b` does not exist in the other program if schemas have three names there. So a type at
         # another depth counts as another type.
         known = before.entities.keys() & after.entities.keys()
-        apart = {t: f"{t}\N{PRIME}" for t in after.entities if t in known and before.depth(t) != after.depth(t)}
-        self._apart = Renaming(types=apart)
-        self._plain = {there: name for name, there in apart.items()}
-        self._comparable_after = self._apart.program(after) if apart else after
+        renamed_types = {
+            type_: f"{type_}\N{PRIME}"
+            for type_ in after.entities
+            if type_ in known and before.depth(type_) != after.depth(type_)
+        }
+        self._type_renaming = Renaming(types=renamed_types)
+        self._original_types = {renamed: name for name, renamed in renamed_types.items()}
+        self._comparable_after = self._type_renaming.program(after) if renamed_types else after
         known = {*before.privileges, *before.aliases, *before.sets}
         # No state uses a new set or alias yet, so it gives no caller more than before.
         unused_names = frozenset({*after.aliases, *after.sets} - known)
         self._forward = ImplicationChecker(before, self._comparable_after, unused_names)
         self._backward = ImplicationChecker(self._comparable_after, before, unused_names)
-        self._declared = tuple(d for d in declared if d.meaning and d.verdict is not Verdict.RENAMED)
+        self._declared = tuple(
+            declaration
+            for declaration in declared
+            if declaration.meaning and declaration.verdict is not Verdict.RENAMED
+        )
         self._after = FactSemantics(after)
         self._same_meaning = _meaning(before.semantics) == _meaning(after.semantics)
         self._flags: tuple[dict[Pair, frozenset[str]], dict[Pair, frozenset[str]]] = ({}, {})
         self._same: dict[Pair, bool] = {}
-        self._places: dict[str, bool] = {}
-        self._words: dict[str, bool] = {}
+        self._same_places: dict[str, bool] = {}
+        self._same_privileges: dict[str, bool] = {}
 
-    def both(self, pair: Pair) -> bool:
+    def in_both(self, pair: Pair) -> bool:
         """Whether both sides have the operation."""
         return pair in self.before.rules and pair in self.after.rules
 
@@ -70,12 +78,12 @@ class Comparison:
         condition, witnesses = (Verdict.EQUAL, ()) if unchanged else self._condition(pair)
         if effects is not Verdict.EQUAL:
             try:
-                shown = self._effects_witness(pair)
+                effects_witness = self._effects_witness(pair)
             except Undecided:
-                shown, condition = None, Verdict.UNKNOWN
+                effects_witness, condition = None, Verdict.UNKNOWN
             # Effects matter only if both sides can allow the same request.
-            effects = Verdict.EQUAL if shown is None else effects
-            witnesses = (*witnesses, *(() if shown is None else (shown,)))
+            effects = Verdict.EQUAL if effects_witness is None else effects
+            witnesses = (*witnesses, *(() if effects_witness is None else (effects_witness,)))
         return RowChange(
             entity=pair[0],
             operation=pair[1],
@@ -83,7 +91,7 @@ class Comparison:
             condition=condition,
             effects=effects,
             parts=tuple(parts(before, after)),
-            because=() if unchanged else (*self._reached(pair), *self._declarations(pair)),
+            because=() if unchanged else (*self._changed_references(pair), *self._declarations(pair)),
             before=cell(self.before, before),
             after=cell(self.after, after),
             witnesses=witnesses,
@@ -96,50 +104,52 @@ class Comparison:
             self._same[pair] = (
                 before is not None
                 and after is not None
-                and _said(before) == _said(after)
-                and self._alike(before)
-                and all(self.same((c.target.type, c.operation)) for c in references(item_condition(before)))
+                and _content(before) == _content(after)
+                and self._names_mean_the_same(before)
+                and all(self.same((can.target.type, can.operation)) for can in references(item_condition(before)))
             )
         return self._same[pair]
 
-    def _alike(self, rule: Rule) -> bool:
+    def _names_mean_the_same(self, rule: Rule) -> bool:
         """Whether the names that a row itself uses mean the same on both sides."""
         if not self._declared:
             return True
         if not self._same_meaning:
             return False
-        spoken = [node for formula in (rule.gate, rule.requires, rule.each or ALWAYS) for node in walk(formula)]
-        types = {rule.entity, *(t for slot in rule.withs for t in slot.types)}
-        types |= {node.target.type for node in spoken if isinstance(node, Has | Owner | Member | Self | Holds | Can)}
-        privileges = {node.privilege for node in spoken if isinstance(node, Has)}
-        return all(map(self._same_place, types)) and all(map(self._same_words, privileges))
+        nodes = [node for formula in (rule.gate, rule.requires, rule.each or ALWAYS) for node in walk(formula)]
+        types = {rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.types)}
+        types |= {node.target.type for node in nodes if isinstance(node, Has | Owner | Member | Self | Holds | Can)}
+        privileges = {node.privilege for node in nodes if isinstance(node, Has)}
+        return all(map(self._same_place, types)) and all(map(self._grants_same_privilege, privileges))
 
     def _same_place(self, type_: str) -> bool:
-        if type_ not in self._places:
-            self._places[type_] = self._forward.semantics.place(type_) == self._forward.other_semantics.place(type_)
-        return self._places[type_]
+        if type_ not in self._same_places:
+            self._same_places[type_] = self._forward.semantics.place(type_) == self._forward.other_semantics.place(
+                type_
+            )
+        return self._same_places[type_]
 
-    def _same_words(self, privilege: str) -> bool:
-        if privilege not in self._words:
-            self._words[privilege] = self._forward.semantics.grantable_names(
+    def _grants_same_privilege(self, privilege: str) -> bool:
+        if privilege not in self._same_privileges:
+            self._same_privileges[privilege] = self._forward.semantics.grantable_names(
                 privilege
             ) == self._forward.other_semantics.grantable_names(privilege)
-        return self._words[privilege]
+        return self._same_privileges[privilege]
 
-    def _reached(self, pair: Pair) -> Iterator[str]:
+    def _changed_references(self, pair: Pair) -> Iterator[str]:
         """The rows reached by `can` that differ between the sides."""
-        seen: set[Pair] = {pair}
-        waiting = [self.after.rules[pair], self.before.rules[pair]]
-        for rule in waiting:
+        visited: set[Pair] = {pair}
+        queue = [self.after.rules[pair], self.before.rules[pair]]
+        for rule in queue:
             for can in references(item_condition(rule)):
-                at = can.target.type, can.operation
-                if at in seen:
+                key = can.target.type, can.operation
+                if key in visited:
                     continue
-                seen.add(at)
-                before, after = self.before.rules.get(at), self.after.rules.get(at)
-                if before is None or after is None or _said(before) != _said(after):
+                visited.add(key)
+                before, after = self.before.rules.get(key), self.after.rules.get(key)
+                if before is None or after is None or _content(before) != _content(after):
                     yield f"can {can.operation} ({can.target.type})"
-                waiting += [r for r in (before, after) if r is not None]
+                queue += [existing for existing in (before, after) if existing is not None]
 
     def _declarations(self, pair: Pair) -> Iterator[str]:
         """The changed declarations that affect what a row requires, directly or through `can`."""
@@ -148,18 +158,18 @@ class Comparison:
         types, privileges = set[str](), set[str]()
         for program in (self.before, self.after):
             rule = program.rules[pair]
-            spoken = [rule.entity, *(t for slot in rule.withs for t in slot.types)]
+            named_types = [rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.types)]
             for atom in leaves(program, item_condition(rule)):
                 if not isinstance(atom, ServiceAdmin):
-                    spoken.append(atom.target.type)
+                    named_types.append(atom.target.type)
                 if isinstance(atom, Has):
                     privileges.add(atom.privilege)
-            types |= {above for type_ in spoken for above in program.chain(type_)}
+            types |= {ancestor for type_ in named_types for ancestor in program.chain(type_)}
         for change in self._declared:
-            if self._bears(change, types, privileges):
+            if self._affects(change, types, privileges):
                 yield change.name if change.kind == "semantics" else f"{change.kind} {change.name}"
 
-    def _bears(self, change: Declared, types: set[str], privileges: set[str]) -> bool:
+    def _affects(self, change: Declared, types: set[str], privileges: set[str]) -> bool:
         match change.kind:
             case "semantics":
                 return change.name != "gate"
@@ -168,11 +178,13 @@ class Comparison:
             case "privilege":
                 return change.name in privileges
             case "alias" | "set":
-                readings = self._forward.semantics, self._backward.semantics
-                return any(privileges & set(reading.names.privileges(change.name) or ()) for reading in readings)
+                semantics_pair = self._forward.semantics, self._backward.semantics
+                return any(
+                    privileges & set(semantics.names.privileges(change.name) or ()) for semantics in semantics_pair
+                )
             case "role":
                 roles = (program.roles.get(change.name) for program in (self.before, self.after))
-                return any(privileges & set(given) for role in roles if role for _, given in role.grants)
+                return any(privileges & set(granted) for role in roles if role for _, granted in role.grants)
             case _:
                 assert_never(change.kind)
 
@@ -180,39 +192,40 @@ class Comparison:
         """The verdict on the condition, and a witness for each direction in which the sides differ."""
         shapes = self._shapes(pair)
         try:
-            more = separation(self._backward, shapes[1], shapes[0], alike=not self._declared)
-            less = separation(self._forward, shapes[0], shapes[1], alike=not self._declared)
+            widening = separation(self._backward, shapes[1], shapes[0], alike=not self._declared)
+            narrowing = separation(self._forward, shapes[0], shapes[1], alike=not self._declared)
         except Undecided:
             return Verdict.UNKNOWN, ()
         found: list[tuple[Literal["wider", "narrower"], Shape, Shape, Separation]] = []
-        if more is not None:
-            found.append(("wider", shapes[1], shapes[0], more))
-        if less is not None:
-            found.append(("narrower", shapes[0], shapes[1], less))
+        if widening is not None:
+            found.append(("wider", shapes[1], shapes[0], widening))
+        if narrowing is not None:
+            found.append(("narrower", shapes[0], shapes[1], narrowing))
         if not found:
             return Verdict.EQUAL, ()
-        trial = self._trial(pair)
+        witness_check = self._witness_check(pair)
         witnesses = [
-            trial.witness(shows, mine, other.program, self._plain, facts) for shows, mine, other, facts in found
+            witness_check.witness(shows, allowing, denying.program, self._original_types, difference)
+            for shows, allowing, denying, difference in found
         ]
-        return verdict(more=more is not None, less=less is not None), tuple(witnesses)
+        return verdict(more=widening is not None, less=narrowing is not None), tuple(witnesses)
 
     def _effects_witness(self, pair: Pair) -> Witness | None:
         """A request that both sides allow; None if there is none."""
-        one, other = self._shapes(pair)
-        found = common_request(self._forward, self._backward, one, other)
-        if found is None:
+        before, after = self._shapes(pair)
+        common = common_request(self._forward, self._backward, before, after)
+        if common is None:
             return None
-        return self._trial(pair).witness("effects", one, other.program, self._plain, found)
+        return self._witness_check(pair).witness("effects", before, after.program, self._original_types, common)
 
     def _shapes(self, pair: Pair) -> tuple[Shape, Shape]:
-        met = self._apart.pair(*pair)
+        comparable_pair = self._type_renaming.pair(*pair)
         return (
             Shape.of(self.before, self.before.rules[pair], self._flags[0]),
-            Shape.of(self._comparable_after, self._comparable_after.rules[met], self._flags[1]),
+            Shape.of(self._comparable_after, self._comparable_after.rules[comparable_pair], self._flags[1]),
         )
 
-    def _trial(self, pair: Pair) -> WitnessCheck:
+    def _witness_check(self, pair: Pair) -> WitnessCheck:
         return WitnessCheck((self._forward.semantics, self.before.rules[pair]), (self._after, self.after.rules[pair]))
 
 
@@ -259,7 +272,7 @@ def cell(program: Program, rule: Rule) -> Cell:
     )
 
 
-def _said(rule: Rule) -> tuple[object, ...]:
+def _content(rule: Rule) -> tuple[object, ...]:
     """The parts of a row that decide who is allowed, without titles and notes."""
     return rule.gate, rule.requires, rule.each, rule.unnamed, rule.withs, rule.required_flags
 

@@ -18,8 +18,8 @@ def compare_declared(before: Program, after: Program) -> Iterator[Declared]:
     yield from _semantics(before.semantics, after.semantics)
     yield from _types(before, after)
     yield from _privileges(before, after)
-    for name, one, other in _pairs(before.aliases, after.aliases):
-        yield from _whole("alias", name, _of(one), _of(other))
+    for name, old, new in _pairs(before.aliases, after.aliases):
+        yield from _text_change("alias", name, _alias_text(old), _alias_text(new))
     yield from _sets(before, after)
     yield from _roles(before, after)
 
@@ -30,36 +30,38 @@ def _pairs(before: Mapping[str, T], after: Mapping[str, T]) -> Iterator[tuple[st
         yield name, before.get(name), after.get(name)
 
 
-def _whole(
-    kind: Literal["alias", "set", "privilege", "type", "role"], name: str, one: str | None, other: str | None
+def _text_change(
+    kind: Literal["alias", "set", "privilege", "type", "role"], name: str, old: str | None, new: str | None
 ) -> Iterator[Declared]:
     """The change of a declaration that is shown as one text."""
-    if one != other:
-        state = Verdict.ADDED if one is None else Verdict.REMOVED if other is None else Verdict.CHANGED
-        yield Declared(kind=kind, name=name, verdict=state, details=(Detail(what="", before=one, after=other),))
+    if old != new:
+        state = Verdict.ADDED if old is None else Verdict.REMOVED if new is None else Verdict.CHANGED
+        yield Declared(kind=kind, name=name, verdict=state, details=(Detail(what="", before=old, after=new),))
 
 
 def _semantics(before: Semantics, after: Semantics) -> Iterator[Declared]:
     denies = "overrides" in {before.deny, after.deny}
 
-    def change(name: str, one: str | None, other: str | None, state: Verdict = Verdict.CHANGED) -> Iterator[Declared]:
-        if one != other and state is not Verdict.EQUAL:
-            detail = Detail(what="", before=one, after=other)
+    def change(name: str, old: str | None, new: str | None, state: Verdict = Verdict.CHANGED) -> Iterator[Declared]:
+        if old != new and state is not Verdict.EQUAL:
+            detail = Detail(what="", before=old, after=new)
             yield Declared(kind="semantics", name=name, verdict=state, details=(detail,))
 
     # With denials, wider inheritance or more callers also mean wider denials.
-    further = Verdict.CHANGED if denies else Verdict.WIDER if after.inheritance == "down" else Verdict.NARROWER
-    yield from change("inheritance", before.inheritance, after.inheritance, further)
+    inheritance_verdict = (
+        Verdict.CHANGED if denies else Verdict.WIDER if after.inheritance == "down" else Verdict.NARROWER
+    )
+    yield from change("inheritance", before.inheritance, after.inheritance, inheritance_verdict)
     yield from change("deny", before.deny, after.deny, Verdict.NARROWER if after.deny == "overrides" else Verdict.WIDER)
-    one, other = before.owner, after.owner
-    if one is None or other is None:
-        state = Verdict.WIDER if one is None else Verdict.NARROWER
-        yield from change("owner", _presence(one), _presence(other), state)
+    old, new = before.owner, after.owner
+    if old is None or new is None:
+        state = Verdict.WIDER if old is None else Verdict.NARROWER
+        yield from change("owner", _presence(old), _presence(new), state)
     else:
-        yield from change("owner.kinds", _list(one.kinds), _list(other.kinds), _sizes(one.kinds, other.kinds))
-        yield from change("owner.creator", _yes(one.creator), _yes(other.creator))
-        yield from change("owner.holds", _list(one.holds), _list(other.holds), _sizes(one.holds, other.holds))
-    groups = Verdict.CHANGED if denies else _sizes(before.groups, after.groups)
+        yield from change("owner.kinds", _list(old.kinds), _list(new.kinds), _inclusion(old.kinds, new.kinds))
+        yield from change("owner.creator", _yes_no(old.creator), _yes_no(new.creator))
+        yield from change("owner.holds", _list(old.holds), _list(new.holds), _inclusion(old.holds, new.holds))
+    groups = Verdict.CHANGED if denies else _inclusion(before.groups, after.groups)
     yield from change("groups", _list(before.groups), _list(after.groups), groups)
     yield from change("gate", before.gate, after.gate)
 
@@ -69,64 +71,77 @@ def _presence(owner: object) -> str:
 
 
 def _types(before: Program, after: Program) -> Iterator[Declared]:
-    for name, one, other in _pairs(before.entities, after.entities):
-        if one is None or other is None:
-            yield from _whole("type", name, _place(one), _place(other))
+    for name, old, new in _pairs(before.entities, after.entities):
+        if old is None or new is None:
+            yield from _text_change("type", name, _type_text(old), _type_text(new))
             continue
         details = [
-            Detail(what="parent", before=one.parent, after=other.parent),
-            Detail(what="single", before=_yes(one.single), after=_yes(other.single)),
-            Detail(what="principal", before=one.principal, after=other.principal),
+            Detail(what="parent", before=old.parent, after=new.parent),
+            Detail(what="single", before=_yes_no(old.single), after=_yes_no(new.single)),
+            Detail(what="principal", before=old.principal, after=new.principal),
         ]
-        changed = tuple(d for d in details if d.before != d.after)
-        words = Detail(what="title", before=one.title, after=other.title)
-        yield from _changed("type", name, changed, words if one.title != other.title else None)
+        changed = tuple(detail for detail in details if detail.before != detail.after)
+        title = Detail(what="title", before=old.title, after=new.title)
+        yield from _changed("type", name, changed, title if old.title != new.title else None)
 
 
 def _privileges(before: Program, after: Program) -> Iterator[Declared]:
     known = before.entities.keys() & after.entities.keys()
-    for name, one, other in _pairs(before.privileges, after.privileges):
-        if one is None or other is None:
-            yield from _whole("privilege", name, _on(one), _on(other))
+    for name, old, updated in _pairs(before.privileges, after.privileges):
+        if old is None or updated is None:
+            yield from _text_change("privilege", name, _privilege_text(old), _privilege_text(updated))
             continue
-        gone, new = [t for t in one.on if t not in other.on], [t for t in other.on if t not in one.on]
+        removed, added = (
+            [type_ for type_ in old.on if type_ not in updated.on],
+            [type_ for type_ in updated.on if type_ not in old.on],
+        )
         # If the other side lacks the whole type, the change is reported there, not here.
-        told = [t for t in (*gone, *new) if t in known]
-        changed = (Detail(what="on", before=_list(one.on), after=_list(other.on)),) if told else ()
-        words = Detail(what="deprecated", before=one.deprecated, after=other.deprecated)
-        state = verdict(more=bool(new), less=bool(gone))
-        yield from _changed("privilege", name, changed, words if one.deprecated != other.deprecated else None, state)
+        reported = [type_ for type_ in (*removed, *added) if type_ in known]
+        changed = (Detail(what="on", before=_list(old.on), after=_list(updated.on)),) if reported else ()
+        deprecation = Detail(what="deprecated", before=old.deprecated, after=updated.deprecated)
+        state = verdict(more=bool(added), less=bool(removed))
+        yield from _changed(
+            "privilege", name, changed, deprecation if old.deprecated != updated.deprecated else None, state
+        )
 
 
 def _sets(before: Program, after: Program) -> Iterator[Declared]:
     """Compare sets by their members. Sets are granted as well as required, so more members is not simply wider."""
     names = StateNames(before), StateNames(after)
-    for name, one, other in _pairs(before.sets, after.sets):
+    for name, old, new in _pairs(before.sets, after.sets):
         members = [
-            None if s is None else sorted(n.privileges(name) or ()) for s, n in zip((one, other), names, strict=True)
+            None if declaration is None else sorted(names_.privileges(name) or ())
+            for declaration, names_ in zip((old, new), names, strict=True)
         ]
-        texts = [None if m is None else _list(m) for m in members]
-        yield from _whole("set", name, texts[0], texts[1])
+        texts = [None if names_in_set is None else _list(names_in_set) for names_in_set in members]
+        yield from _text_change("set", name, texts[0], texts[1])
 
 
 def _roles(before: Program, after: Program) -> Iterator[Declared]:
-    for name, one, other in _pairs(before.roles, after.roles):
-        if one is None or other is None:
-            yield from _whole("role", name, _grants(one), _grants(other))
+    for name, old, new in _pairs(before.roles, after.roles):
+        if old is None or new is None:
+            yield from _text_change("role", name, _role_text(old), _role_text(new))
             continue
-        details = [Detail(what="scope", before=one.scope, after=other.scope)] if one.scope != other.scope else []
-        mine, theirs = ({t: frozenset(ps) for t, ps in role.grants} for role in (one, other))
-        for type_ in dict.fromkeys([*theirs, *mine]):
-            had, has = mine.get(type_, frozenset()), theirs.get(type_, frozenset())
-            if had != has:
-                details.append(Detail(what=type_, before=_list(sorted(had)), after=_list(sorted(has))))
-        pairs = [{(t, p) for t, ps in grants.items() for p in ps} for grants in (mine, theirs)]
-        more = not pairs[1] <= pairs[0] or (other.scope is None and one.scope is not None)
-        less = not pairs[0] <= pairs[1] or (one.scope is None and other.scope is not None)
-        state = verdict(more=more, less=less) if one.scope == other.scope or None in {one.scope, other.scope} else None
-        words = Detail(what="title", before=one.title, after=other.title)
+        details = [Detail(what="scope", before=old.scope, after=new.scope)] if old.scope != new.scope else []
+        old_grants, new_grants = (
+            {granted_type: frozenset(granted) for granted_type, granted in role.grants} for role in (old, new)
+        )
+        for type_ in dict.fromkeys([*new_grants, *old_grants]):
+            privileges_before, privileges_after = old_grants.get(type_, frozenset()), new_grants.get(type_, frozenset())
+            if privileges_before != privileges_after:
+                details.append(
+                    Detail(what=type_, before=_list(sorted(privileges_before)), after=_list(sorted(privileges_after)))
+                )
+        pairs = [
+            {(granted_type, privilege) for granted_type, granted in grants.items() for privilege in granted}
+            for grants in (old_grants, new_grants)
+        ]
+        more = not pairs[1] <= pairs[0] or (new.scope is None and old.scope is not None)
+        less = not pairs[0] <= pairs[1] or (old.scope is None and new.scope is not None)
+        state = verdict(more=more, less=less) if old.scope == new.scope or None in {old.scope, new.scope} else None
+        title = Detail(what="title", before=old.title, after=new.title)
         yield from _changed(
-            "role", name, tuple(details), words if one.title != other.title else None, state or Verdict.CHANGED
+            "role", name, tuple(details), title if old.title != new.title else None, state or Verdict.CHANGED
         )
 
 
@@ -134,36 +149,36 @@ def _changed(
     kind: Literal["type", "privilege", "role"],
     name: str,
     details: tuple[Detail, ...],
-    words: Detail | None,
+    wording: Detail | None,
     state: Verdict = Verdict.CHANGED,
 ) -> Iterator[Declared]:
     if details:
-        told = (*details, *(() if words is None else (words,)))
-        yield Declared(kind=kind, name=name, verdict=state, details=told)
-    elif words is not None:
-        yield Declared(kind=kind, name=name, verdict=Verdict.CHANGED, details=(words,), meaning=False)
+        all_details = (*details, *(() if wording is None else (wording,)))
+        yield Declared(kind=kind, name=name, verdict=state, details=all_details)
+    elif wording is not None:
+        yield Declared(kind=kind, name=name, verdict=Verdict.CHANGED, details=(wording,), meaning=False)
 
 
-def _of(alias: Alias | None) -> str | None:
+def _alias_text(alias: Alias | None) -> str | None:
     return None if alias is None else f"of {alias.of}"
 
 
-def _place(kind: EntityType | None) -> str | None:
+def _type_text(kind: EntityType | None) -> str | None:
     return None if kind is None else f"in {kind.parent}" if kind.parent else "root"
 
 
-def _on(privilege: Privilege | None) -> str | None:
+def _privilege_text(privilege: Privilege | None) -> str | None:
     return None if privilege is None else f"on {_list(privilege.on)}"
 
 
-def _grants(role: Role | None) -> str | None:
+def _role_text(role: Role | None) -> str | None:
     if role is None:
         return None
-    grants = "; ".join(f"{type_}: {' + '.join(ps)}" for type_, ps in role.grants)
+    grants = "; ".join(f"{type_}: {' + '.join(privileges)}" for type_, privileges in role.grants)
     return f"{f'scope {role.scope}; ' if role.scope else ''}{grants or 'no grants'}"
 
 
-def _sizes(before: Collection[str], after: Collection[str]) -> Verdict:
+def _inclusion(before: Collection[str], after: Collection[str]) -> Verdict:
     return verdict(more=not set(after) <= set(before), less=not set(before) <= set(after))
 
 
@@ -171,5 +186,5 @@ def _list(names: Collection[str]) -> str:
     return ", ".join(names) or "nothing"
 
 
-def _yes(value: bool) -> str:  # noqa: FBT001  one value in, its word out
+def _yes_no(value: bool) -> str:  # noqa: FBT001  one value in, its word out
     return "yes" if value else "no"

@@ -25,9 +25,12 @@ def outcomes(effects: Iterable[Effect], *, gains: bool) -> frozenset[Outcome]:
 
 def compare_effects(before: Rule, after: Rule) -> Verdict:
     """Wider if the caller gains more or less is revoked, and not the reverse as well."""
-    got, gets = outcomes(before.effects, gains=True), outcomes(after.effects, gains=True)
-    went, goes = outcomes(before.effects, gains=False), outcomes(after.effects, gains=False)
-    return verdict(more=not (gets <= got and went <= goes), less=not (got <= gets and goes <= went))
+    gains_before, gains_after = outcomes(before.effects, gains=True), outcomes(after.effects, gains=True)
+    revoked_before, revoked_after = outcomes(before.effects, gains=False), outcomes(after.effects, gains=False)
+    return verdict(
+        more=not (gains_after <= gains_before and revoked_before <= revoked_after),
+        less=not (gains_before <= gains_after and revoked_after <= revoked_before),
+    )
 
 
 def verdict(*, more: bool, less: bool) -> Verdict:
@@ -37,14 +40,14 @@ def verdict(*, more: bool, less: bool) -> Verdict:
     return Verdict.WIDER if more else Verdict.NARROWER if less else Verdict.EQUAL
 
 
-def combine_verdicts(one: Verdict, other: Verdict) -> Verdict:
+def combine_verdicts(first: Verdict, second: Verdict) -> Verdict:
     """Combine the verdicts on the condition and the effects of a row."""
-    if Verdict.UNKNOWN in (one, other):
+    if Verdict.UNKNOWN in (first, second):
         return Verdict.UNKNOWN
-    both = {one, other} - {Verdict.EQUAL}
-    return Verdict.EQUAL if not both else both.pop() if len(both) == 1 else Verdict.INCOMPARABLE
+    different = {first, second} - {Verdict.EQUAL}
+    return Verdict.EQUAL if not different else different.pop() if len(different) == 1 else Verdict.INCOMPARABLE
 
 
 def effect_texts(rule: Rule) -> tuple[str, ...]:
     """The effects, with types as targets: `grant ALL (namespace)`."""
-    return tuple(f"{e.kind} {e.what} ({target_text(e.target, rule)})" for e in rule.effects)
+    return tuple(f"{effect.kind} {effect.what} ({target_text(effect.target, rule)})" for effect in rule.effects)

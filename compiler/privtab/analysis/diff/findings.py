@@ -47,15 +47,15 @@ def findings(diff: Diff, failing: Collection[Verdict]) -> Iterator[tuple[Diagnos
 
 def message(row: RowChange) -> str:
     """What changed, on one line, with the witnesses."""
-    said = f"`{row.name}` is {row.verdict}"
+    text = f"`{row.name}` is {row.verdict}"
     if row.was is not None:
-        said += f", it was `{row.was[0]}/{row.was[1]}`"
+        text += f", it was `{row.was[0]}/{row.was[1]}`"
     elif row.before is not None and row.after is not None and row.before.text != row.after.text:
-        said += f": `{row.before.text}` became `{row.after.text}`"
+        text += f": `{row.before.text}` became `{row.after.text}`"
     for witness in row.witnesses:
         held = "; ".join(holding_texts(witness.state, witness.request)) or "nothing is held"
-        said += f"; `{request_text(witness.request)}`: {answers_text(witness)}, where {held}"
-    return said
+        text += f"; `{request_text(witness.request)}`: {answers_text(witness)}, where {held}"
+    return text
 
 
 def _span(row: RowChange, file: str | None) -> Span:

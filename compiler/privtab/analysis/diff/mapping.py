@@ -89,38 +89,49 @@ class Renaming:
             gate=self.formula(rule.gate),
             requires=self.formula(rule.requires),
             each=None if rule.each is None else self.formula(rule.each),
-            withs=tuple(replace(w, types=tuple(map(self.type, w.types))) for w in rule.withs),
+            withs=tuple(replace(slot, types=tuple(map(self.type, slot.types))) for slot in rule.withs),
             effects=tuple(map(self.effect, rule.effects)),
         )
 
     def program(self, program: Program, aliases: Mapping[str, Alias] | None = None) -> Program:
         """The program with the new names. `aliases`: additional aliases of its privileges."""
         owner = program.semantics.owner
-        said = program.semantics
+        semantics = program.semantics
         if owner is not None:
-            said = replace(said, owner=replace(owner, holds=tuple(map(self.privilege, owner.holds))))
-        kept = {a.name: replace(a, of=self.privilege(a.of)) for a in program.aliases.values()}
+            semantics = replace(semantics, owner=replace(owner, holds=tuple(map(self.privilege, owner.holds))))
+        own_aliases = {
+            alias_.name: replace(alias_, of=self.privilege(alias_.of)) for alias_ in program.aliases.values()
+        }
         privileges = {
-            self.privilege(p.name): replace(p, name=self.privilege(p.name), on=tuple(map(self.type, p.on)))
-            for p in program.privileges.values()
+            self.privilege(privilege.name): replace(
+                privilege, name=self.privilege(privilege.name), on=tuple(map(self.type, privilege.on))
+            )
+            for privilege in program.privileges.values()
         }
         return replace(
             program,
             entities={
-                self.type(e.name): replace(e, name=self.type(e.name), parent=e.parent and self.type(e.parent))
-                for e in program.entities.values()
+                self.type(entity.name): replace(
+                    entity, name=self.type(entity.name), parent=entity.parent and self.type(entity.parent)
+                )
+                for entity in program.entities.values()
             },
             privileges=privileges,
-            aliases={name: alias for name, alias in (kept | dict(aliases or {})).items() if name not in privileges},
+            aliases={
+                name: alias for name, alias in (own_aliases | dict(aliases or {})).items() if name not in privileges
+            },
             sets={name: tuple(map(self.privilege, members)) for name, members in program.sets.items()},
             roles={
                 role.name: replace(
                     role,
                     scope=role.scope and self.type(role.scope),
-                    grants=tuple((self.type(t), tuple(map(self.privilege, ps))) for t, ps in role.grants),
+                    grants=tuple(
+                        (self.type(type_), tuple(map(self.privilege, privileges_)))
+                        for type_, privileges_ in role.grants
+                    ),
                 )
                 for role in program.roles.values()
             },
-            semantics=said,
+            semantics=semantics,
             rules={self.pair(*pair): self.rule(rule) for pair, rule in program.rules.items()},
         )

@@ -35,14 +35,14 @@ def _lines(diff: Diff, level: int) -> Iterator[str]:
         for change in diff.declared:
             yield from _declared(change)
         yield ""
-    found = groups(diff)
-    if found:
+    changed_groups = groups(diff)
+    if changed_groups:
         yield "| verdict | operation | before | after |"
         yield "|---|---|---|---|"
-        for group in found:
+        for group in changed_groups:
             yield _row(group)
         yield ""
-    for group in found:
+    for group in changed_groups:
         if group.first.witnesses:
             yield from _witnesses(group)
     if diff.rewritten:
@@ -52,10 +52,10 @@ def _lines(diff: Diff, level: int) -> Iterator[str]:
 
 
 def _declared(change: Declared) -> Iterator[str]:
-    by = f" (recognised by: {change.recognised})" if change.recognised else ""
+    remark = f" (recognised by: {change.recognised})" if change.recognised else ""
     for detail in change.details:
         name = f"{change.kind} {_code(change.name)}{f' {detail.what}' if detail.what else ''}"
-        yield f"| {name} | {change.verdict}{by} | {_optional(detail.before)} | {_optional(detail.after)} |"
+        yield f"| {name} | {change.verdict}{remark} | {_optional(detail.before)} | {_optional(detail.after)} |"
 
 
 def _row(group: Group) -> str:
@@ -69,8 +69,8 @@ def _row(group: Group) -> str:
         return f"| {verdict} | {_names(group)} | {_code('/'.join(row.was))} | {_text(row.recognised or '')} |"
     pairs = pairs_of(group)
     before, after = ("<br>".join(_cell(key, text) for key, *both in pairs if (text := both[side])) for side in (0, 1))
-    if row.own and (by := also_by(row)):
-        after = "<br>".join(filter(None, [after if before != after else "", f"by {_text(', '.join(by[:3]))}"]))
+    if row.row_changed and (causes := also_by(row)):
+        after = "<br>".join(filter(None, [after if before != after else "", f"by {_text(', '.join(causes[:3]))}"]))
     return f"| {verdict} | {_names(group)} | {before} | {after} |"
 
 
@@ -84,8 +84,8 @@ def _cell(key: str, text: str) -> str:
 
 def _witnesses(group: Group) -> Iterator[str]:
     row = group.first
-    more = len(group.rows) - 1
-    others = f", and {more} more alike" if more else ""
+    number = len(group.rows) - 1
+    others = f", and {number} more alike" if number else ""
     yield f"<details><summary><code>{_html(row.name)}</code>{others}: {group.verdict}</summary>"
     yield ""
     if group.short != group.names:
@@ -116,8 +116,8 @@ def _text(text: str) -> str:
 
 def _code(text: str) -> str:
     """Format text as code; a bar would end the table cell."""
-    plain = " ".join(text.split()).replace("|", "\\|")
-    return f"`` {plain} ``" if "`" in plain else f"`{plain}`"
+    escaped = " ".join(text.split()).replace("|", "\\|")
+    return f"`` {escaped} ``" if "`" in escaped else f"`{escaped}`"
 
 
 def _html(text: str) -> str:

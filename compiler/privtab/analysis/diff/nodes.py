@@ -132,10 +132,10 @@ class RowChange:
     waived: Waiver | None = None
 
     @property
-    def own(self) -> bool:
+    def row_changed(self) -> bool:
         """Whether the row itself changed, or a row that it refers to, and not only declarations."""
-        told = {"note", "deprecated", "report"}
-        return bool(set(self.parts) - told) or any(reason.startswith("can ") for reason in self.because)
+        not_deciding = {"note", "deprecated", "report"}
+        return bool(set(self.parts) - not_deciding) or any(reason.startswith("can ") for reason in self.because)
 
     @property
     def name(self) -> str:
@@ -143,7 +143,7 @@ class RowChange:
         return f"{self.entity}/{self.operation}"
 
     @property
-    def alike(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether there is nothing to report: the same meaning in the same words."""
         return self.verdict is Verdict.EQUAL and not self.parts and not self.because and self.was is None
 
@@ -198,12 +198,12 @@ class Diff:
     @property
     def rewritten(self) -> tuple[RowChange, ...]:
         """The operations that were reworded without a change of meaning."""
-        return tuple(row for row in self.rows if row.verdict is Verdict.EQUAL and not row.alike)
+        return tuple(row for row in self.rows if row.verdict is Verdict.EQUAL and not row.is_unchanged)
 
     @property
     def same(self) -> bool:
         """Whether neither decisions nor names changed."""
-        return not self.changes and not any(d.meaning for d in self.declared)
+        return not self.changes and not any(change.meaning for change in self.declared)
 
     def count(self, verdict: Verdict) -> int:
         """The number of operations with this verdict."""

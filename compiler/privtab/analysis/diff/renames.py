@@ -34,11 +34,11 @@ from privtab.ir.nodes import (
     When,
 )
 
-ENOUGH = 0.5
+MIN_SHARE = 0.5
 """The least share of matching rows, or of matching uses, for a rename."""
-NEAR = 0.6
+MIN_SIMILARITY = 0.6
 """The least similarity of two names that no row uses."""
-MANY = 200
+MAX_COMPARED = 200
 """If there are more candidates, similarity of names is not considered."""
 
 Key: TypeAlias = object
@@ -72,55 +72,68 @@ class _Fit:
     """How well two names fit; the greatest wins."""
 
     share: float
-    titled: bool
-    near: float
+    same_title: bool
+    similarity: float
     first: int
     """Minus the position in the file."""
     name: str = field(compare=False)
-    says: str = field(compare=False, default="")
+    reason: str = field(compare=False, default="")
 
 
-def _near(one: str, other: str, candidates: int) -> float:
-    return SequenceMatcher(a=one, b=other, autojunk=False).ratio() if candidates <= MANY else 0.0
+def _similarity(first: str, second: str, candidates: int) -> float:
+    return SequenceMatcher(a=first, b=second, autojunk=False).ratio() if candidates <= MAX_COMPARED else 0.0
 
 
 # --- entity types -----------------------------------------------------------------------------------------------------
 
 
 def _types(before: Program, after: Program, found: Renames) -> Renames:
-    gone = [t for t in before.entities if t not in after.entities]
-    new = [t for t in after.entities if t not in before.entities]
-    missing = _Blanks(
-        types=frozenset(gone) | frozenset(new),
+    removed = [type_ for type_ in before.entities if type_ not in after.entities]
+    added = [type_ for type_ in after.entities if type_ not in before.entities]
+    row_keys = _RowKeys(
+        types=frozenset(removed) | frozenset(added),
         privileges=before.privileges.keys() ^ after.privileges.keys(),
     )
-    rows = (_rows_by_type(before, gone), _rows_by_type(after, new))
+    rows = (_rows_by_type(before, removed), _rows_by_type(after, added))
     mapped: dict[str, str] = {}
-    by: dict[str, str] = {}
-    for name in gone:
-        kind = before.entities[name]
-        free = [t for t in new if t not in mapped.values()]
+    reasons: dict[str, str] = {}
+    for name in removed:
+        declaration = before.entities[name]
+        unmatched = [type_ for type_ in added if type_ not in mapped.values()]
         fits: list[_Fit] = []
-        for place, other_name in enumerate(free):
-            other = after.entities[other_name]
-            parent = kind.parent and mapped.get(kind.parent, kind.parent)
-            if (parent, kind.single, kind.principal) != (other.parent, other.single, other.principal):
+        for position, candidate_name in enumerate(unmatched):
+            candidate = after.entities[candidate_name]
+            parent = declaration.parent and mapped.get(declaration.parent, declaration.parent)
+            if (parent, declaration.single, declaration.principal) != (
+                candidate.parent,
+                candidate.single,
+                candidate.principal,
+            ):
                 continue
-            mine = {r.operation: missing.row(r) for r in rows[0][name]}
-            theirs = {r.operation: missing.row(r) for r in rows[1][other_name]}
-            near = _near(name, other_name, len(free))
-            titled = kind.title is not None and kind.title == other.title
-            same = sum(theirs.get(operation) == key for operation, key in mine.items())
-            most = max(len(mine), len(theirs))
-            if not most and (titled or near >= NEAR):
-                fits.append(_Fit(ENOUGH, titled, near, -place, other_name, "the same place and a name that is near"))
-            elif most and same / most >= ENOUGH:
-                says = f"{same} of {most} row{'s' * (most != 1)} the same"
-                fits.append(_Fit(same / most, titled, near, -place, other_name, says))
+            old_keys = {rule.operation: row_keys.row(rule) for rule in rows[0][name]}
+            new_keys = {rule.operation: row_keys.row(rule) for rule in rows[1][candidate_name]}
+            similarity = _similarity(name, candidate_name, len(unmatched))
+            same_title = declaration.title is not None and declaration.title == candidate.title
+            same = sum(new_keys.get(operation) == key for operation, key in old_keys.items())
+            larger = max(len(old_keys), len(new_keys))
+            if not larger and (same_title or similarity >= MIN_SIMILARITY):
+                fits.append(
+                    _Fit(
+                        MIN_SHARE,
+                        same_title,
+                        similarity,
+                        -position,
+                        candidate_name,
+                        "the same place and a name that is near",
+                    )
+                )
+            elif larger and same / larger >= MIN_SHARE:
+                reason = f"{same} of {larger} row{'s' * (larger != 1)} the same"
+                fits.append(_Fit(same / larger, same_title, similarity, -position, candidate_name, reason))
         if fits:
             best = max(fits)
-            mapped[name], by[name] = best.name, best.says
-    return replace(found, names=replace(found.names, types=mapped), types_by=by)
+            mapped[name], reasons[name] = best.name, best.reason
+    return replace(found, names=replace(found.names, types=mapped), types_by=reasons)
 
 
 def _rows_by_type(program: Program, types: Iterable[str]) -> dict[str, list[Rule]]:
@@ -135,40 +148,45 @@ def _rows_by_type(program: Program, types: Iterable[str]) -> dict[str, list[Rule
 
 
 def _privileges(before: Program, after: Program, found: Renames) -> Renames:
-    gone = [p for p in before.privileges if p not in after.privileges]
-    new = [p for p in after.privileges if p not in before.privileges]
-    both = {found.names.pair(*pair) for pair in before.rules} & after.rules.keys()
-    mine, theirs = _sites(before, gone, found.names, both), _sites(after, new, Renaming(), both)
-    where: dict[object, list[str]] = defaultdict(list)
-    for name in new:
-        for site in theirs[name]:
-            where[site].append(name)
-    order = {name: place for place, name in enumerate(new)}
+    removed = [privilege for privilege in before.privileges if privilege not in after.privileges]
+    added = [privilege for privilege in after.privileges if privilege not in before.privileges]
+    common_pairs = {found.names.pair(*pair) for pair in before.rules} & after.rules.keys()
+    old_sites, new_sites = (
+        _sites(before, removed, found.names, common_pairs),
+        _sites(after, added, Renaming(), common_pairs),
+    )
+    names_by_site: dict[object, list[str]] = defaultdict(list)
+    for name in added:
+        for site in new_sites[name]:
+            names_by_site[site].append(name)
+    order = {name: position for position, name in enumerate(added)}
     mapped: dict[str, str] = {}
     aliases: dict[str, Alias] = {}
-    by: dict[str, str] = {}
-    for name in gone:
-        taken = set(mapped.values())
-        said = _by_alias(before, after, name)
-        if said is not None and said not in taken and said in order:
-            mapped[name] = said
-            by[name] = "one is an alias of the other"
-            aliases[name] = Alias(name=name, of=said)
+    reasons: dict[str, str] = {}
+    for name in removed:
+        matched = set(mapped.values())
+        alias_name = _by_alias(before, after, name)
+        if alias_name is not None and alias_name not in matched and alias_name in order:
+            mapped[name] = alias_name
+            reasons[name] = "one is an alias of the other"
+            aliases[name] = Alias(name=name, of=alias_name)
             continue
-        shared = Counter(other for site in mine[name] for other in where[site] if other not in taken)
+        shared = Counter(
+            candidate for site in old_sites[name] for candidate in names_by_site[site] if candidate not in matched
+        )
         fits: list[_Fit] = []
-        for other, same in shared.items():
-            most = len(mine[name] | theirs[other])
-            if same / most >= ENOUGH:
-                one, two = before.privileges[name], after.privileges[other]
-                titled = one.title is not None and one.title == two.title
-                says = f"{same} of {most} place{'s' * (most != 1)} that name it the same"
-                near = _near(name, other, len(shared))
-                fits.append(_Fit(same / most, titled, near, -order[other], other, says))
+        for candidate, same in shared.items():
+            total = len(old_sites[name] | new_sites[candidate])
+            if same / total >= MIN_SHARE:
+                old_privilege, new_privilege = before.privileges[name], after.privileges[candidate]
+                same_title = old_privilege.title is not None and old_privilege.title == new_privilege.title
+                reason = f"{same} of {total} place{'s' * (total != 1)} that name it the same"
+                similarity = _similarity(name, candidate, len(shared))
+                fits.append(_Fit(same / total, same_title, similarity, -order[candidate], candidate, reason))
         if fits:
             best = max(fits)
-            mapped[name], by[name] = best.name, best.says
-    return replace(found, names=replace(found.names, privileges=mapped), privileges_by=by, aliases=aliases)
+            mapped[name], reasons[name] = best.name, best.reason
+    return replace(found, names=replace(found.names, privileges=mapped), privileges_by=reasons, aliases=aliases)
 
 
 def _by_alias(before: Program, after: Program, name: str) -> str | None:
@@ -181,16 +199,16 @@ def _by_alias(before: Program, after: Program, name: str) -> str | None:
 
 
 def _sites(
-    program: Program, privileges: Iterable[str], names: Renaming, both: AbstractSet[Pair]
+    program: Program, privileges: Iterable[str], names: Renaming, common_pairs: AbstractSet[Pair]
 ) -> dict[str, set[object]]:
     """Where each privilege is required, granted by an effect, or part of a set or a role.
 
-    `both`: the operations that both sides have. Any other may have been renamed, so only its entity counts.
+    `common_pairs`: the operations that both sides have. Any other may have been renamed, so only its entity counts.
     """
     sites: dict[str, set[object]] = {name: set() for name in privileges}
     for (type_, operation), rule in program.rules.items():
-        named = names.pair(type_, operation)
-        pair = named if named in both else named[0]
+        renamed = names.pair(type_, operation)
+        pair = renamed if renamed in common_pairs else renamed[0]
         for part, formula in (("gate", rule.gate), ("requires", rule.requires), ("each", rule.each)):
             for node in () if formula is None else walk(formula):
                 if isinstance(node, Has) and node.privilege in sites:
@@ -204,8 +222,8 @@ def _sites(
             if member in sites:
                 sites[member].add(("set", name))
     for role in program.roles.values():
-        for type_, given in role.grants:
-            for privilege in given:
+        for type_, privileges_ in role.grants:
+            for privilege in privileges_:
                 if privilege in sites:
                     sites[privilege].add(("role", role.name, names.type(type_)))
     return sites
@@ -217,44 +235,59 @@ def _sites(
 def _operations(before: Program, after: Program, found: Renames) -> Renames:
     """Match rows until nothing new is found: a row can refer to a renamed one."""
     mapped: dict[Pair, str] = {}
-    by: dict[Pair, str] = {}
-    old = {pair: found.names.pair(*pair) for pair in before.rules}
-    known = set(old.values())
-    new: dict[str, list[str]] = defaultdict(list)
+    reasons: dict[Pair, str] = {}
+    renamed_pairs = {pair: found.names.pair(*pair) for pair in before.rules}
+    known = set(renamed_pairs.values())
+    new_operations: dict[str, list[str]] = defaultdict(list)
     for type_, operation in after.rules:
         if (type_, operation) not in known:
-            new[type_].append(operation)
-    gone = [pair for pair, mine in old.items() if mine not in after.rules and mine[0] in new]
-    exactly = _Blanks()
-    theirs = {(t, o): exactly.row(after.rules[t, o]) for t, operations in new.items() for o in operations}
-    looking = bool(gone)
-    while looking:
-        looking = False
+            new_operations[type_].append(operation)
+    removed = [
+        pair
+        for pair, renamed_pair in renamed_pairs.items()
+        if renamed_pair not in after.rules and renamed_pair[0] in new_operations
+    ]
+    row_keys = _RowKeys()
+    keys_after = {
+        (type_of, operation_name): row_keys.row(after.rules[type_of, operation_name])
+        for type_of, operations in new_operations.items()
+        for operation_name in operations
+    }
+    progress = bool(removed)
+    while progress:
+        progress = False
         names = replace(found.names, operations=mapped)
-        for pair in gone:
+        for pair in removed:
             if pair in mapped:
                 continue
             rule = names.rule(before.rules[pair])
-            free = [
-                o
-                for o in new[rule.entity]
-                if (rule.entity, o) not in {(names.type(t), n) for (t, _), n in mapped.items()}
+            unmatched = [
+                operation_name
+                for operation_name in new_operations[rule.entity]
+                if (rule.entity, operation_name)
+                not in {(names.type(type_of), new_name) for (type_of, _), new_name in mapped.items()}
             ]
-            key = exactly.row(rule)
+            key = row_keys.row(rule)
             fits = [
-                _Fit(1.0, rule.title == after.rules[rule.entity, o].title, _near(pair[1], o, len(free)), -place, o)
-                for place, o in enumerate(free)
-                if theirs[rule.entity, o] == key
+                _Fit(
+                    1.0,
+                    rule.title == after.rules[rule.entity, operation_name].title,
+                    _similarity(pair[1], operation_name, len(unmatched)),
+                    -position,
+                    operation_name,
+                )
+                for position, operation_name in enumerate(unmatched)
+                if keys_after[rule.entity, operation_name] == key
             ]
             if fits:
                 mapped[pair] = max(fits).name
-                by[pair] = "the same condition and effects"
-                looking = True
-    return replace(found, names=replace(found.names, operations=mapped), operations_by=by)
+                reasons[pair] = "the same condition and effects"
+                progress = True
+    return replace(found, names=replace(found.names, operations=mapped), operations_by=reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Blanks:
+class _RowKeys:
     """Turns rows into keys, with blanks for names that only one side has."""
 
     types: frozenset[str] = frozenset()

@@ -31,8 +31,8 @@ class Shape:
     )
 
     @classmethod
-    def of(cls, program: Program, rule: Rule, known: dict[tuple[str, str], frozenset[str]]) -> Shape:
-        """The shape of a row. `known`: results of `flags_of` for other rows."""
+    def of(cls, program: Program, rule: Rule, cache: dict[tuple[str, str], frozenset[str]]) -> Shape:
+        """The shape of a row. `cache`: results of `flags_of` for other rows."""
         depth = program.depth(rule.entity)
         conditions = {depth: item_condition(rule)}
         if rule.unnamed and not program.entities[rule.entity].single:
@@ -41,7 +41,7 @@ class Shape:
             program=program,
             rule=rule,
             conditions=conditions,
-            flags=flags_of(program, rule, known),
+            flags=flags_of(program, rule, cache),
             required_flags=frozenset(rule.required_flags),
         )
 
@@ -67,15 +67,15 @@ class Shape:
             yield dict(zip((slot.name for slot in self.rule.withs), types, strict=True))
 
 
-def flags_of(program: Program, rule: Rule, known: dict[tuple[str, str], frozenset[str]]) -> frozenset[str]:
+def flags_of(program: Program, rule: Rule, cache: dict[tuple[str, str], frozenset[str]]) -> frozenset[str]:
     """The flags that a row depends on, also through `can`; each row is visited once."""
     pair = rule.entity, rule.operation
-    if pair not in known:
+    if pair not in cache:
         condition = item_condition(rule)
-        reached = [program.rules[can.target.type, can.operation] for can in references(condition)]
-        own = {node.flag for node in walk(condition) if isinstance(node, When)}
-        known[pair] = frozenset(own).union(*(flags_of(program, other, known) for other in reached))
-    return known[pair]
+        referenced = [program.rules[can.target.type, can.operation] for can in references(condition)]
+        own_flags = {node.flag for node in walk(condition) if isinstance(node, When)}
+        cache[pair] = frozenset(own_flags).union(*(flags_of(program, other, cache) for other in referenced))
+    return cache[pair]
 
 
 def subsets(flags: frozenset[str]) -> Iterator[frozenset[str]]:
@@ -84,11 +84,11 @@ def subsets(flags: frozenset[str]) -> Iterator[frozenset[str]]:
         yield from map(frozenset, combinations(sorted(flags), size))
 
 
-def stated_flags(one: Shape, other: Shape) -> Iterator[frozenset[str]]:
+def stated_flags(first: Shape, second: Shape) -> Iterator[frozenset[str]]:
     """What requests state about flags: every set, with all required flags; then without those of one side only."""
-    required = one.required_flags | other.required_flags
-    for flags in subsets(one.flags | other.flags):
+    required = first.required_flags | second.required_flags
+    for flags in subsets(first.flags | second.flags):
         unset = frozenset(f"{flag}{NOT_SET}" for flag in required - flags)
         yield flags | unset
-        for flag in sorted((one.required_flags ^ other.required_flags) - flags):
+        for flag in sorted((first.required_flags ^ second.required_flags) - flags):
             yield flags | unset - {f"{flag}{NOT_SET}"}

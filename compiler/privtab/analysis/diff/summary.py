@@ -10,7 +10,7 @@ from typing import TypeAlias
 from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Cell, Diff, RowChange, Tables, Verdict, Witness
 from privtab.request import Request
 
-FEW = 12
+MAX_NAMED = 12
 """Up to this many operations are listed by name where space is short."""
 Pair: TypeAlias = tuple[str, str | None, str | None]
 """(key of a row, text before, text after)"""
@@ -36,14 +36,14 @@ class Group:
     @property
     def short(self) -> str:
         """The same, or only the number and the entities if there are many."""
-        if len(self.rows) <= FEW:
+        if len(self.rows) <= MAX_NAMED:
             return self.names
         return f"{len(self.rows)} operations of {', '.join(dict.fromkeys(row.entity for row in self.rows))}"
 
     @property
     def declared_only(self) -> bool:
         """Whether the rows did not change, and only declarations of the file cause the difference."""
-        return not self.first.own and self.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE}
+        return not self.first.row_changed and self.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE}
 
 
 def groups(diff: Diff) -> list[Group]:
@@ -51,18 +51,18 @@ def groups(diff: Diff) -> list[Group]:
     found: dict[object, list[RowChange]] = {}
     for row in diff.changes:
         found.setdefault(_likeness(row), []).append(row)
-    listed = [Group(verdict=rows[0].verdict, rows=tuple(rows)) for rows in found.values()]
-    return sorted(listed, key=lambda group: (OPERATION_VERDICTS.index(group.verdict), group.declared_only))
+    all_groups = [Group(verdict=rows[0].verdict, rows=tuple(rows)) for rows in found.values()]
+    return sorted(all_groups, key=lambda group: (OPERATION_VERDICTS.index(group.verdict), group.declared_only))
 
 
 def _likeness(row: RowChange) -> object:
-    head = (row.verdict, row.condition, row.effects, row.waived and row.waived.span, row.recognised)
-    shapes = tuple((w.shows, w.rows, w.before, w.after) for w in row.witnesses)
-    if row.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE} and not row.own:
-        return head, shapes, row.because
+    verdicts = (row.verdict, row.condition, row.effects, row.waived and row.waived.span, row.recognised)
+    shapes = tuple((witness.shows, witness.rows, witness.before, witness.after) for witness in row.witnesses)
+    if row.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE} and not row.row_changed:
+        return verdicts, shapes, row.because
     pair = None if row.was is None else row.was[row.was[0] == row.entity]
     parts = tuple(part for part in row.parts if part not in {"note", "deprecated"})
-    return head, shapes, row.because, parts, _cell_key(row, row.before), _cell_key(row, row.after), pair
+    return verdicts, shapes, row.because, parts, _cell_key(row, row.before), _cell_key(row, row.after), pair
 
 
 def _cell_key(row: RowChange, cell: Cell | None) -> object:
@@ -71,9 +71,12 @@ def _cell_key(row: RowChange, cell: Cell | None) -> object:
 
 def _anywhere(row: RowChange, cell: Cell, text: str) -> str:
     """The text with `entity` and `parent` in place of the names of the row's entity and its parent."""
-    own = {row.entity} if row.was is None else {row.entity, row.was[0]}
+    own_names = {row.entity} if row.was is None else {row.entity, row.was[0]}
     return re.sub(
-        r"\w+", lambda m: "entity" if m[0] in own else "parent" if m[0] == cell.parent else m[0], text, flags=re.ASCII
+        r"\w+",
+        lambda match: "entity" if match[0] in own_names else "parent" if match[0] == cell.parent else match[0],
+        text,
+        flags=re.ASCII,
     )
 
 
@@ -103,10 +106,10 @@ def summary(diff: Diff) -> str:
     if not changes:
         also = " in decisions" if diff.rewritten or diff.declared else ""
         return f"{_operations(len(diff.rows))}: nothing changed{also}"
-    counts = [f"{n} {verdict}" for verdict in OPERATION_VERDICTS[:-1] if (n := diff.count(verdict))]
+    counts = [f"{number} {verdict}" for verdict in OPERATION_VERDICTS[:-1] if (number := diff.count(verdict))]
     waived = sum(row.waived is not None for row in changes)
-    tail = f" ({waived} waived)" if waived else ""
-    return f"{len(changes):,} of {_operations(len(diff.rows))} changed: {', '.join(counts)}{tail}"
+    suffix = f" ({waived} waived)" if waived else ""
+    return f"{len(changes):,} of {_operations(len(diff.rows))} changed: {', '.join(counts)}{suffix}"
 
 
 def _operations(number: int) -> str:
@@ -119,10 +122,10 @@ def what_changed(row: RowChange) -> str:
         return ""
     if row.verdict is Verdict.RENAMED and row.was is not None:
         return f"was {row.was[0]}/{row.was[1]}"
-    told = [*row.parts] if row.own else [*(p for p in row.parts if p == "effects"), *row.because]
-    reached = [reason for reason in row.because if reason.startswith("can ")]
-    listed = list(dict.fromkeys([*told, *reached])) or [*row.parts]
-    return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")
+    causes = [*row.parts] if row.row_changed else [*(part for part in row.parts if part == "effects"), *row.because]
+    references_ = [reason for reason in row.because if reason.startswith("can ")]
+    distinct = list(dict.fromkeys([*causes, *references_])) or [*row.parts]
+    return ", ".join(distinct[:3]) + (f" and {len(distinct) - 3} more" if len(distinct) > 3 else "")
 
 
 def also_by(row: RowChange) -> tuple[str, ...]:
@@ -130,10 +133,10 @@ def also_by(row: RowChange) -> tuple[str, ...]:
 
     Declarations are included only if the condition changed although the row did not.
     """
-    reached = tuple(reason for reason in row.because if reason.startswith("can "))
-    own = {"with", "flags", "gate", "requires", "each", "creates"} & set(row.parts)
-    if reached or own or row.condition in {None, Verdict.EQUAL}:
-        return reached
+    references_ = tuple(reason for reason in row.because if reason.startswith("can "))
+    deciding_parts = {"with", "flags", "gate", "requires", "each", "creates"} & set(row.parts)
+    if references_ or deciding_parts or row.condition in {None, Verdict.EQUAL}:
+        return references_
     return row.because
 
 
@@ -149,28 +152,32 @@ def folded(rows: Sequence[RowChange]) -> list[Folded]:
     """The operations whose rows changed, each with those that changed only through `can`, directly or indirectly."""
     by_name = {row.name: row for row in rows}
     through: dict[str, list[RowChange]] = {}
-    kept: list[RowChange] = []
+    roots: list[RowChange] = []
     for row in rows:
         root = _root(row, by_name, set())
         if root is None or root is row:
-            kept.append(row)
+            roots.append(row)
         else:
             through.setdefault(root.name, []).append(row)
-    return [Folded(row=row, through=tuple(through.get(row.name, ()))) for row in kept]
+    return [Folded(row=row, through=tuple(through.get(row.name, ()))) for row in roots]
 
 
-def _root(row: RowChange, rows: Mapping[str, RowChange], seen: set[str]) -> RowChange | None:
+def _root(row: RowChange, rows: Mapping[str, RowChange], visited: set[str]) -> RowChange | None:
     """The row that caused the change: the row itself, unless it changed only through `can`."""
     if row.parts or not row.because or not all(reason.startswith("can ") for reason in row.because):
         return row
-    seen.add(row.name)
+    visited.add(row.name)
     for reason in row.because:
         operation, _, target = reason.removeprefix("can ").partition(" ")
         name = f"{target.strip('()')}/{operation}"
         # The reason has no type for a `with` object: take any changed row of that operation.
-        named = [rows[name]] if name in rows else [r for r in rows.values() if r.operation == operation and r.parts]
-        for reached in named:
-            if reached.name not in seen and (root := _root(reached, rows, seen)) is not None:
+        candidates = (
+            [rows[name]]
+            if name in rows
+            else [candidate for candidate in rows.values() if candidate.operation == operation and candidate.parts]
+        )
+        for cause in candidates:
+            if cause.name not in visited and (root := _root(cause, rows, visited)) is not None:
                 return root
     return None
 

@@ -13,7 +13,7 @@ from privtab.source import SourceFile
 from privtab.syntax.node_reader import DocumentReader, Mistake
 from privtab.syntax.yaml_tree import Node, compose
 
-_BEGINS = "a file of waivers begins with `waivers:`, and a list below"
+_HEAD_HINT = "a file of waivers begins with `waivers:`, and a list below"
 KEYS = ("operation", "change", "who", "why", "until")
 """The required keys of a waiver; `system` is optional."""
 CHANGES = tuple(verdict for verdict in OPERATION_VERDICTS if verdict is not Verdict.EQUAL)
@@ -30,9 +30,11 @@ class Waivers:
 def read_waivers(source: SourceFile) -> Waivers:
     """Read every waiver of a file; one that is incomplete or invalid is an error at its line."""
     found: list[Diagnostic] = []
-    root = compose(source, found, _BEGINS)
+    root = compose(source, found, _HEAD_HINT)
     reader = _Reader(source, found)
-    waivers = [] if root is None else [w for node in reader.listed(root) if (w := reader.waiver(node)) is not None]
+    waivers = (
+        [] if root is None else [waiver for node in reader.listed(root) if (waiver := reader.waiver(node)) is not None]
+    )
     return Waivers(waivers=tuple(waivers), found=in_order(found))
 
 
@@ -113,7 +115,7 @@ def apply_waivers(
     for diff in diffs:
         rows = []
         for row in diff.rows:
-            waiver = next((w for w in valid if w.covers(diff.after.system, row)), None)
+            waiver = next((candidate for candidate in valid if candidate.covers(diff.after.system, row)), None)
             if waiver is not None:
                 used.add(waiver.span)
             rows.append(row if waiver is None else replace(row, waived=waiver))

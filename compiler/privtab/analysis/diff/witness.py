@@ -26,48 +26,48 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
     """A witness for two programs: types that only one of them has get names by their depth."""
 
     def __init__(
-        self, shape: Shape, other: Program, plain: Mapping[str, str], found: Separation, *, apart: bool
+        self, shape: Shape, other: Program, original_types: Mapping[str, str], separation: Separation, *, apart: bool
     ) -> None:
-        """`plain`: the original names of types that were renamed for the comparison."""
-        unnamed = found.names < shape.program.depth(shape.rule.entity)
-        super().__init__(shape.program, shape.rule, found.types, found.facts, unnamed=unnamed, apart=apart)
-        self.other = other
-        self.plain = plain
+        """`original_types`: the original names of types that were renamed for the comparison."""
+        unnamed = separation.names < shape.program.depth(shape.rule.entity)
+        super().__init__(shape.program, shape.rule, separation.types, separation.facts, unnamed=unnamed, apart=apart)
+        self.other_program = other
+        self.original_types = original_types
 
     def entity(self, target: Target) -> Entity:
         """The entity that a target stands for."""
-        at_slot = super().entity(Target(slot=target.slot, type=self.types[target.slot]))
-        known = self.program if target.type in self.program.entities else self.other
-        names = at_slot.names[: known.depth(target.type)]
-        return Entity(self.plain.get(target.type, target.type), "/".join(names))
+        slot_entity = super().entity(Target(slot=target.slot, type=self.types[target.slot]))
+        known = self.program if target.type in self.program.entities else self.other_program
+        names = slot_entity.names[: known.depth(target.type)]
+        return Entity(self.original_types.get(target.type, target.type), "/".join(names))
 
 
 class WitnessCheck:
     """Checks witnesses for one row by the reference under both programs, each without the state rows unknown to it."""
 
     def __init__(self, before: tuple[FactSemantics, Rule], after: tuple[FactSemantics, Rule]) -> None:
-        self.before = _only(*before)
-        self.after = _only(*after)
+        self.before = _reduced_program(*before)
+        self.after = _reduced_program(*after)
 
     def witness(
         self,
         shows: Literal["wider", "narrower", "effects"],
         shape: Shape,
         other: Program,
-        plain: Mapping[str, str],
-        found: Separation,
+        original_types: Mapping[str, str],
+        separation: Separation,
     ) -> Witness:
         """Return the facts as a state and a request. Raises AssertionError unless both sides answer as expected."""
-        wanted = {"wider": (False, True), "narrower": (True, False), "effects": (True, True)}[shows]
-        made: Witness | None = None
+        expected = {"wider": (False, True), "narrower": (True, False), "effects": (True, True)}[shows]
+        witness: Witness | None = None
         for apart in (False, True) if shape.rule.withs else (True,):
-            stage = ProgramPairWitnessBuilder(shape, other, plain, found, apart=apart)
-            made = self._tried(shows, stage.request(found.flags), stage.tables())
-            if (made.before == "allow", made.after == "allow") == wanted:
-                return made
-        raise AssertionError(f"{shape.rule.id}: this witness does not show it: {made}")
+            builder = ProgramPairWitnessBuilder(shape, other, original_types, separation, apart=apart)
+            witness = self._decide(shows, builder.request(separation.flags), builder.tables())
+            if (witness.before == "allow", witness.after == "allow") == expected:
+                return witness
+        raise AssertionError(f"{shape.rule.id}: this witness does not show it: {witness}")
 
-    def _tried(self, shows: Literal["wider", "narrower", "effects"], request: Request, state: Tables) -> Witness:
+    def _decide(self, shows: Literal["wider", "narrower", "effects"], request: Request, state: Tables) -> Witness:
         before, effects_before = answer(self.before, state, request)
         after, effects_after = answer(self.after, state, request)
         return Witness(
@@ -92,44 +92,48 @@ def answer(program: Program, tables: Tables, request: Request) -> tuple[Answer, 
         return "invalid", ()
     assert rule is not None
     # As in `Reference.decide`, without looking for other ways to an allow.
-    asked = EvaluationContext(reference, request)
-    if not asked.holds(asked.condition(rule)):
+    evaluation = EvaluationContext(reference, request)
+    if not evaluation.holds(evaluation.condition(rule)):
         return "deny", ()
-    explained = Explanation(asked, rule, Listing(()), allowed=True)
-    return "allow", tuple(map(explained.effect_text, rule.effects))
+    explanation = Explanation(evaluation, rule, Listing(()), allowed=True)
+    return "allow", tuple(map(explanation.effect_text, rule.effects))
 
 
-def _only(reading: FactSemantics, rule: Rule) -> Program:
+def _reduced_program(semantics: FactSemantics, rule: Rule) -> Program:
     """The program reduced to a row, the rows that it refers to, and their ancestors; decisions need nothing else."""
-    program = reading.program
+    program = semantics.program
     rules: dict[tuple[str, str], Rule] = {}
-    waiting = [rule]
+    queue = [rule]
     types: dict[str, None] = {}
     privileges: set[str] = set()
-    while waiting:
-        at = waiting.pop()
-        if (at.entity, at.operation) in rules:
+    while queue:
+        current = queue.pop()
+        if (current.entity, current.operation) in rules:
             continue
-        rules[at.entity, at.operation] = at
-        condition = item_condition(at)
-        spoken = [at.entity, *(t for slot in at.withs for t in slot.types), *(e.target.type for e in at.effects)]
+        rules[current.entity, current.operation] = current
+        condition = item_condition(current)
+        named_types = [
+            current.entity,
+            *(slot_type for slot in current.withs for slot_type in slot.types),
+            *(effect.target.type for effect in current.effects),
+        ]
         for atom in atoms(condition):
             if not isinstance(atom, ServiceAdmin):
-                spoken.append(atom.target.type)
+                named_types.append(atom.target.type)
             if isinstance(atom, Has):
                 privileges.add(atom.privilege)
-        types |= dict.fromkeys(above for type_ in spoken for above in program.chain(type_))
-        waiting += [program.rules[c.target.type, c.operation] for c in references(condition)]
+        types |= dict.fromkeys(ancestor for type_ in named_types for ancestor in program.chain(type_))
+        queue += [program.rules[can.target.type, can.operation] for can in references(condition)]
     for role in program.roles.values():
-        spoken = [*([role.scope] if role.scope else []), *(type_ for type_, _ in role.grants)]
-        types |= dict.fromkeys(above for type_ in spoken for above in program.chain(type_))
-    kept = {name for privilege in privileges for name in reading.names_of(privilege)}
-    privileges = {p for name in kept for p in reading.names.privileges(name) or ()}
+        named_types = [*([role.scope] if role.scope else []), *(type_ for type_, _ in role.grants)]
+        types |= dict.fromkeys(ancestor for type_ in named_types for ancestor in program.chain(type_))
+    names = {name for privilege in privileges for name in semantics.names_of(privilege)}
+    privileges = {privilege_ for name in names for privilege_ in semantics.names.privileges(name) or ()}
     return replace(
         program,
         entities={name: program.entities[name] for name in types},
         privileges={name: program.privileges[name] for name in sorted(privileges)},
-        aliases={name: program.aliases[name] for name in sorted(kept) if name in program.aliases},
-        sets={name: program.sets[name] for name in sorted(kept) if name in program.sets},
+        aliases={name: program.aliases[name] for name in sorted(names) if name in program.aliases},
+        sets={name: program.sets[name] for name in sorted(names) if name in program.sets},
         rules=rules,
     )

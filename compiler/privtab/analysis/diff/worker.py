@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-def helpers() -> int:
+def spare_processes() -> int:
     """The number of child processes that can run in parallel with this one."""
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1) - 1 if hasattr(os, "fork") else 0
 
