@@ -18,18 +18,24 @@ HEAVY = 32
 class Kind:
     """The entities of one type that the state names, and those that contain entities that it names."""
 
-    def __init__(self, name: str, paths: Mapping[str, int], *, single: bool, above: Mapping[str, int] | None) -> None:
-        """`paths`: each with its number. `above`: those of the containing type; None for a root."""
+    def __init__(self, name: str, keys: Codes, names: TextDictionary, *, single: bool, root: bool) -> None:
+        """`keys`: for each entity the number of the containing one (0 for a root) and that of its last name, as a pair."""
         self.name = name
         self.single = single
-        self.count = len(paths)
-        self.root = above is None
-        own = ["" if single else path.rpartition("/")[2] for path in paths]
-        self.names = TextDictionary(own)
-        parents = (0 if above is None else above[_parent(path, single=single)] for path in paths)
-        keys = (parent << 32 | self.names[name] for parent, name in zip(parents, own, strict=True))
-        self._keys = np.fromiter(keys, np.int64, self.count)
+        self.count = len(keys)
+        self.root = root
+        self.names = names
+        self._keys = keys
         self._children = HashIndex(self._keys)
+
+    @classmethod
+    def of(cls, name: str, paths: Mapping[str, int], *, single: bool, above: Mapping[str, int] | None) -> Kind:
+        """`paths`: each with its number. `above`: those of the containing type; None for a root."""
+        own = ["" if single else path.rpartition("/")[2] for path in paths]
+        names = TextDictionary(own)
+        parents = (0 if above is None else above[_parent(path, single=single)] for path in paths)
+        keys = (parent << 32 | names[name] for parent, name in zip(parents, own, strict=True))
+        return cls(name, np.fromiter(keys, np.int64, len(paths)), names, single=single, root=above is None)
 
     def paths(self, above: Sequence[str]) -> list[str]:
         """All paths by number, given those of the containing type; the inverse of `find`."""
@@ -50,13 +56,13 @@ class Kind:
 class Entries:
     """What principals hold on the entities of one type."""
 
-    def __init__(self, principals: Sequence[int], places: Sequence[int], bits: Sequence[int], count: int) -> None:
-        """One entry for each (principal, place); `count` is the number of places."""
-        self.principals = np.array(principals, np.int64)
-        self.places = np.array(places, np.int64)
+    def __init__(self, principals: Codes, places: Codes, words: Sequence[Bits], count: int) -> None:
+        """One entry for each (principal, place), with its bits in words; `count` is the number of places."""
+        self.principals = principals
+        self.places = places
         self._count = count
         self._table = HashIndex(self.principals << 32 | self.places)
-        self.words: list[Bits] = [word.astype(np.uint64) for word in words(bits)]
+        self.words = list(words)
 
     def held(self) -> Iterator[tuple[int, int, int]]:
         """(principal, place, bits) of each entry."""
@@ -229,9 +235,8 @@ class Arrays:
             chain = chains[type_]
             self.above[type_] = chain[-2][0] if len(chain) > 1 else None
             above = numbers[chain[-2][0]] if len(chain) > 1 else None
-            single = len(chain) > 1 and chain[-1][1] == chain[-2][1]
             numbers[type_] = {path: number for number, path in enumerate(paths[type_])}
-            self.kinds[type_] = Kind(type_, numbers[type_], single=single or chain[-1][1] == 0, above=above)
+            self.kinds[type_] = Kind.of(type_, numbers[type_], single=is_single(chain), above=above)
             self.entries[type_] = self._entries(index, type_, numbers[type_])
             users = self.people.users
             members = [
@@ -299,7 +304,13 @@ class Arrays:
                     principals.append(code)
                     places.append(place)
                     bits.append(held)
-        return Entries(principals, places, bits, len(numbers))
+        held_words = [word.astype(np.uint64) for word in words(bits)]
+        return Entries(np.array(principals, np.int64), np.array(places, np.int64), held_words, len(numbers))
+
+
+def is_single(chain: Sequence[tuple[str, int]]) -> bool:
+    """Whether an entity of the type has no name of its own."""
+    return chain[-1][1] == 0 or (len(chain) > 1 and chain[-1][1] == chain[-2][1])
 
 
 def _paths(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, dict[str, None]]:

@@ -81,13 +81,13 @@ class Paths:
         self.width = width
         self._arrays = arrays
         self._chains = chains
-        self._levels: dict[int, Level] = {width: _level(texts, width, slashes)}
+        self._levels: dict[int, Level] = {width: level_of(texts, width, slashes)}
         self._places: dict[str, Codes] = {}
 
     def level(self, depth: int) -> Level:
         """The distinct paths of the first `depth` names; for the whole width, the paths as given."""
         if depth not in self._levels:
-            self._levels[depth] = _level(self.level(depth + 1).parents, depth)
+            self._levels[depth] = level_of(self.level(depth + 1).parents, depth)
         return self._levels[depth]
 
     def whole(self) -> pa.Array:
@@ -125,7 +125,8 @@ def taken(values: Codes, at: Codes | None) -> Codes:
     return values if at is None else values[at]
 
 
-def _level(texts: pa.Array, width: int, slashes: Codes | None = None) -> Level:
+def level_of(texts: pa.Array, width: int, slashes: Codes | None = None) -> Level:
+    """Split paths with `width` names each; `slashes`: the positions of all their slashes, if they are known."""
     count = len(texts)
     top = np.zeros(count, np.int64)
     if width == 0:

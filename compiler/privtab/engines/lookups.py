@@ -126,6 +126,13 @@ class TextDictionary:
         self._codes = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         self._array = pa.array(list(self._codes), pa.string())
 
+    @classmethod
+    def of(cls, texts: pa.Array) -> TextDictionary:
+        """Number distinct texts as they are given."""
+        found = cls.__new__(cls)
+        found.__setstate__(texts)
+        return found
+
     def __getstate__(self) -> pa.Array:
         return self._array
 

@@ -21,6 +21,8 @@ from privtab.state.nodes import TABLES, State
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from privtab.engines.arrays import Arrays
+
 REMEMBERED = 2
 """Number of states of each kind that the driver caches."""
 
@@ -60,15 +62,31 @@ def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) 
 
     if is_bundle(state):
         return bundled(policy, os.fspath(state))
+    return Index(index(_program(policy), _local(policy, state, spark)))
+
+
+def _local(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> State:
+    """The rows of a state on the driver: the caller asked for that, or they were found to be few enough."""
     rows = opened(policy, state, spark)
-    if not isinstance(rows, State):
-        # The caller asked for the index on the driver, or the state was found to be small enough.
-        rows = rows.local(1 << 40)
-    return Index(index(_program(policy), rows.plain("Spark")))
+    local: State = rows if isinstance(rows, State) else rows.local(1 << 40)
+    return local.plain("Spark")
 
 
 def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
-    return Packed.of(Batches(PythonEngine(policy.json, require_complete(index_of(policy, state, spark)))))
+    if is_bundle(state):
+        return Packed.of(Batches(PythonEngine(policy.json, require_complete(bundled(policy, os.fspath(state))))))
+    return Packed.of(Batches.of(policy.json, arrays_of(policy, _local(policy, state, spark))))
+
+
+def arrays_of(policy: OpenPolicy, state: State) -> Arrays:
+    """The arrays of a state, by its columns: no index and no object for each row is made."""
+    from privtab.engines.build_arrays import Coded, build_arrays
+    from privtab.state.large_index import coded_parts
+
+    parts, within = coded_parts(_program(policy), state)
+    tables = {name: Coded(part.columns(), [level.texts for level in part.levels]) for name, part in parts.items()}
+    roles = {name: (role, scope) for name, (role, scope) in within.items()}
+    return build_arrays(tables, roles, policy.vocabulary.chains)
 
 
 def _program(policy: OpenPolicy) -> Any:

@@ -30,6 +30,14 @@ MOST = 1 << 18
 
 def index_parts(program: Program, state: State, *, ascii_only: bool = False) -> dict[str, list[bytes]]:
     """The JSON of each part of the index, in pieces; in ASCII, or else in UTF-8."""
+    parts, scoped = coded_parts(program, state)
+    found = {name: list(part.json(ascii_only=ascii_only)) for name, part in parts.items()}
+    within = json.dumps(scoped, sort_keys=True, ensure_ascii=ascii_only, separators=(",", ":"))
+    return found | {"within": [within.encode()]}
+
+
+def coded_parts(program: Program, state: State) -> tuple[dict[str, Part], dict[str, list[str]]]:
+    """The parts of the index in columns of numbers, and the role and the scope of each principal that stands for both."""
     used = uses(program)
     allow, deny = _grants(program, state)
     people = _People(program, state, used)
@@ -46,9 +54,7 @@ def index_parts(program: Program, state: State, *, ascii_only: bool = False) -> 
         "group_principals": people.principals(lone, "group:"),
         "group_scoped": people.scoped(lone, "group:"),
     }
-    found = {name: list(part.json(ascii_only=ascii_only)) for name, part in parts.items()}
-    within = json.dumps(people.within, sort_keys=True, ensure_ascii=ascii_only, separators=(",", ":"))
-    return found | {"within": [within.encode()]}
+    return parts, people.within
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,12 @@ class Part:
     levels: tuple[Level, ...]
     end: str
     leaves: tuple[Codes, Sequence[Sequence[str]]] | None = None
+
+    def columns(self) -> list[Codes]:
+        """The rows as one column of numbers for each level."""
+        blocks = list(self.blocks)
+        none = [np.zeros(0, np.int64)] * len(self.levels)
+        return [np.concatenate(own) for own in zip(*blocks, strict=True)] if blocks else none
 
     def json(self, *, ascii_only: bool) -> Iterator[bytes]:
         """The part as JSON, in pieces."""
