@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import sys
 import tempfile
 import time
@@ -51,6 +52,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
     rates: dict[tuple[str, str, str], Spread] = {}
     prepared_in: dict[str, dict[str, float]] = {}
+    first: dict[tuple[str, str], Spread] = {}
     # 2 GB, like the driver of a small job. Batches keep Spark's default size: larger ones would speed up every contestant.
     session = spark_sessions.session(memory="2g", spark__sql__adaptive__enabled="true")
     try:
@@ -62,14 +64,19 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
                     rates |= {(who, shape, size): spread for who, spread in raced.items()}
                 rates[ONE, REPEATED, size] = arena.row_by_row(min(repetitions, 3))
                 prepared_in[size] = arena.seconds
+                first |= {(who, size): spread for who, spread in arena.first_rows(min(repetitions, 3)).items()}
                 arena.close()
     finally:
         session.stop()
     seconds, mib = growth(sizes[-1], min(repetitions, 3))
     return Report(
         part="spark",
-        tables=(_rates(rates, sizes), _preparation(prepared_in, sizes), _growth(seconds, mib)),
-        targets=(*(t for size in sizes for t in _targets(rates, size)), *_across(rates, sizes), *_grown(seconds, mib)),
+        tables=(_rates(rates, sizes), _first(first, sizes), _preparation(prepared_in, sizes), _growth(seconds, mib)),
+        targets=(
+            *(t for size in sizes for t in (*_targets(rates, size), _soon(first, size))),
+            *_across(rates, sizes),
+            *_grown(seconds, mib),
+        ),
     )
 
 
@@ -201,22 +208,80 @@ class Arena:
                 found[role, path] = found.get((role, path), 0) | bit
         return self._prepared("by hand", [(*key, bits) for key, bits in found.items()], ("role", "place", "bits"))
 
+    def first_rows(self, repetitions: int) -> dict[str, Spread]:
+        """Seconds from the call to the first row, by name, with the state in Parquet files and nothing prepared."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from prepared import tables
+        from pyspark.sql import functions as F  # noqa: N812
+
+        from privtab.spark import decide
+
+        folder = self.folder / f"{self.prepared.size}-state"
+        folder.mkdir()
+        for name, rows in tables(self.prepared.world).items():
+            pq.write_table(pa.Table.from_pylist(rows), folder / f"{name}.parquet")
+        frame = self.frame(ALONE)
+
+        def ours() -> None:
+            os.utime(folder / "grants.parquet")  # otherwise the state would be known from the last call
+            decide(
+                frame, self.prepared.program, str(folder), subject="user", action="select", resource=("table", "table"),
+                plan="kernel", allowed="got",
+            ).head(1)  # fmt: skip
+
+        def by_hand() -> None:
+            numbered = frame.withColumn("id", F.monotonically_increasing_id())
+            held = self._held(numbered, ["id"], *self._from_files(folder))
+            numbered.join(held, "id", "left").select("want", _enough().alias("got")).head(1)
+
+        seconds: dict[str, list[float]] = {KERNEL: [], JOINS: []}
+        for _ in range(repetitions + 1):
+            for name, run in ((KERNEL, ours), (JOINS, by_hand)):
+                gc.collect()
+                started = time.perf_counter()
+                run()
+                seconds[name].append(time.perf_counter() - started)
+        return {name: Spread(values=tuple(values[1:])) for name, values in seconds.items()}
+
+    def _from_files(self, folder: Path) -> tuple[DataFrame, DataFrame]:
+        """(user, role) and (role, place, bits), as `roles` and `bits`, from the tables of a state."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        read = {
+            name: self.spark.read.parquet(str(folder / f"{name}.parquet"))
+            for name in ("assignments", "grants", "memberships")
+        }
+        kind, name = F.substring_index("principal", ":", 1), F.substring_index("principal", ":", -1)
+        held = read["assignments"].select(kind.alias("kind"), name.alias("who"), "role")
+        direct = held.where("kind = 'user'").select(F.col("who").alias("user"), "role")
+        groups = held.where("kind = 'group'").select(F.col("who").alias("group"), "role")
+        roles = direct.unionByName(read["memberships"].join(groups, "group").select("user", "role")).distinct()
+        number = F.array_position(F.array(*map(F.lit, PRIVILEGES)), F.col("privilege")) - 1
+        bit = F.shiftleft(F.lit(1), (number + F.when(F.col("effect") == "deny", 3).otherwise(0)).cast("int"))
+        bits = (
+            read["grants"].where(F.col("privilege").isin(*PRIVILEGES))
+            .select(F.substring_index("grantee", ":", -1).alias("role"), F.substring_index("entity", ":", -1).alias("place"), bit.alias("bit"))
+            .groupBy("role", "place").agg(F.bit_or("bit").alias("bits"))
+        )  # fmt: skip
+        return roles, bits
+
     def by_hand(self, frame: DataFrame) -> DataFrame:
         """A row for each ancestor, joined with the user's roles and their grants, then aggregated for each request."""
         from pyspark.sql import functions as F  # noqa: N812
 
         numbered = frame.withColumn("id", F.monotonically_increasing_id())
-        held = self._held(numbered, ["id"])
+        held = self._held(numbered, ["id"], self.roles, self.bits)
         return numbered.join(held, "id", "left").select("want", _enough().alias("got"))
 
     def on_distinct(self, frame: DataFrame) -> DataFrame:
         """The same for distinct pairs."""
         pairs = frame.select("user", "table").distinct()
-        held = self._held(pairs, ["user", "table"])
+        held = self._held(pairs, ["user", "table"], self.roles, self.bits)
         decided = pairs.join(held, ["user", "table"], "left").select("user", "table", _enough().alias("got"))
         return frame.join(decided, ["user", "table"]).select("want", "got")
 
-    def _held(self, frame: DataFrame, keys: list[str]) -> DataFrame:
+    def _held(self, frame: DataFrame, keys: list[str], roles: DataFrame, bits: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
         names = F.split("table", "/")
@@ -224,7 +289,7 @@ class Arena:
         counting = [sum((9 << n) for n, name in enumerate(PRIVILEGES) if _counts(name, level)) for level in range(4)]
         mask = F.element_at(F.array(*map(F.lit, counting)), F.col("level") + 1)
         asked = frame.select(*dict.fromkeys([*keys, "user"]), F.posexplode(places).alias("level", "place"))
-        found = asked.join(self.roles, "user").join(self.bits, ["role", "place"])
+        found = asked.join(roles, "user").join(bits, ["role", "place"])
         return found.groupBy(*keys).agg(F.bit_or(F.col("bits").bitwiseAND(mask)).alias("bits"))
 
     def row_by_row(self, repetitions: int) -> Spread:
@@ -389,6 +454,21 @@ def _rates(rates: Mapping[tuple[str, str, str], Spread], sizes: Sequence[str]) -
             for who, shape in rows
         ),
     )  # fmt: skip
+
+
+def _first(first: Mapping[tuple[str, str], Spread], sizes: Sequence[str]) -> Table:
+    return Table(
+        title="Seconds from the call to the first row, with the state in Parquet files and all pairs distinct",
+        columns=("contestant", *sizes),
+        rows=tuple(
+            (who, *(first[who, size].text(1) for size in sizes)) for who in dict.fromkeys(who for who, _ in first)
+        ),
+    )
+
+
+def _soon(first: Mapping[tuple[str, str], Spread], size: str) -> Target:
+    ratio = first[KERNEL, size].over(first[JOINS, size])
+    return Target(what=f"{size}: first row: decide / joins by hand", spread=ratio, wanted=1.5, sense="at most")
 
 
 def _preparation(seconds: Mapping[str, Mapping[str, float]], sizes: Sequence[str]) -> Table:

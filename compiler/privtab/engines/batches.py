@@ -235,7 +235,7 @@ class Batches:
             columns = {slot: (kind, column.fill_null("")) for slot, (kind, column) in columns.items()}
             names = names.fill_null("")
         users = names.dictionary_encode()
-        who = users.indices.to_numpy()
+        who = users.indices.to_numpy().astype(np.int64)
         if (nobody := pc.index(users.dictionary, "").as_py()) >= 0:
             answers.reasons[(who == nobody) & (answers.reasons == OK)] = NULL
         codes = self.arrays.people.users.find(users.dictionary)

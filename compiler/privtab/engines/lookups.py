@@ -156,6 +156,7 @@ class TextDictionary:
         """The number of each text; -1 if it has none."""
         if len(texts) * 8 < len(self):
             # Arrow rebuilds its table of all names for each call.
-            return np.fromiter(map(self.__getitem__, texts.to_pylist()), np.int64, len(texts))
+            code = self._codes.get
+            return np.array([code(text, -1) for text in texts.to_pylist()], np.int64)
         found: Codes = pc.fill_null(pc.index_in(texts, value_set=self._array), -1).to_numpy(zero_copy_only=False)
         return found.astype(np.int64)

@@ -42,7 +42,7 @@ def coded_parts(program: Program, state: State) -> tuple[dict[str, Part], dict[s
     allow, deny = _grants(program, state)
     people = _People(program, state, used)
     lone = people.groups if used.request_groups else people.groups[:0]
-    admins, named = _sorted(_coded(state, "service_admins", "user"))
+    admins, named = _sorted(coded_column(state, "service_admins", "user"))
     parts = {
         "allow": allow,
         "deny": deny,
@@ -144,7 +144,8 @@ def _quoted(texts: pa.Array, *, ascii_only: bool) -> pa.Array:
     return texts.cast(pa.large_string())
 
 
-def _coded(state: State, table: str, name: str) -> CodedColumn:
+def coded_column(state: State, table: str, name: str) -> CodedColumn:
+    """A column of a state, which may be small, by numbers."""
     found = state.column(table, name)
     return found if isinstance(found, CodedColumn) else CodedColumn.of_texts(found)
 
@@ -192,15 +193,15 @@ def _once(values: Codes) -> Codes:
 
 
 def _pairs(state: State, table: str, key: str, name: str) -> Part:
-    keys, names = _sorted(_coded(state, table, key)), _sorted(_coded(state, table, name))
+    keys, names = _sorted(coded_column(state, table, key)), _sorted(coded_column(state, table, name))
     rows = _distinct((keys[0], names[0]), (len(keys[1]), len(names[1])))
     return Part([rows], (Level(keys[1], '"', '":{', "},"), Level(names[1], '"', '":true', ",")), "}")
 
 
 def _grants(program: Program, state: State) -> list[Part]:
     """What is allowed and what is denied: privilege, entity, grantee."""
-    columns = {name: _coded(state, "grants", name) for name in ("grantee", "effect", "privilege", "entity")}
-    rows, privileges = _given(program, columns["privilege"], columns["entity"])
+    columns = {name: coded_column(state, "grants", name) for name in ("grantee", "effect", "privilege", "entity")}
+    rows, privileges = given_privileges(program, columns["privilege"], columns["entity"])
     scopes = scopes_of_roles(state)
     extra = scoped_entries(program, _granted_to(state, columns["grantee"], scopes), scopes) if scopes else {}
     united = []
@@ -229,7 +230,7 @@ def _grants(program: Program, state: State) -> list[Part]:
     return found
 
 
-def _given(program: Program, privileges: CodedColumn, entities: CodedColumn) -> tuple[Codes, CodedColumn]:
+def given_privileges(program: Program, privileges: CodedColumn, entities: CodedColumn) -> tuple[Codes, CodedColumn]:
     """The privileges that the rows give, with aliases and sets resolved: each one's row, and the privileges."""
     types = list(program.entities)
     kinds = np.zeros(len(entities.array), np.int64)
@@ -258,9 +259,9 @@ class _People:
         declared = {f"role:{role.name}" for role in program.roles.values()}
         granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
         direct = arrow.texts([principal for principal in granted if not principal.startswith("role:")])
-        holders, roles, scopes = (_coded(state, "assignments", name) for name in ("principal", "role", "scope"))
+        holders, roles, scopes = (coded_column(state, "assignments", name) for name in ("principal", "role", "scope"))
         members, groups = (
-            _coded(state, "memberships", name) if used.state_groups else CodedColumn.of_texts(())
+            coded_column(state, "memberships", name) if used.state_groups else CodedColumn.of_texts(())
             for name in ("user", "group")
         )
         given = (holders.array, direct, _prefixed("user:", members.array), _prefixed("group:", groups.array))

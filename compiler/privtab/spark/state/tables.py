@@ -6,17 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
-from privtab.request import Entity
 from privtab.spark.state.checked import program_of
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, schema
 from privtab.spark.state.vocabulary import differences, names_of
-from privtab.state.names import StateNames
-from privtab.state.nodes import TABLES, Assignment, Grant, State
+from privtab.state.coded import CodedColumn, groups
+from privtab.state.large_index import coded_column, given_privileges
+from privtab.state.nodes import TABLES, State
+from privtab.state.raw import COLUMNS, ENTITIES
+from privtab.state.rows import ColumnRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,9 +44,11 @@ class SparkState:
     def from_state(cls, spark: SparkSession, program: Program | None, state: State) -> SparkState:
         """The rows of a validated state; without a program, its grants must not name aliases or sets."""
         state.plain("Spark")
-        names = None if program is None else StateNames(program)
-        rows = {table: list(dict.fromkeys(_rows(table, state, names))) for table in TABLES}
-        tables = {table: local_frame(spark, table, rows[table]) for table in TABLES}
+        rows = {table: arrow_table(table, state, program) for table in TABLES}
+        tables = {
+            table: spark.createDataFrame(own) if len(own) else spark.createDataFrame([], schema(table))
+            for table, own in rows.items()
+        }
         return cls(
             tables=tables,
             quarantined=spark.createDataFrame([], FINDINGS),
@@ -87,71 +93,40 @@ class SparkState:
         return from_arrow({t: self.tables[t].toArrow() for t in TABLES if self._counts[t]})
 
 
-def local_frame(spark: SparkSession, table: str, rows: list[tuple[str | None, ...]]) -> DataFrame:
-    """The DataFrame of a table from rows in this process."""
-    names = CANONICAL[table]
-    if not rows:
-        return spark.createDataFrame([], schema(table))
-    columns = list(zip(*rows, strict=True))
-    data = pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)})
-    return spark.createDataFrame(data)
+def arrow_table(table: str, state: State, program: Program | None) -> pa.Table:
+    """The distinct rows of a table, with the columns of `CANONICAL`; without a program, privileges are not resolved."""
+    columns = {name: coded_column(state, table, name) for name in COLUMNS[table].names}
+    if table == "grants" and program is not None and len(columns["privilege"]):
+        rows, privileges = given_privileges(program, columns["privilege"], columns["entity"])
+        columns = {name: CodedColumn(own.codes[rows], own.array) for name, own in columns.items()}
+        columns["privilege"] = privileges
+    _, first = np.unique(groups(columns.values()), return_index=True)
+    first.sort()
+    found: list[pa.Array] = []
+    for name, own in columns.items():
+        codes = pa.array(own.codes[first], mask=own.codes[first] < 0)
+        found += [text.take(codes) for text in (_entity(own.array) if name in ENTITIES else [own.array])]
+    return pa.table(dict(zip(CANONICAL[table], found, strict=True)))
+
+
+def _entity(entities: pa.Array) -> list[pa.Array]:
+    """The types and the paths of entities."""
+    parts = pc.split_pattern(entities, ":", max_splits=1)
+    return [pc.list_element(parts, number) if len(parts) else pa.array([], pa.string()) for number in (0, 1)]
 
 
 def from_arrow(tables: Mapping[str, Any]) -> State:
-    """A State from Arrow tables with the columns of `CANONICAL`; equal entities share one object."""
-    entities: dict[tuple[str, str], Entity] = {}
+    """A State from Arrow tables with the columns of `CANONICAL`, by columns."""
 
-    def columns(table: str) -> list[list[Any]]:
-        return [tables[table].column(name).to_pylist() for name in CANONICAL[table]] if table in tables else []
+    def rows(table: str) -> ColumnRows:
+        given = iter(tables[table].select(CANONICAL[table]).columns)
+        columns = {}
+        for name in COLUMNS[table].names:
+            own = next(given)
+            columns[name] = CodedColumn.of(
+                pc.binary_join_element_wise(own, next(given), ":") if name in ENTITIES else own
+            )
+        return ColumnRows(table, columns)
 
-    def rows(table: str) -> list[tuple[Any, ...]]:
-        return list(zip(*columns(table), strict=True))
-
-    def entity(type_: str, path: str) -> Entity:
-        found = entities.get((type_, path))
-        if found is None:
-            found = entities[type_, path] = Entity(type_, path)
-        return found
-
-    return State(
-        members=tuple((user, entity(t, p)) for user, t, p in rows("members")),
-        memberships=tuple((user, group) for user, group in rows("memberships")),
-        assignments=tuple(
-            Assignment(principal=who, role=role, scope=None if t is None else entity(t, p))
-            for who, role, t, p in rows("assignments")
-        ),
-        grants=tuple(
-            Grant(grantee=who, effect=effect, privilege=privilege, entity=entity(t, p))
-            for who, effect, privilege, t, p in rows("grants")
-        ),
-        owners=tuple((entity(t, p), owner) for t, p, owner in rows("owners")),
-        service_admins=tuple(user for (user,) in rows("service_admins")),
-    )
-
-
-def _rows(table: str, state: State, names: StateNames | None) -> list[tuple[str | None, ...]]:
-    match table:
-        case "members":
-            return [(user, entity.type, entity.id) for user, entity in state.members]
-        case "memberships":
-            return list(state.memberships)
-        case "assignments":
-            return [
-                (
-                    a.principal,
-                    a.role,
-                    None if a.scope is None else a.scope.type,
-                    None if a.scope is None else a.scope.id,
-                )
-                for a in state.assignments
-            ]
-        case "grants":
-            return [
-                (g.grantee, g.effect, privilege, g.entity.type, g.entity.id)
-                for g in state.grants
-                for privilege in ((g.privilege,) if names is None else names.given(g.privilege, g.entity.type))
-            ]
-        case "owners":
-            return [(entity.type, entity.id, owner) for entity, owner in state.owners]
-        case _:
-            return [(user,) for user in state.service_admins]
+    held: dict[str, Any] = {table: rows(table) for table in TABLES if table in tables}
+    return State(**held)
