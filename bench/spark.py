@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from masks import Masks
 from measure import Report, Spread, Table, Target, WrongAnswerError
+from spark_by_hand import ByHand
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +33,6 @@ ROWS = 1_000_000
 SINGLES = 2_000
 GROWTH = (1_000_000, 10_000_000, 100_000_000)
 MEMORY_MIB = 4096
-PRIVILEGES = ("USE_CATALOG", "USE_SCHEMA", "SELECT_TABLE")
 
 JOINS, DISTINCT_JOINS = "by hand, native joins", "by hand, native joins on distinct pairs"
 KERNEL, OWN_JOINS = "decide, kernel", "decide, joins"
@@ -63,7 +63,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
                     raced = race(arena.contestants(shape), repetitions)
                     rates |= {(who, shape, size): spread for who, spread in raced.items()}
                 rates[ONE, REPEATED, size] = arena.row_by_row(min(repetitions, 3))
-                prepared_in[size] = arena.seconds
+                prepared_in[size] = {**arena.seconds, "by hand": arena.hand.seconds}
                 first |= {(who, size): spread for who, spread in arena.first_rows(min(repetitions, 3)).items()}
                 arena.close()
     finally:
@@ -120,6 +120,7 @@ class Arena:
         self.folder = folder
         self.seconds: dict[str, float] = {}
         self._cached: list[DataFrame] = []
+        self.hand = ByHand(spark, prepared, folder, self._keep)
 
     def close(self) -> None:
         """Unpersist the cached frames."""
@@ -130,8 +131,8 @@ class Arena:
         """The hand-written joins and our plans, over the frame of a shape."""
         frame = self.frame(shape)
         hand = [
-            Runner(name=JOINS, rows=ROWS, wrong=lambda: _wrong(self.by_hand(frame))),
-            Runner(name=DISTINCT_JOINS, rows=ROWS, wrong=lambda: _wrong(self.on_distinct(frame))),
+            Runner(name=JOINS, rows=ROWS, wrong=lambda: _wrong(self.hand.row_by_row(frame))),
+            Runner(name=DISTINCT_JOINS, rows=ROWS, wrong=lambda: _wrong(self.hand.on_distinct(frame))),
         ]
         return [
             Runner(name=THROUGH, rows=ROWS, wrong=lambda: _missing(_through(frame))),
@@ -189,31 +190,11 @@ class Arena:
             frame = frame.crossJoin(self.spark.range(ROWS // len(pairs)).withColumnRenamed("id", "time"))
         return self._keep(frame.select(*columns).repartition(4))
 
-    # --- by hand -----------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def roles(self) -> DataFrame:
-        """(user, role), including roles through groups."""
-        world = self.prepared.world
-        rows = [(user, role) for user in world.roles_of for role in sorted(world.all_roles(user))]
-        return self._prepared("by hand", rows, ("user", "role"))
-
-    @cached_property
-    def bits(self) -> DataFrame:
-        """(role, place, bits): one bit for each required privilege, and one three bits higher for its denial."""
-        found: dict[tuple[str, str], int] = {}
-        for role, effect, privilege, path in self.prepared.world.grants:
-            if privilege in PRIVILEGES:
-                bit = 1 << PRIVILEGES.index(privilege) + (3 if effect == "deny" else 0)
-                found[role, path] = found.get((role, path), 0) | bit
-        return self._prepared("by hand", [(*key, bits) for key, bits in found.items()], ("role", "place", "bits"))
-
     def first_rows(self, repetitions: int) -> dict[str, Spread]:
         """Seconds from the call to the first row, by name, with the state in Parquet files and nothing prepared."""
         import pyarrow as pa
         import pyarrow.parquet as pq
         from prepared import tables
-        from pyspark.sql import functions as F  # noqa: N812
 
         from privtab.spark import decide
 
@@ -231,9 +212,7 @@ class Arena:
             ).head(1)  # fmt: skip
 
         def by_hand() -> None:
-            numbered = frame.withColumn("id", F.monotonically_increasing_id())
-            held = self._held(numbered, ["id"], *self._from_files(folder))
-            numbered.join(held, "id", "left").select("want", _enough().alias("got")).head(1)
+            self.hand.from_files_row_by_row(frame, folder).head(1)
 
         seconds: dict[str, list[float]] = {KERNEL: [], JOINS: []}
         for _ in range(repetitions + 1):
@@ -243,54 +222,6 @@ class Arena:
                 run()
                 seconds[name].append(time.perf_counter() - started)
         return {name: Spread(values=tuple(values[1:])) for name, values in seconds.items()}
-
-    def _from_files(self, folder: Path) -> tuple[DataFrame, DataFrame]:
-        """(user, role) and (role, place, bits), as `roles` and `bits`, from the tables of a state."""
-        from pyspark.sql import functions as F  # noqa: N812
-
-        read = {
-            name: self.spark.read.parquet(str(folder / f"{name}.parquet"))
-            for name in ("assignments", "grants", "memberships")
-        }
-        kind, name = F.substring_index("principal", ":", 1), F.substring_index("principal", ":", -1)
-        held = read["assignments"].select(kind.alias("kind"), name.alias("who"), "role")
-        direct = held.where("kind = 'user'").select(F.col("who").alias("user"), "role")
-        groups = held.where("kind = 'group'").select(F.col("who").alias("group"), "role")
-        roles = direct.unionByName(read["memberships"].join(groups, "group").select("user", "role")).distinct()
-        number = F.array_position(F.array(*map(F.lit, PRIVILEGES)), F.col("privilege")) - 1
-        bit = F.shiftleft(F.lit(1), (number + F.when(F.col("effect") == "deny", 3).otherwise(0)).cast("int"))
-        bits = (
-            read["grants"].where(F.col("privilege").isin(*PRIVILEGES))
-            .select(F.substring_index("grantee", ":", -1).alias("role"), F.substring_index("entity", ":", -1).alias("place"), bit.alias("bit"))
-            .groupBy("role", "place").agg(F.bit_or("bit").alias("bits"))
-        )  # fmt: skip
-        return roles, bits
-
-    def by_hand(self, frame: DataFrame) -> DataFrame:
-        """A row for each ancestor, joined with the user's roles and their grants, then aggregated for each request."""
-        from pyspark.sql import functions as F  # noqa: N812
-
-        numbered = frame.withColumn("id", F.monotonically_increasing_id())
-        held = self._held(numbered, ["id"], self.roles, self.bits)
-        return numbered.join(held, "id", "left").select("want", _enough().alias("got"))
-
-    def on_distinct(self, frame: DataFrame) -> DataFrame:
-        """The same for distinct pairs."""
-        pairs = frame.select("user", "table").distinct()
-        held = self._held(pairs, ["user", "table"], self.roles, self.bits)
-        decided = pairs.join(held, ["user", "table"], "left").select("user", "table", _enough().alias("got"))
-        return frame.join(decided, ["user", "table"]).select("want", "got")
-
-    def _held(self, frame: DataFrame, keys: list[str], roles: DataFrame, bits: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812
-
-        names = F.split("table", "/")
-        places = F.array(*(F.array_join(F.slice(names, 1, n), "/") for n in range(1, 5)))
-        counting = [sum((9 << n) for n, name in enumerate(PRIVILEGES) if _counts(name, level)) for level in range(4)]
-        mask = F.element_at(F.array(*map(F.lit, counting)), F.col("level") + 1)
-        asked = frame.select(*dict.fromkeys([*keys, "user"]), F.posexplode(places).alias("level", "place"))
-        found = asked.join(roles, "user").join(bits, ["role", "place"])
-        return found.groupBy(*keys).agg(F.bit_or(F.col("bits").bitwiseAND(mask)).alias("bits"))
 
     def row_by_row(self, repetitions: int) -> Spread:
         """Rows a second if the driver sends a request for every row."""
@@ -320,19 +251,6 @@ class Arena:
                     raise WrongAnswerError(f"{ONE}: {wrong} of {len(rows)} answers are wrong")
         return Spread(values=tuple(rates))
 
-    def _prepared(self, who: str, rows: list[tuple[Any, ...]], names: tuple[str, ...]) -> DataFrame:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        started = time.perf_counter()
-        path = self.folder / f"{self.prepared.size}-{names[-1]}.parquet"
-        pq.write_table(
-            pa.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}), path
-        )
-        frame = self._keep(self.spark.read.parquet(str(path)))
-        self.seconds[who] = self.seconds.get(who, 0.0) + time.perf_counter() - started
-        return frame
-
     def _keep(self, frame: DataFrame) -> DataFrame:
         cached = frame.cache()
         cached.count()
@@ -350,18 +268,6 @@ def _beside(requests: Sequence[tuple[str, str]], tables: int) -> list[tuple[str,
             if len(pairs) >= ROWS:
                 return list(pairs)[:ROWS]
     raise AssertionError("counting never ends")
-
-
-def _counts(privilege: str, level: int) -> bool:
-    """Whether a grant of the privilege at that depth counts: on the entity for which it is required, or above."""
-    return level <= 1 + PRIVILEGES.index(privilege)
-
-
-def _enough() -> Any:
-    """Whether all three privileges are allowed and none is denied."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return F.coalesce(F.col("bits"), F.lit(0)) == 7
 
 
 def _through(frame: DataFrame) -> DataFrame:
