@@ -65,8 +65,10 @@ def test_arrays_of_nothing_of_one_row_and_of_many_privileges() -> None:
     same(program, State())
     state = worlds.state(program, 189)
     for table in ("members", "memberships", "assignments", "grants", "owners", "service_admins"):
-        same(program, State(**{table: getattr(state, table)[:1]}))
-        same(program, replace(state, **{table: ()}))
+        first: dict[str, Any] = {table: getattr(state, table)[:1]}
+        none: dict[str, Any] = {table: ()}
+        same(program, State(**first))
+        same(program, replace(state, **none))
 
 
 def test_privileges_beyond_one_word_of_bits_are_kept() -> None:
