@@ -77,6 +77,33 @@ def test_from_tables_to_sidecars_that_decide_by_them(privtab: Privtab, fleet: Si
     assert "nothing to release" in ran.out
 
 
+def test_a_state_by_which_users_gain_sensitive_operations_stops(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
+    idle_fleet.policy.write_text(POLICY.replace("write: WRITE", "delete: WRITE"), encoding="utf-8")
+    assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, watched=False).code == 0
+
+    row = "  - {grantee: user:bea, effect: allow, privilege: READ, entity: site:s}"
+    idle_fleet.state.write_text(STATE.replace("grants:", f"grants:\n{row}"), encoding="utf-8")
+    ran = deploy(privtab, idle_fleet, "--state", idle_fleet.state, watched=False)
+    assert ran.code == 0, ran.out
+    assert "1 row changed: 1 added; gained: 1 permission of 1 user; lost: nothing" in ran.out
+    assert "+ READ granted to user:bea at site:s" in ran.out
+
+    idle_fleet.state.write_text(STATE.replace("grants:", f"grants:\n{row.replace('READ', 'WRITE')}"), encoding="utf-8")
+    ran = deploy(privtab, idle_fleet, "--state", idle_fleet.state, watched=False)
+    assert ran.code == 1
+    assert "gained: 1 permission of 1 user, 1 of them sensitive; lost: 1 permission of 1 user" in ran.out
+    assert "delete (sensitive)  item:s/a/i" in ran.out
+    assert "stopped; nothing was released" in ran.out
+    assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, "--fail-on", "any", watched=False).code == 1
+
+    accepted = ("--accept-gains", "bea cleans up", "--format", "json")
+    told = outcome(deploy(privtab, idle_fleet, "--state", idle_fleet.state, *accepted, watched=False).out)
+    assert told["after"]["switch"] == 3
+    assert "bea cleans up" in told["after"]["why"]
+    assert told["gates"][-1]["outcome"] == "skipped"
+    assert told["gates"][-1]["state"]["summary"]["gained"]["sensitive"] == 1
+
+
 def test_a_waived_change_passes_and_stands_in_the_history(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
     assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, watched=False).code == 0
     idle_fleet.policy.write_text(WIDER, encoding="utf-8")

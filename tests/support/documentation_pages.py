@@ -35,6 +35,7 @@ PAGES = (
     "docs/how-to/questions.md",
     "docs/how-to/linting.md",
     "docs/reference/diff.md",
+    "docs/reference/state-diff.md",
 )
 HEAD = "head.yaml"
 

@@ -61,6 +61,15 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         """Every known group."""
         raise NotImplementedError
 
+    def role_names(self) -> Iterable[str]:
+        """Every role that is assigned."""
+        return self.state.column("assignments", "role").names
+
+    def member_bearers(self, key: str) -> set[str]:
+        """The users whom the state's `members` have under an entity."""
+        rows = self.state.column("members", "of").where([key])
+        return {self.user_bearer(str(user)) for user in self.state.column("members", "user").take(rows)}
+
     def atom(self, atom: Atom) -> set[str] | None:
         """The bearers for whom an atom holds."""
         if atom not in self._seen:
@@ -147,8 +156,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         path = self.asked.path(target)
         if not path:
             return set()
-        rows = self.state.column("members", "of").where([path[-1]])
-        found = {self.user_bearer(str(user)) for user in self.state.column("members", "user").take(rows)}
+        found = self.member_bearers(path[-1])
         if self.program.entities[target.type].principal == "group":
             found |= self._any(f"group:{group}" for group in self.group_names() if refers_to(group, path_of(path[-1])))
         return found
@@ -157,7 +165,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         path = self.asked.path(target)
         if not path:
             return set()
-        named = {r for r in self.state.column("assignments", "role").names if refers_to(r, path_of(path[-1]))}
+        named = {r for r in self.role_names() if refers_to(r, path_of(path[-1]))}
         named |= {last_name(path_of(path[-1]))} if self.unassigned else set()
         found = self._any(f"role:{role}" for role in named)
         for role in named:

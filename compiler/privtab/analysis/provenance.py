@@ -14,6 +14,7 @@ from privtab.reference.evaluate import EvaluationContext
 from privtab.state.names import StateNames
 from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State
 from privtab.state.places import NOWHERE, Places
+from privtab.state.wording import row_text
 
 StepKind: TypeAlias = Literal[
     "grant", "deny", "owner", "assignment", "membership", "member", "service admin", "role", "request", "self"
@@ -48,22 +49,24 @@ class Provenance:
         self._groups: dict[str, list[Step]] = defaultdict(list)
         if "state" in self.program.semantics.groups:
             for n, group in self._rows_of("memberships", "user", {user}, "group"):
-                self._groups[group].append(self._step("membership", f"{user} is in group:{group}", "memberships", n))
+                self._groups[group].append(
+                    self._step("membership", row_text("memberships", {"user": user, "group": group}), "memberships", n)
+                )
         for group in sorted(asked.groups - set(self._groups)):
             self._groups[group].append(Step(kind="request", text=f"the request says that {user} is in group:{group}"))
         own = {f"user:{user}", *(f"group:{group}" for group in asked.groups)}
         self._roles: dict[str, list[tuple[Assignment, Step]]] = defaultdict(list)
         for n in state.column("assignments", "principal").where(own):
             a = state.assignments[n]
-            within = "" if a.scope is None else f" within {a.scope}"
-            step = self._step("assignment", f"{self._short(a.principal)} holds role:{a.role}{within}", "assignments", n)
+            cells = {"principal": a.principal, "role": a.role} | ({} if a.scope is None else {"scope": str(a.scope)})
+            step = self._step("assignment", row_text("assignments", cells), "assignments", n)
             self._roles[f"role:{a.role}"].append((a, step))
         everything = own | set(self._roles)
         self._grants: dict[tuple[Effect, str, str], list[tuple[Grant, Step]]] = defaultdict(list)
         for n in state.column("grants", "grantee").where(everything):
             grant = state.grants[n]
-            verb = "granted to" if grant.effect == "allow" else "denied to"
-            text = f"{grant.privilege} {verb} {grant.grantee} at {grant.entity}"
+            cells = {"grantee": grant.grantee, "effect": grant.effect, "privilege": grant.privilege}
+            text = row_text("grants", cells | {"entity": str(grant.entity)})
             kind: StepKind = "grant" if grant.effect == "allow" else "deny"
             for privilege in names.given(grant.privilege, grant.entity.type):
                 self._grants[grant.effect, privilege, str(grant.entity)].append(
@@ -72,7 +75,7 @@ class Provenance:
         self._owners: dict[str, list[tuple[str, Step]]] = defaultdict(list)
         for n in state.column("owners", "owner").where(everything):
             entity, owner = state.owners[n]
-            step = self._step("owner", f"{entity} is owned by {owner}", "owners", n)
+            step = self._step("owner", row_text("owners", {"entity": str(entity), "owner": owner}), "owners", n)
             self._owners[str(entity)].append((owner, step))
 
     def of(self, atom: Atom) -> tuple[Chain, ...]:
@@ -100,7 +103,7 @@ class Provenance:
                 return ((Step(kind="self", text=f"that is {self.asked.user}"),),) if is_self else ()
             case ServiceAdmin():
                 rows = self.state.column("service_admins", "user").where([self.asked.user])
-                text = f"{self.asked.user} is a service admin"
+                text = row_text("service_admins", {"user": self.asked.user})
                 return tuple((self._step("service admin", text, "service_admins", n),) for n in rows)
             case _:
                 assert_never(atom)
@@ -168,7 +171,7 @@ class Provenance:
         user = self.asked.user
         for n, entity in self._rows_of("members", "user", {user}, "of"):
             if entity == path[-1]:
-                yield (self._step("member", f"{user} is a member of {entity}", "members", n),)
+                yield (self._step("member", row_text("members", {"user": user, "of": entity}), "members", n),)
         if self.program.entities[target.type].principal == "group":
             for group, steps in sorted(self._groups.items()):
                 if refers_to(group, path_of(path[-1])):
@@ -183,6 +186,3 @@ class Provenance:
         window = self.places.window(table, number)
         text = text if window == ALWAYS else f"{text}, {shown(window)}"
         return Step(kind=kind, text=text, place=self.places.of(table, number), window=window)
-
-    def _short(self, principal: str) -> str:
-        return principal.removeprefix("user:")

@@ -102,7 +102,7 @@ def what_can(
     )
 
 
-def _questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:
+def questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:
     """The operations on an entity type (empty for the root): named ones, and unnamed calls."""
     rules = program.rules.values()
     named = [(rule, False) for rule in rules if rule.entity == type_ and not rule.creates]
@@ -120,7 +120,7 @@ def _questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:
 
 def _types(program: Program, type_: str) -> set[str]:
     """The types whose entities may matter for an entity of a type: those of `with` objects, and principals."""
-    with_ = {t for rule, _ in _questions(program, type_) for slot in rule.withs for t in slot.types}
+    with_ = {t for rule, _ in questions(program, type_) for slot in rule.withs for t in slot.types}
     return with_ | {t.name for t in program.entities.values() if t.principal is not None}
 
 
@@ -147,9 +147,9 @@ class _Decisions:
             yield may if may.resource.id == entity.id else replace(may, resource=Entity(may.resource.type, entity.id))
 
     def questions(self, type_: str) -> list[tuple[Rule, bool]]:
-        """As `_questions`, once for each type."""
+        """As `questions`, once for each type."""
         if type_ not in self._questions:
-            self._questions[type_] = _questions(self.program, type_)
+            self._questions[type_] = questions(self.program, type_)
         return self._questions[type_]
 
     def _decide(self, rule: Rule, resource: Entity, *, unnamed: bool) -> AllowedOperation | None:

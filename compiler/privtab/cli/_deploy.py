@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from privtab.cli._deploy_gates import comparison_gate, release_reason, run_file_gates, signing_key
+from privtab.cli._deploy_gates import (
+    comparison_gate,
+    release_reason,
+    run_file_gates,
+    signing_key,
+    state_comparison_gate,
+)
 from privtab.cli._deploy_request import DeployReport, DeployRequest, WatchOptions
 from privtab.cli._deploy_show import say, show_canary_outcome, show_gate
 from privtab.cli._output import Format, complain, out, print_json, printed
@@ -101,6 +107,10 @@ def _to_channel(
         if state_gate_result is not None:
             report.gates.append(state_gate_result)
             show_gate(state_gate_result, request.format)
+    if loaded is not None and (before.state or before.shards):
+        with report.step("state diff"):
+            report.gates.append(state_comparison_gate(request, registry, before, program, loaded[0]))
+        show_gate(report.gates[-1], request.format)
     if not all(gate.passed for gate in report.gates):
         say(request.format, "stopped; nothing was released", style="bold red")
         report.outcome = "stopped"

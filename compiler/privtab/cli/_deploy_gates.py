@@ -75,6 +75,29 @@ def comparison_gate(request: DeployRequest, registry: Registry, before: Channel,
     )
 
 
+def state_comparison_gate(
+    request: DeployRequest, registry: Registry, before: Channel, program: Program, after: State
+) -> Gate:
+    """The comparison with the channel's current state."""
+    from privtab.cli._state_diff import telling
+    from privtab.cli._stored import as_stored, rows_of_bundles, running_states
+    from privtab.registry.deploy.gates import state_diff_gate
+    from privtab.state.validate import validate
+
+    shown = f"{before.channel}: {before.state or 'state in shards'}"
+    # Rows with names that the new policy no longer knows decide nothing under it.
+    running, _ = validate(program, rows_of_bundles(program.system, running_states(registry, before), shown))
+    with telling() as tell:
+        return state_diff_gate(
+            program,
+            as_stored(program, running),
+            as_stored(program, after),
+            fail_on=request.fail_on,
+            accepted=request.accept_gains,
+            tell=tell,
+        )
+
+
 def signing_key(request: DeployRequest, registry: Registry, before: Channel) -> SigningKey | None:
     """The key to sign with, for the next sequence of the channel; None without `--signing-key`."""
     from privtab.bundle.sign import SigningKey

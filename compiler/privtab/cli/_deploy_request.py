@@ -33,6 +33,7 @@ class DeployRequest:
     waivers: Path | None
     skip_tests: str | None
     keep_state: str | None
+    accept_gains: str | None
     engine: str
     signing_key: str | None
     scope: str

@@ -26,6 +26,8 @@ def show_gate(gate: Gate, format_: Format) -> None:
     text = Text.assemble((f"{gate.name:<6}", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
     console = out()
     console.print(text, soft_wrap=True)
+    if gate.state is not None and gate.state.access:
+        _state(gate)
     if gate.passed:
         return
     if gate.name == "lint":
@@ -39,6 +41,21 @@ def show_gate(gate: Gate, format_: Format) -> None:
         console.print(
             "  waive intended changes (`--waivers FILE`, see `privtab diff`), or deploy with `--fail-on none`",
             style="dim",
+        )
+
+
+def _state(gate: Gate) -> None:
+    """What users gain and lose by the new state."""
+    from privtab.cli._state_diff_pretty import show_groups
+    from privtab.sensitive import SENSITIVE
+
+    assert gate.state is not None
+    console = out()
+    show_groups(gate.state, console, SENSITIVE, most=MAX_SHOWN)
+    console.print()
+    if not gate.passed:
+        console.print(
+            "  release intended changes with `--accept-gains WHY`; `privtab state diff` shows all of them", style="dim"
         )
 
 

@@ -130,8 +130,13 @@ def load_places_to_ask(
 ) -> tuple[State, Places, bool]:
     """As `load_state_to_ask`, with the position of each row."""
     moment = moment_of(at)
+    state, places, partial = load_windows_to_ask(program, path, allow_partial=allow_partial)
+    return state.at(moment), places.some(state.held(moment)), partial
+
+
+def load_windows_to_ask(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, Places, bool]:
+    """As `load_places_to_ask`, with the rows of every moment."""
     state, places, errors = _load_and_check(program, path)
-    state, places = state.at(moment), places.some(state.held(moment))
     if allow_partial or not errors:
         return state, places, False
     denying = [error for error in errors if _may_deny(program, error)]

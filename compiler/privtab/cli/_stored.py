@@ -1,7 +1,7 @@
 """Load policies and states from bundles, where commands also take files: a bundle, or a release of a channel.
 
-`state.tar.gz`; `registry:/srv/registry#prod` for the active release, `#prod@12` for release 12, and `#prod/lake@12` if the
-channel runs several systems.
+`state.tar.gz`; `registry:/srv/registry#prod` for the active release, `#prod@12` for release 12, `#prod/lake@12` if the
+channel runs several systems, and `#prod@9c1f0b6a2d3e4f50` for a revision that is stored, whether or not it was released.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.cli._rollout import TOKEN_VARIABLE
 from privtab.errors import FileError, RegistryError, UsageError
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 SCHEME = "registry:"
 _ARCHIVES = (".tar.gz", ".tgz")
-_PLACE = re.compile(r"(?P<url>.+)#(?P<channel>[^#/@]+)(?:/(?P<system>[^#/@]+))?(?:@(?P<release>[0-9]{1,8}))?")
+_PLACE = re.compile(
+    r"(?P<url>.+)#(?P<channel>[^#/@]+)(?:/(?P<system>[^#/@]+))?"
+    r"(?:@(?:(?P<revision>[0-9a-f]{16})|(?P<release>[0-9]{1,8})))?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,8 @@ class ChannelReference:
     channel: str
     system: str | None = None
     release: int | None = None
+    revision: str | None = None
+    """A revision of a policy or a state, instead of a release."""
 
 
 def is_stored(given: str | os.PathLike[str]) -> bool:
@@ -50,7 +55,7 @@ def place_of(given: str | os.PathLike[str]) -> ChannelReference:
     found = _PLACE.fullmatch(text)
     if found is None:
         raise UsageError(
-            f"`{os.fspath(given)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for release N"
+            f"`{os.fspath(given)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for release N or @ID for a revision"
         )
     release = found["release"]
     return ChannelReference(
@@ -58,6 +63,7 @@ def place_of(given: str | os.PathLike[str]) -> ChannelReference:
         channel=found["channel"],
         system=found["system"],
         release=None if release is None else int(release),
+        revision=found["revision"],
     )
 
 
@@ -76,21 +82,59 @@ def load_policy(
     return program_in(_policy(policy), str(policy))
 
 
-def load_rows(program: Program, state: Path) -> RawState:
-    """The rows of a state, from its tables or from bundles; raises UsageError for bundles of another system."""
-    from privtab.state.load import from_tables, load, to_tables
+def load_rows(program: Program | None, state: Path) -> RawState:
+    """The rows of a state, from its tables or from bundles; raises UsageError for bundles of another system.
+
+    Without a program, of the only system.
+    """
+    from privtab.state.load import load
 
     if not is_stored(state):
         return load(state)
-    documents = [
-        document
-        for bundle in _states(program, state)
-        for system, document in _documents(bundle, str(state)).items()
-        if system == program.system
-    ]
-    if not documents:
-        raise UsageError(f"{state} holds no state of {program.system}")
-    return from_tables(to_tables(_whole(documents, str(state))), str(state))
+    system = None if program is None else program.system
+    return rows_of_bundles(system, state_bundles(system, state), str(state))
+
+
+def rows_of_bundles(system: str | None, bundles: Iterable[bytes], shown: str) -> RawState:
+    """The rows of a state in bundles: of a system, or of the only one."""
+    from privtab.state.load import from_tables, to_tables
+
+    found = [_documents(bundle, shown) for bundle in bundles]
+    systems = {name for documents in found for name in documents}
+    if system is None and len(systems) == 1:
+        (system,) = systems
+    if system is None:
+        raise UsageError(f"{shown} holds states of {len(systems)} systems: give `--policy`")
+    if system not in systems:
+        raise UsageError(f"{shown} holds no state of {system}")
+    documents = [one[system] for one in found if system in one]
+    return from_tables(to_tables(_whole(documents, shown)), shown)
+
+
+def state_bundles(system: str | None, given: Path) -> list[bytes]:
+    """The bundles that an argument names: one, or those of a sharded state."""
+    if not str(given).startswith(SCHEME):
+        return [_read(given)]
+    place = place_of(given)
+    if place.revision is not None:
+        return [_revision(place, system, "state")]
+    return running_states(*channel_at(place, system))
+
+
+def running_states(registry: Registry, ran: Channel) -> list[bytes]:
+    """The bundles of a release's state; raises RegistryError if it has none."""
+    found = [key for key in state_keys(ran) if key in ran.digests]
+    if not found:
+        raise RegistryError(f"{ran.channel}/{ran.system} ran no state at release {ran.sequence}")
+    return [bundle_of(registry, ran, key) for key in found]
+
+
+def as_stored(program: Program, state: State) -> State:
+    """The rows of a state as they are read back from its bundle."""
+    from privtab.spark.state.bundles import from_index
+    from privtab.state.index import index
+
+    return from_index(index(program, state))
 
 
 # --- private ---------------------------------------------------------------------------------------------------------
@@ -99,20 +143,22 @@ def load_rows(program: Program, state: Path) -> RawState:
 def _policy(given: str | Path) -> bytes:
     if not str(given).startswith(SCHEME):
         return _read(Path(given))
-    registry, ran = channel_at(place_of(given), None)
+    place = place_of(given)
+    if place.revision is not None:
+        return _revision(place, None, "policy")
+    registry, ran = channel_at(place, None)
     if ran.policy is None:
         raise RegistryError(f"{ran.channel}/{ran.system} ran no policy at release {ran.sequence}")
     return bundle_of(registry, ran, f"policy/{ran.policy}")
 
 
-def _states(program: Program, given: Path) -> list[bytes]:
-    if not str(given).startswith(SCHEME):
-        return [_read(given)]
-    registry, ran = channel_at(place_of(given), program.system)
-    found = [key for key in state_keys(ran) if key in ran.digests]
-    if not found:
-        raise RegistryError(f"{ran.channel}/{ran.system} ran no state at release {ran.sequence}")
-    return [bundle_of(registry, ran, key) for key in found]
+def _revision(place: ChannelReference, system: str | None, kind: Literal["policy", "state"]) -> bytes:
+    """A revision that a registry stores."""
+    registry = _registry(place)
+    assert place.revision is not None
+    bundle = registry.read(registry.revision(_system(registry, place, system), kind, place.revision))
+    registry.check_signature(bundle)
+    return bundle
 
 
 def state_keys(ran: Channel) -> list[str]:
@@ -131,15 +177,8 @@ def bundle_of(registry: Registry, ran: Channel, key: str) -> bytes:
 
 def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, Channel]:
     """The release that a reference selects; `system`: the system if it names none. Raises RegistryError, UsageError."""
-    from privtab.cli._rollout import registry_of
-    from privtab.registry import Registry
-
-    web = place.url.startswith(("http://", "https://"))
-    token = os.environ.get(TOKEN_VARIABLE) if web else None
-    registry = Registry.open(place.url, token=token) if token else registry_of(place.url)
-    name = place.system or system or _only(registry, place.channel)
-    if system is not None and name != system:
-        raise UsageError(f"the policy is of {system}, and the state would be of {name}")
+    registry = _registry(place)
+    name = _system(registry, place, system)
     if place.release is None:
         ran = registry.channel(place.channel, name)
         if ran.sequence == 0:
@@ -158,6 +197,22 @@ def release_at(registry: Registry, channel: str, system: str, sequence: int) -> 
     if found is None:
         raise RegistryError(f"{channel}/{system} had no release {sequence}")
     return found
+
+
+def _registry(place: ChannelReference) -> Registry:
+    from privtab.cli._rollout import registry_of
+    from privtab.registry import Registry
+
+    web = place.url.startswith(("http://", "https://"))
+    token = os.environ.get(TOKEN_VARIABLE) if web else None
+    return Registry.open(place.url, token=token) if token else registry_of(place.url)
+
+
+def _system(registry: Registry, place: ChannelReference, system: str | None) -> str:
+    name = place.system or system or _only(registry, place.channel)
+    if system is not None and name != system:
+        raise UsageError(f"the policy is of {system}, and the state would be of {name}")
+    return name
 
 
 def _only(registry: Registry, channel: str) -> str:

@@ -67,6 +67,14 @@ def run(
             help="Keep the running state although its names changed; records the reason.",
         ),
     ] = None,
+    accept_gains: Annotated[
+        str | None,
+        typer.Option(
+            "--accept-gains",
+            metavar="WHY",
+            help="Release a state by which users gain sensitive operations; records the reason.",
+        ),
+    ] = None,
     engine: Annotated[
         str, typer.Option("--engine", metavar="reference|opa|both", help="Engine that answers the scenarios.")
     ] = "reference",
@@ -118,9 +126,9 @@ def run(
 ) -> None:
     """Check a policy, release it to a channel, and watch until every sidecar has activated it.
 
-    Gates: lint findings, scenarios, and the changes to what the channel runs. Exits with 1 if a gate or the canary stops
-    the deployment; then nothing was released, or it was rolled back. Exits with 3 if a sidecar fails to activate, and
-    says which and why.
+    Gates: lint findings, scenarios, and the changes to the policy and the state that the channel runs. Exits with 1 if
+    a gate or the canary stops the deployment; then nothing was released, or it was rolled back. Exits with 3 if a
+    sidecar fails to activate, and says which and why.
 
     Example:
 
@@ -145,6 +153,7 @@ def run(
         waivers=waivers,
         skip_tests=_reason(skip_tests, "--skip-tests"),
         keep_state=_reason(keep_state, "--keep-state"),
+        accept_gains=_reason(accept_gains, "--accept-gains"),
         engine=_engine(engine),
         signing_key=signing_key or None,
         scope=scope,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab._staged import write
-from privtab.cli import _spark_state, _state_import
+from privtab.cli import _spark_state, _state_diff, _state_import
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption, load_state
 from privtab.cli._output import Format, count, fail_if, out, printed, show_state_findings
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
@@ -119,3 +119,4 @@ def _pack_shards(program: Program, good: State, output: Path, made_of: Provenanc
 
 _spark_state.add_to(app)
 _state_import.add_to(app)
+_state_diff.add_to(app)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from privtab import arrow
 from privtab.arrow import Codes, Truth
+from privtab.state.columns import Column
 
 FEW = 16
 """Look-ups that are answered by scanning the column, before it is sorted for more of them."""
@@ -144,3 +145,33 @@ def groups(columns: Iterable[CodedColumn]) -> Codes:
         found, size = found * more + column.codes + 1, size * more
     assert found is not None
     return found
+
+
+def only_in_one(columns: Iterable[tuple[Column, Column]]) -> tuple[list[int], list[int]]:
+    """The numbers of the rows that one of two tables has and the other has not, each row once. `columns`: those of both tables."""
+    joined = []
+    before = 0
+    for one, other in columns:
+        before = len(one)
+        joined.append(_joined(_coded(one), _coded(other)))
+    found = groups(joined)
+    was, now = found[:before], found[before:]
+    return _missing(was, now), _missing(now, was)
+
+
+def _missing(rows: Codes, others: Codes) -> list[int]:
+    """The first of each of the rows that is not among the others."""
+    once, first = np.unique(rows, return_index=True)
+    numbers: list[int] = np.sort(first[~np.isin(once, others)]).tolist()
+    return numbers
+
+
+def _coded(column: Column) -> CodedColumn:
+    return column if isinstance(column, CodedColumn) else CodedColumn.of_texts(column)
+
+
+def _joined(one: CodedColumn, other: CodedColumn) -> CodedColumn:
+    """The rows of both, one after the other."""
+    size = len(one.array)
+    codes = np.concatenate([one.codes, np.where(other.codes < 0, -1, other.codes + size)])
+    return CodedColumn(codes, pa.concat_arrays([one.array, other.array])).compact()

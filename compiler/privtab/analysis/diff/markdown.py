@@ -25,7 +25,7 @@ def markdown(diff: Diff, *, level: int = 2) -> str:
 
 
 def _lines(diff: Diff, level: int) -> Iterator[str]:
-    yield f"{'#' * level} {_code(diff.before.shown)} → {_code(diff.after.shown)}"
+    yield f"{'#' * level} {as_code(diff.before.shown)} → {as_code(diff.after.shown)}"
     yield ""
     yield f"{summary(diff)}."
     yield ""
@@ -46,7 +46,7 @@ def _lines(diff: Diff, level: int) -> Iterator[str]:
         if group.first.witnesses:
             yield from _witnesses(group)
     if diff.rewritten:
-        names = ", ".join(_code(row.name) for row in diff.rewritten)
+        names = ", ".join(as_code(row.name) for row in diff.rewritten)
         yield f"The same decisions in other words: {names}."
         yield ""
 
@@ -54,7 +54,7 @@ def _lines(diff: Diff, level: int) -> Iterator[str]:
 def _declared(change: Declared) -> Iterator[str]:
     remark = f" (recognised by: {change.recognised})" if change.recognised else ""
     for detail in change.details:
-        name = f"{change.kind} {_code(change.name)}{f' {detail.what}' if detail.what else ''}"
+        name = f"{change.kind} {as_code(change.name)}{f' {detail.what}' if detail.what else ''}"
         yield f"| {name} | {change.verdict}{remark} | {_optional(detail.before)} | {_optional(detail.after)} |"
 
 
@@ -62,24 +62,24 @@ def _row(group: Group) -> str:
     row = group.first
     verdict = f"**{group.verdict}**" if group.verdict is not Verdict.RENAMED else f"{group.verdict}"
     if row.waived is not None:
-        verdict += f"<br>waived by {_text(row.waived.who)} until {row.waived.until}: {_text(row.waived.why)}"
+        verdict += f"<br>waived by {as_text(row.waived.who)} until {row.waived.until}: {as_text(row.waived.why)}"
     if group.declared_only and row.because:
-        return f"| {verdict} | {_names(group)} | by {_text(what_changed(row))} | |"
+        return f"| {verdict} | {_names(group)} | by {as_text(what_changed(row))} | |"
     if group.verdict is Verdict.RENAMED and row.was is not None:
-        return f"| {verdict} | {_names(group)} | {_code('/'.join(row.was))} | {_text(row.recognised or '')} |"
+        return f"| {verdict} | {_names(group)} | {as_code('/'.join(row.was))} | {as_text(row.recognised or '')} |"
     pairs = pairs_of(group)
     before, after = ("<br>".join(_cell(key, text) for key, *both in pairs if (text := both[side])) for side in (0, 1))
     if row.row_changed and (causes := also_by(row)):
-        after = "<br>".join(filter(None, [after if before != after else "", f"by {_text(', '.join(causes[:3]))}"]))
+        after = "<br>".join(filter(None, [after if before != after else "", f"by {as_text(', '.join(causes[:3]))}"]))
     return f"| {verdict} | {_names(group)} | {before} | {after} |"
 
 
 def _names(group: Group) -> str:
-    return _code(group.names) if group.short == group.names else _text(group.short)
+    return as_code(group.names) if group.short == group.names else as_text(group.short)
 
 
 def _cell(key: str, text: str) -> str:
-    return _code(text) if key == "requires" else f"{key}: {_code(text)}"
+    return as_code(text) if key == "requires" else f"{key}: {as_code(text)}"
 
 
 def _witnesses(group: Group) -> Iterator[str]:
@@ -89,7 +89,7 @@ def _witnesses(group: Group) -> Iterator[str]:
     yield f"<details><summary><code>{_html(row.name)}</code>{others}: {group.verdict}</summary>"
     yield ""
     if group.short != group.names:
-        yield f"{_code(group.names)}"
+        yield f"{as_code(group.names)}"
         yield ""
     for witness in row.witnesses:
         yield from _witness(witness)
@@ -99,22 +99,22 @@ def _witnesses(group: Group) -> Iterator[str]:
 
 def _witness(witness: Witness) -> Iterator[str]:
     shows = "effects" if witness.shows == "effects" else witness.shows
-    yield f"- {shows}: {_code(request_text(witness.request))}: **{_text(answers_text(witness))}**"
+    yield f"- {shows}: {as_code(request_text(witness.request))}: **{as_text(answers_text(witness))}**"
     held = holding_texts(witness.state, witness.request)
-    yield from (f"  - {_text(line)}" for line in held or ["nothing is held"])
+    yield from (f"  - {as_text(line)}" for line in held or ["nothing is held"])
     yield ""
 
 
 def _optional(text: str | None) -> str:
-    return "" if text is None else _text(text)
+    return "" if text is None else as_text(text)
 
 
-def _text(text: str) -> str:
+def as_text(text: str) -> str:
     """Escape what has a meaning in Markdown or its tables."""
     return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", " ".join(text.split()))
 
 
-def _code(text: str) -> str:
+def as_code(text: str) -> str:
     """Format text as code; a bar would end the table cell."""
     escaped = " ".join(text.split()).replace("|", "\\|")
     return f"`` {escaped} ``" if "`" in escaped else f"`{escaped}`"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -16,6 +16,9 @@ from privtab.analysis.diff.as_json import diff_json
 from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Declared, Diff, RowChange, Verdict, Waiver
 from privtab.analysis.diff.summary import folded
 from privtab.analysis.diff.waivers import apply_waivers, failing
+from privtab.analysis.state_diff import StateDiff, state_diff
+from privtab.analysis.state_diff.as_json import state_diff_json
+from privtab.analysis.state_diff.summary import headline, totals
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.ir.nodes import Program
 from privtab.lint.settings import FailOn
@@ -24,6 +27,8 @@ from privtab.registry.deploy.program import comparable
 from privtab.scenarios.collect import plans
 from privtab.scenarios.engines import Engine, ReferenceEngine, opa
 from privtab.scenarios.run import Failure, failures
+from privtab.sensitive import SENSITIVE
+from privtab.state.nodes import State
 
 Name = Literal["lint", "tests", "diff", "state"]
 
@@ -68,6 +73,8 @@ class Gate:
     diff: Diff | None = None
     blocking: tuple[RowChange, ...] = ()
     """The changes that stopped it."""
+    state: StateDiff | None = None
+    """The difference between the running state and the new one."""
 
     @property
     def passed(self) -> bool:
@@ -99,6 +106,7 @@ class Gate:
             "findings": findings,
             "failures": failures,
             "diff": None if self.diff is None else diff_json(self.diff),
+            "state": None if self.state is None else state_diff_json(self.state, SENSITIVE),
         }
 
 
@@ -204,6 +212,36 @@ def state_gate(compared: Diff | None, *, keep: str | None, in_shards: bool, shar
         return Gate(name="state", outcome=Outcome.SKIPPED, says=f"kept though {names} changed: {keep}")
     says = f"the state that runs was made with another {names}: pack it again with `--state`"
     return Gate(name="state", outcome=Outcome.FAILED, says=says)
+
+
+def state_diff_gate(
+    program: Program,
+    before: State,
+    after: State,
+    *,
+    fail_on: FailingOn,
+    accepted: str | None,
+    tell: Callable[[int, int], None] | None = None,
+) -> Gate:
+    """What users gain and lose by the new state, under the new policy. `accepted`: the reason to release it anyway."""
+    started = time.perf_counter()
+    found = state_diff(program, before, after, tell=tell)
+    gained, lost = (totals(found, SENSITIVE, gained=gained) for gained in (True, False))
+    says = "; ".join([headline(found), gained.text("gained"), lost.text("lost")] if found.rows else [headline(found)])
+    # A difference that was not compared completely may be wider.
+    stops = bool(found.undecided)
+    match fail_on:
+        case FailingOn.WIDER:
+            stops = stops or gained.sensitive > 0
+        case FailingOn.ANY:
+            stops = stops or bool(found.access)
+        case FailingOn.NONE:
+            stops = False
+    outcome = Outcome.PASSED
+    if stops:
+        outcome = Outcome.FAILED if accepted is None else Outcome.SKIPPED
+        says += f": {accepted}" if accepted is not None else "; not compared completely" if found.undecided else ""
+    return Gate(name="state", outcome=outcome, says=says, seconds=time.perf_counter() - started, state=found)
 
 
 def _affects_index(change: Declared) -> bool:

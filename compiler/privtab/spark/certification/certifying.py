@@ -18,6 +18,7 @@ from privtab import __version__
 from privtab.errors import UsageError
 from privtab.printable import no_formula
 from privtab.request import Entity
+from privtab.sensitive import DESTRUCTIVE
 from privtab.spark.certification import findings as found
 from privtab.spark.certification.making import MatrixMaker, SessionLike
 from privtab.spark.certification.page import Origin, render
@@ -32,8 +33,6 @@ from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 if TYPE_CHECKING:
     from privtab.spark.matrix.frame import EntitiesLike, UsersLike
 
-DESTRUCTIVE = ("delete", "destroy", "drop", "erase", "purge", "remove", "revoke", "truncate")
-"""Words that mark the name of an operation as destructive."""
 SHOWN = 2_000
 """Default number of rows of the matrix on the page."""
 DATA = "entitlements"

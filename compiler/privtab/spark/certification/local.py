@@ -15,6 +15,7 @@ from pyarrow import parquet
 
 from privtab.errors import PrivtabError
 from privtab.printable import no_formula
+from privtab.sensitive import has_word
 from privtab.spark.certification.results import (
     BARE,
     GROUPS,
@@ -167,9 +168,7 @@ class LocalRows:
             for name, column in sides.items():
                 table = table.append_column(name, column)
             encoded = table["operation"].combine_chunks().dictionary_encode()
-            destroys = pa.array(
-                [not self.words.isdisjoint(n.lower().split("_")) for n in encoded.dictionary.to_pylist()], pa.bool_()
-            )
+            destroys = pa.array([has_word(name, self.words) for name in encoded.dictionary.to_pylist()], pa.bool_())
             yield table.append_column("destructive", destroys.take(encoded.indices))
 
     def _count(self, chunk: pa.Table) -> None:

@@ -67,8 +67,8 @@ def _wanted(options: argparse.Namespace) -> None:
 
 
 def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], tell: ProgressReporter) -> int:
+    from privtab.sensitive import DESTRUCTIVE
     from privtab.spark import certify
-    from privtab.spark.certification.certifying import DESTRUCTIVE
     from privtab.spark.certification.findings import LEVELS
 
     written = certify(

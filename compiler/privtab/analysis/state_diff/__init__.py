@@ -1,0 +1,228 @@
+"""The exact difference between two states: which rows, and under a policy who gains and loses which operations on what.
+
+Only decisions that a changed row can change are compared. Subjects that are affected at the same places are decided together,
+by set algebra, and entities with equal answers once; so the work depends on the rows that changed, not on the states.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, product
+from math import prod
+
+from privtab.analysis.state_diff.affected import Affected
+from privtab.analysis.state_diff.causes import Causes
+from privtab.analysis.state_diff.entities import Division, EntityClass, EntityTree
+from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
+from privtab.analysis.state_diff.rows import changed_rows, with_windows
+from privtab.analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
+from privtab.analysis.what_can import questions
+from privtab.ir.formula import rule_flags
+from privtab.ir.nodes import RESOURCE, Program, Rule
+from privtab.moments import now
+from privtab.state.nodes import State
+from privtab.state.places import NOWHERE, Places
+
+__all__ = ["ChangedAccess", "ChangedRow", "StateDiff", "changed_rows", "state_diff"]
+
+MOST = 1_000_000
+"""Limit on the questions that are decided in both states; this takes a minute or two."""
+MOST_KINDS = 100_000
+"""Limit on the combinations of classes of objects that are compared for one operation and one group of subjects."""
+MOST_FLAGS = 4
+"""Limit on the flags of one rule whose combinations are all compared."""
+
+
+def state_diff(
+    program: Program,
+    before: State,
+    after: State,
+    *,
+    places: tuple[Places, Places] = (NOWHERE, NOWHERE),
+    moment: int | None = None,
+    most: int = MOST,
+    tell: Callable[[int, int], None] | None = None,
+) -> StateDiff:
+    """Compare two states of one policy: every user, every operation, and every entity that either state names.
+
+    As in `what-can`, operations that create are compared at the entity that contains the new one. Rows are compared with their
+    windows, decisions at one moment (default: now). `tell` is called with the number of affected subjects that are done, and
+    of all of them.
+    """
+    rows = tuple(changed_rows(before, after, places))
+    at = now() if moment is None else moment
+    held = before.at(at), after.at(at)
+    comparison = _Comparison(
+        program, *held, rows if held[0] is before and held[1] is after else tuple(changed_rows(*held)), most
+    )
+    access: Iterable[ChangedAccess] = comparison.all(tell)
+    if comparison.rows is not rows:
+        access = with_windows(access, rows, at)
+    access = tuple(access)
+    return StateDiff(
+        rows=rows,
+        access=access,
+        decided=comparison.decided,
+        undecided=tuple(dict.fromkeys(comparison.undecided)),
+        notes=tuple(comparison.notes()),
+    )
+
+
+class _Comparison:
+    """The comparison of the decisions of two states."""
+
+    def __init__(self, program: Program, before: State, after: State, rows: Sequence[ChangedRow], most: int) -> None:
+        self.program = program
+        self.sides = (Side(program, before), Side(program, after))
+        self.rows = rows
+        self.most = most
+        self.decided = 0
+        self.undecided: list[str] = []
+        self._questions: dict[tuple[str, bool], list[Question]] = {}
+
+    def all(self, tell: Callable[[int, int], None] | None = None) -> Iterator[ChangedAccess]:
+        """Every changed access."""
+        if not self.rows:
+            return
+        self.tree = EntityTree(self.program, *(side.state for side in self.sides))
+        self.named = self.tree.named([t.name for t in self.program.entities.values() if t.principal is not None])
+        affected = Affected(self.program, self.sides, self.tree).by_subject(self.rows)
+        self.causes = Causes(self.program, self.sides, self.rows)
+        alike: dict[frozenset[str], list[Subject]] = defaultdict(list)
+        for subject in sorted(affected):
+            alike[frozenset(affected[subject])].append(subject)
+        done = 0
+        for paths, subjects in alike.items():
+            if tell is not None:
+                tell(done, len(affected))
+            for changed in self._of(subjects, paths):
+                yield changed
+                if self.decided > self.most:
+                    break
+            if self.decided > self.most:
+                self.undecided.append(
+                    f"more than {self.most:,} questions to decide: {len(affected) - done:,} of {len(affected):,} affected "
+                    "subjects were not compared completely"
+                )
+                return
+            done += len(subjects)
+
+    def notes(self) -> Iterator[str]:
+        """What is not in the answer although it may seem so."""
+        if self.sides[0].uses.request_groups and self.rows:
+            yield "groups of requests are compared one at a time: `group:NAME` is a user whose request names that group alone"
+
+    def _of(self, subjects: Sequence[Subject], roots: frozenset[str]) -> Iterator[ChangedAccess]:
+        """The changed access of subjects that are affected at or below the same paths."""
+        division = self.tree.divided(roots | self._cuts(subjects))
+        under = division.under(roots)
+        sets = (SubjectSets(self.sides[0], subjects), SubjectSets(self.sides[1], subjects))
+        for type_ in ("", *self.program.entities):
+            plain, others = self._asked_of(type_)
+            for cut in sorted(under):
+                if (found := division.of(type_, cut)) is not None:
+                    yield from self._changes(plain, {RESOURCE: found}, sets)
+            for question in others:
+                for classes in self._combinations(question[0].rule, type_, division, under):
+                    yield from self._changes([question], classes, sets)
+
+    def _asked_of(self, type_: str) -> tuple[list[list[Question]], list[list[Question]]]:
+        """The questions about entities of a type, by rule and for each set of flags: without `with` objects, and with them."""
+        plain: list[list[Question]] = []
+        others: list[list[Question]] = []
+        for rule, unnamed in questions(self.program, type_):
+            key = rule.id, unnamed
+            if key not in self._questions:
+                self._questions[key] = [
+                    Question.of(self.program, rule, flags, unnamed=unnamed) for flags in self._flags(rule)
+                ]
+            (others if rule.withs else plain).append(self._questions[key])
+        return plain, others
+
+    def _flags(self, rule: Rule) -> Iterator[tuple[str, ...]]:
+        """Every set of the flags that a rule depends on, smaller ones first."""
+        flags = rule_flags(self.program, rule)
+        if len(flags) > MOST_FLAGS:
+            self.undecided.append(f"`{rule.id}` depends on {len(flags)} flags: at most {MOST_FLAGS} were set together")
+        for size in range(min(len(flags), MOST_FLAGS) + 1):
+            yield from combinations(flags, size)
+
+    def _cuts(self, subjects: Collection[Subject]) -> set[str]:
+        """The paths at which something about the subjects is said, in either state."""
+        found: set[str] = set()
+        names = {subject.partition(":")[2] for subject in subjects}
+        users = [subject[5:] for subject in subjects if subject.startswith("user:")]
+        for side in self.sides:
+            held = [side.holding(subject) for subject in subjects]
+            keys = side.keys({p for one in held for p in one.everything}) | side.memberships_of(users)
+            keys |= {scope for one in held for _, scope in one.scoped}
+            found |= {key.partition(":")[2] for key in keys}
+            names |= {name for one in held for name in one.groups | one.roles}
+        if self.named:
+            for name in names:
+                found |= self.named.get(name, set())
+        return found
+
+    def _combinations(
+        self, rule: Rule, type_: str, division: Division, under: Collection[str]
+    ) -> Iterator[dict[str, EntityClass]]:
+        """The classes of the resource and of the `with` objects, if at least one of them is affected."""
+        slots = {RESOURCE: (type_,), **{slot.name: slot.types for slot in rule.withs}}
+
+        def affected(slot: str) -> list[EntityClass]:
+            return [one for t in slots[slot] for cut in under if (one := division.of(t, cut)) is not None]
+
+        def every(slot: str) -> list[EntityClass]:
+            return [one for t in slots[slot] for _, one in division.all(t)]
+
+        def others(slot: str) -> list[EntityClass]:
+            return [one for t in slots[slot] for cut, one in division.all(t) if cut not in under]
+
+        names = list(slots)
+        for at, first in enumerate(names):
+            if not (own := affected(first)):
+                continue
+            # The first affected object is at this place: those before it are not affected, and those after it may be.
+            pools = [*map(others, names[:at]), own, *map(every, names[at + 1 :])]
+            count = prod(map(len, pools))
+            if count > MOST_KINDS:
+                self.undecided.append(
+                    f"`{rule.id}` has {count:,} kinds of `with` objects to compare; {MOST_KINDS:,} is the most"
+                )
+                continue
+            for chosen in product(*pools):
+                yield dict(zip(names, chosen, strict=True))
+
+    def _changes(
+        self,
+        asked: Iterable[Sequence[Question]],
+        classes: Mapping[str, EntityClass],
+        sets: tuple[SubjectSets, SubjectSets],
+    ) -> Iterator[ChangedAccess]:
+        """The changed access to a class of entities."""
+        objects = {slot: found.first for slot, found in classes.items()}
+        causes = None
+        for variants in asked:
+            seen: dict[bool, list[tuple[frozenset[str], frozenset[Subject]]]] = {True: [], False: []}
+            for question in variants:
+                self.decided += 1
+                before, after = (one.allowed(question, objects) for one in sets)
+                for gained, changed in ((True, after - before), (False, before - after)):
+                    known = (subjects for flags, subjects in seen[gained] if flags < question.flags)
+                    new = changed.difference(*known)
+                    seen[gained].append((question.flags, changed))
+                    if not new:
+                        continue
+                    causes = causes or self.causes.at({**objects})
+                    for subjects, rows in causes.of(question, new, gained=gained):
+                        yield ChangedAccess(
+                            gained=gained,
+                            rule=question.rule,
+                            unnamed=question.unnamed,
+                            flags=tuple(sorted(question.flags)),
+                            subjects=subjects,
+                            entities=classes[RESOURCE],
+                            objects={slot: found for slot, found in classes.items() if slot != RESOURCE},
+                            rows=rows,
+                        )

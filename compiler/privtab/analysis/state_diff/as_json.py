@@ -1,0 +1,78 @@
+"""The difference between two states as JSON, with the keys that docs/reference/state-diff.md describes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+from privtab.analysis.state_diff.entities import EntityClass
+from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
+from privtab.analysis.state_diff.summary import totals
+from privtab.sensitive import has_word
+
+LISTED = 1_000
+"""The most names in one list unless more are asked for; each list has its count beside it."""
+
+
+def state_diff_json(
+    diff: StateDiff, words: Collection[str], *, policy: bool = True, most: int = LISTED
+) -> dict[str, Any]:
+    """The difference. `policy`: whether decisions were compared; `most`: the most names in a list, 0 for all."""
+    numbers = {row: number for number, row in enumerate(diff.rows)}
+    changes = Counter((row.table, row.added) for row in diff.rows)
+    return {
+        "summary": {
+            "added": sum(row.added for row in diff.rows),
+            "removed": sum(not row.added for row in diff.rows),
+            "tables": {
+                table: {"added": changes[table, True], "removed": changes[table, False]}
+                for table in dict.fromkeys(row.table for row in diff.rows)
+            },
+            "gained": asdict(totals(diff, words, gained=True)) if policy else None,
+            "lost": asdict(totals(diff, words, gained=False)) if policy else None,
+            "complete": not diff.undecided,
+        },
+        "rows": [_row(row) for row in diff.rows],
+        "access": [_access(one, numbers, words, most or None) for one in diff.access] if policy else None,
+        "undecided": list(diff.undecided),
+        "notes": list(diff.notes),
+    }
+
+
+def _row(row: ChangedRow) -> dict[str, Any]:
+    place = row.place
+    where = None
+    if place is not None:
+        where = {"path": place.path, "table": place.table, "row": place.row, "line": place.line}
+    return {
+        "change": "added" if row.added else "removed",
+        "table": row.table,
+        "row": dict(row.cells),
+        "text": row.text,
+        "place": where,
+    }
+
+
+def _access(
+    one: ChangedAccess, numbers: Mapping[ChangedRow, int], words: Collection[str], most: int | None
+) -> dict[str, Any]:
+    return {
+        "change": "gained" if one.gained else "lost",
+        "rule": one.rule.id,
+        "operation": one.rule.operation,
+        "unnamed": one.unnamed,
+        "flags": list(one.flags),
+        "sensitive": has_word(one.rule.operation, words),
+        "subjects": {"count": len(one.subjects), "names": list(one.subjects[:most])},
+        "entities": _class(one.entities, most),
+        "with": {slot: _class(found, most) for slot, found in one.objects.items()},
+        "permissions": one.count,
+        "rows": [numbers[row] for row in one.rows],
+    }
+
+
+def _class(found: EntityClass, most: int | None) -> dict[str, Any]:
+    return {"count": found.count, "names": [str(entity) for entity in islice(found, most)]}

@@ -1,0 +1,184 @@
+"""The changed rows that make a difference: for each changed decision, a smallest set of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
+
+from privtab.analysis.state_diff.nodes import ChangedRow
+from privtab.analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
+from privtab.ir.nodes import Program
+from privtab.request import Entity
+from privtab.state.nodes import TABLES, State
+
+Rows: TypeAlias = tuple[ChangedRow, ...]
+Cause: TypeAlias = tuple[tuple[Subject, ...], Rows]
+_WHO = {"grants": "grantee", "owners": "owner"}
+
+
+class Causes:
+    """Finds the rows that make a difference among all changed rows of two states."""
+
+    def __init__(self, program: Program, sides: tuple[Side, Side], rows: Iterable[ChangedRow]) -> None:
+        self.program = program
+        self.sides = sides
+        self.uses = sides[0].uses
+        self._at: dict[str, list[ChangedRow]] = defaultdict(list)
+        self._assigned: dict[str, list[ChangedRow]] = defaultdict(list)
+        self._of_user: dict[str, list[ChangedRow]] = defaultdict(list)
+        for row in rows:
+            match row.table:
+                case "grants" | "owners":
+                    self._at[row.cells["entity"].partition(":")[2]].append(row)
+                case "members":
+                    self._at[row.cells["of"].partition(":")[2]].append(row)
+                case "assignments":
+                    self._assigned[row.cells["principal"]].append(row)
+                case _:
+                    self._of_user[f"user:{row.cells['user']}"].append(row)
+        self._grantees: dict[str, frozenset[str]] = {}
+
+    def at(self, objects: Mapping[str, Entity]) -> CausesAt:
+        """The same for requests about some objects."""
+        return CausesAt(self, objects)
+
+    def relevant(self, subject: Subject, paths: Sequence[str]) -> Rows:
+        """The changed rows that may change a decision for a subject on objects with these paths and what contains them."""
+        before, after = (side.holding(subject) for side in self.sides)
+        held = before.everything | after.everything
+        found = [row for path in paths for row in self._at.get(path, ()) if self._is_about(row, subject, held)]
+        holders = [subject, *(f"group:{group}" for group in sorted(before.groups | after.groups))]
+        if self._assigned:
+            mentioned = frozenset[str]().union(*map(self._mentioned, paths))
+            found += [
+                row
+                for holder in dict.fromkeys(holders)
+                for row in self._assigned.get(holder, ())
+                if self.uses.holds
+                or row.cells["role"] in self.program.roles
+                or f"role:{row.cells['role']}" in mentioned
+            ]
+        found += self._of_user.get(subject, ())
+        return tuple(found)
+
+    def _is_about(self, row: ChangedRow, subject: Subject, held: Collection[str]) -> bool:
+        return f"user:{row.cells['user']}" == subject if row.table == "members" else row.cells[_WHO[row.table]] in held
+
+    def _mentioned(self, path: str) -> frozenset[str]:
+        """The principals that hold something on the entities at a path, in either state."""
+        found = self._grantees.get(path)
+        if found is None:
+            keys = [f"{type_}:{path}" for type_ in self.program.entities]
+            names: set[str | None] = set()
+            for side in self.sides:
+                for table, who in _WHO.items():
+                    rows = side.state.column(table, "entity").where(keys)
+                    names.update(side.state.column(table, who).take(rows))
+            found = self._grantees[path] = frozenset(name for name in names if name is not None)
+        return found
+
+
+class CausesAt:
+    """Finds the rows that make a difference for requests about the same objects."""
+
+    def __init__(self, causes: Causes, objects: Mapping[str, Entity]) -> None:
+        self._causes = causes
+        self._objects = objects
+        self._paths = list(dict.fromkeys(chain.from_iterable(_prefixes(entity.id) for entity in objects.values())))
+        self._relevant: dict[Subject, Rows] = {}
+        self._bases: dict[frozenset[Subject], Mapping[str, list[Any]]] = {}
+        self._worlds: dict[tuple[frozenset[Subject], Rows], SubjectSets] = {}
+
+    def of(self, question: Question, subjects: Collection[Subject], *, gained: bool) -> Iterator[Cause]:
+        """The subjects divided by their smallest set of rows that makes the difference."""
+        parts: dict[Rows, list[Subject]] = defaultdict(list)
+        for subject in sorted(subjects):
+            rows = self._relevant.get(subject)
+            if rows is None:
+                rows = self._relevant[subject] = self._causes.relevant(subject, self._paths)
+            parts[rows].append(subject)
+        for rows, some in parts.items():
+            assert rows, f"{question.rule.id}: a decision changed for {some[0]}, and no row that concerns it"
+            if len(rows) == 1:
+                yield tuple(some), rows
+            else:
+                part = frozenset(some)
+
+                def holds(tried: Rows, part: frozenset[Subject] = part) -> frozenset[Subject]:
+                    allowed = self._world(part, tried).allowed(question, self._objects)
+                    return allowed if gained else part - allowed
+
+                for found, smallest in _smallest(holds, part, rows):
+                    yield tuple(sorted(found)), smallest
+
+    def _world(self, subjects: frozenset[Subject], rows: Rows) -> SubjectSets:
+        """What the subjects may do in the first state with only some of the rows changed."""
+        key = subjects, rows
+        if key not in self._worlds:
+            if subjects not in self._bases:
+                self._bases[subjects] = self._base(subjects)
+            tables: dict[str, Any] = {}
+            for table, base in self._bases[subjects].items():
+                gone = {row.value for row in rows if row.table == table and not row.added}
+                more = [row.value for row in rows if row.table == table and row.added]
+                tables[table] = (*(value for value in base if value not in gone), *more)
+            first = self._causes.sides[0]
+            side = Side(first.program, State(**tables), first.uses)
+            self._worlds[key] = SubjectSets(side, subjects)
+        return self._worlds[key]
+
+    def _base(self, subjects: frozenset[Subject]) -> Mapping[str, list[Any]]:
+        """The rows of the first state that decide for the subjects on the objects."""
+        before, after = self._causes.sides
+        state = before.state
+        held = [side.holding(subject) for side in (before, after) for subject in subjects]
+        users = [subject[5:] for subject in subjects if subject.startswith("user:")]
+        principals = {principal for one in held for principal in one.everything}
+        own = {*subjects, *(f"group:{group}" for one in held for group in one.groups)}
+        keys = [f"{type_}:{path}" for path in self._paths for type_ in self._causes.program.entities]
+        found = {
+            "memberships": state.column("memberships", "user").where(users),
+            "assignments": state.column("assignments", "principal").where(own),
+            "members": state.column("members", "user").where(users),
+            "service_admins": state.column("service_admins", "user").where(users),
+        }
+        for table, who in _WHO.items():
+            rows = state.column(table, "entity").where(keys)
+            named = state.column(table, who).take(rows)
+            found[table] = [row for row, name in zip(rows, named, strict=True) if name in principals]
+        return {table: [getattr(state, table)[row] for row in found[table]] for table in TABLES}
+
+
+def _smallest(
+    holds: Callable[[Rows], frozenset[Subject]],
+    left: frozenset[Subject],
+    rows: Rows,
+    begin: int | None = None,
+) -> Iterator[tuple[frozenset[Subject], Rows]]:
+    """Leave out rows as long as the difference remains, separately for subjects for which it does not.
+
+    From each set that remains, no single row can be left out. `begin`: the rows from there on were kept with more rows than
+    these; they are tried again at the end, since rows of denials may make others needless.
+    """
+    for at in range(len(rows) if begin is None else begin, 0, -1):
+        fewer = rows[: at - 1] + rows[at:]
+        still = holds(fewer) & left if fewer else frozenset[Subject]()
+        if still:
+            yield from _smallest(holds, still, fewer, at - 1)
+            left -= still
+        if not left:
+            return
+    if begin is None:
+        yield left, rows
+    else:
+        yield from _smallest(holds, left, rows)
+
+
+def _prefixes(path: str) -> Iterator[str]:
+    """A path and what contains it, from the root of all paths on."""
+    yield ""
+    names = path.split("/") if path else []
+    for depth in range(1, len(names) + 1):
+        yield "/".join(names[:depth])

@@ -1,0 +1,106 @@
+"""Find rows of a state by the text that `explain` and `state diff` print for them: the sentence, or the place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from heapq import nlargest
+from typing import Any, TypeVar
+
+from privtab.errors import UsageError
+from privtab.hints import nearest
+from privtab.state.nodes import TABLES, RowLocation, State
+from privtab.state.places import Places
+from privtab.state.raw import COLUMNS, RawRow, RawState
+from privtab.state.wording import row_text
+
+T = TypeVar("T")
+_LINE = re.compile(r"(?P<path>.+):(?P<line>[0-9]{1,9})")
+_ROW = re.compile(r"(?P<path>.+): (?P<table>[a-z_]+) row (?P<row>[0-9]{1,9})")
+COMPARED = 200
+"""How many of the rows with most words in common are compared by letters, to suggest one."""
+
+
+def find_rows(asked: Iterable[str], state: State, places: Places, shown: str) -> list[tuple[str, int]]:
+    """(table, number) of the rows that texts name; raises UsageError for a text that does not name one row of the state."""
+    return _find(asked, lambda: _sentences(state), lambda table: places.rows.get(table, ()), shown)
+
+
+def less(state: State, rows: Iterable[tuple[str, int]]) -> State:
+    """The state without some rows."""
+    gone: dict[str, set[int]] = {}
+    for table, number in rows:
+        gone.setdefault(table, set()).add(number)
+    left: Any = {table: _others(getattr(state, table), numbers) for table, numbers in gone.items()}
+    windows = {table: _others(of, gone.get(table, set())) for table, of in state.windows.items()}
+    return replace(state, windows=windows, **left)
+
+
+def _others(rows: Sequence[T], numbers: Collection[int]) -> tuple[T, ...]:
+    return tuple(row for number, row in enumerate(rows) if number not in numbers)
+
+
+def find_raw_rows(asked: Iterable[str], rows: RawState, shown: str) -> list[RawRow]:
+    """The rows as read that texts name; raises UsageError as `find_rows`."""
+
+    def sentences() -> Iterator[tuple[str, tuple[str, int]]]:
+        for table, of in rows.rows.items():
+            yield from ((row_text(table, row.cells), (table, number)) for number, row in enumerate(of))
+
+    found = _find(asked, sentences, lambda table: rows.rows.get(table, ()), shown)
+    return [rows.rows[table][number] for table, number in found]
+
+
+def _sentences(state: State) -> Iterator[tuple[str, tuple[str, int]]]:
+    for table in TABLES:
+        names = COLUMNS[table].all
+        for number, row in enumerate(state.texts(table, *names)):
+            cells = {name: text for name, text in zip(names, row, strict=True) if text is not None}
+            yield row_text(table, cells), (table, number)
+
+
+def _find(
+    asked: Iterable[str],
+    sentences: Callable[[], Iterator[tuple[str, tuple[str, int]]]],
+    rows: Callable[[str], Sequence[RawRow]],
+    shown: str,
+) -> list[tuple[str, int]]:
+    wanted = {_plain(text): text for text in asked}
+    found: dict[str, list[tuple[str, int]]] = {text: [] for text in wanted.values()}
+    for sentence, row in sentences():
+        if sentence in wanted:
+            found[wanted[sentence]].append(row)
+    for text, of in found.items():
+        of.extend(() if of else _at_place(text, rows))
+        if not of:
+            raise UsageError(f"no row of {shown} is `{text}`{_advice(text, (one for one, _ in sentences()))}")
+        if len(of) > 1:
+            tables = ", ".join(f"{table} row {number + 1}" for table, number in of)
+            raise UsageError(f"`{text}` names {len(of)} rows of {shown}: {tables}")
+    return [row for of in found.values() for row in of]
+
+
+def _plain(text: str) -> str:
+    """A sentence without the sign that `state diff` prints before it, and without spaces around it."""
+    return text.strip().removeprefix("+ ").removeprefix("- ").strip()
+
+
+def _at_place(text: str, rows: Callable[[str], Sequence[RawRow]]) -> list[tuple[str, int]]:
+    """The rows at `FILE:LINE` or `FILE: TABLE row N`."""
+    by_row, by_line = _ROW.fullmatch(text.strip()), _LINE.fullmatch(text.strip())
+
+    def is_there(place: RowLocation) -> bool:
+        if by_row is not None:
+            return place.path == by_row["path"] and place.row == int(by_row["row"])
+        return by_line is not None and place.path == by_line["path"] and place.line == int(by_line["line"])
+
+    tables = [by_row["table"]] if by_row is not None else TABLES if by_line is not None else ()
+    return [(table, number) for table in tables for number, row in enumerate(rows(table)) if is_there(row.place)]
+
+
+def _advice(text: str, sentences: Iterable[str]) -> str:
+    words = set(text.split())
+    close = nlargest(COMPARED, sentences, key=lambda sentence: len(words.intersection(sentence.split())))
+    near = nearest(text, close, cutoff=0.5)
+    return f"; did you mean `{near}`?" if near else "; a row is named as `explain` prints it, or as FILE:LINE"

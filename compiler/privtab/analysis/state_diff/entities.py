@@ -1,0 +1,141 @@
+"""The entities of two states, divided into classes whose entities get the same answers."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from privtab.ir.nodes import Program
+from privtab.names import last_name
+from privtab.request import Entity
+from privtab.state.nodes import State
+
+
+@dataclass(frozen=True)
+class EntityClass:
+    """Entities of one type with equal answers: those below a path but not below any of some deeper ones."""
+
+    type: str
+    paths: list[str]
+    """All paths of the type, sorted."""
+    spans: tuple[tuple[int, int], ...]
+    """The slices of `paths` in the class."""
+
+    @cached_property
+    def count(self) -> int:
+        """The number of entities."""
+        return sum(end - begin for begin, end in self.spans)
+
+    @property
+    def first(self) -> Entity:
+        """One of them."""
+        return next(iter(self))
+
+    def __iter__(self) -> Iterator[Entity]:
+        for begin, end in self.spans:
+            for at in range(begin, end):
+                yield Entity(self.type, self.paths[at])
+
+
+class EntityTree:
+    """The entities that states name, by type and path, with those that `analysis.universe.Universe` adds."""
+
+    def __init__(self, program: Program, *states: State) -> None:
+        found: dict[str, set[str]] = {type_: set() for type_ in program.entities}
+        for key in {key for state in states for key in state.entities()}:
+            type_, _, path = key.partition(":")
+            found[type_].add(path)
+        in_order = sorted(program.entities.values(), key=lambda type_: len(program.chain(type_.name)))
+        for link in reversed(in_order):
+            if link.parent is not None:
+                own = found[link.name]
+                found[link.parent] |= own if link.single else {path.rpartition("/")[0] for path in own}
+        for link in in_order:
+            if link.single and link.parent is not None:
+                found[link.name] |= found[link.parent]
+        self.paths: dict[str, list[str]] = {type_: sorted(paths) for type_, paths in found.items()} | {"": [""]}
+
+    def named(self, types: Collection[str]) -> Mapping[str, set[str]]:
+        """By name, the paths of the entities of some types that a principal's name may refer to."""
+        found: dict[str, set[str]] = {}
+        for type_ in types:
+            for path in self.paths[type_]:
+                found.setdefault(path, set()).add(path)
+                found.setdefault(last_name(path), set()).add(path)
+        return found
+
+    def span(self, type_: str, path: str) -> tuple[int, int, int, int]:
+        """The slices of a type's paths that are the path itself, and that lie below it."""
+        paths = self.paths[type_]
+        if not path:
+            own = bisect_left(paths, "\0") if paths and paths[0] == "" else 0
+            return 0, own, own, len(paths)
+        at = bisect_left(paths, path)
+        end = at + (at < len(paths) and paths[at] == path)
+        return at, end, bisect_left(paths, f"{path}/"), bisect_left(paths, f"{path}0")
+
+    def divided(self, cuts: Collection[str]) -> Division:
+        """Divide the entities by paths: each belongs to the longest of these that is a prefix of its own, or is the root."""
+        return Division(self, {*cuts, ""})
+
+
+class Division:
+    """A division of an entity tree by paths."""
+
+    def __init__(self, tree: EntityTree, cuts: Collection[str]) -> None:
+        self.tree = tree
+        self.below: dict[str, list[str]] = {cut: [] for cut in cuts}
+        for cut in cuts:
+            if cut:
+                self.below[self.nearest(cut.rpartition("/")[0])].append(cut)
+        self._known: dict[tuple[str, str], EntityClass | None] = {}
+        self._listed: dict[str, list[tuple[str, EntityClass]]] = {}
+
+    def nearest(self, path: str) -> str:
+        """The longest of the paths that is a prefix of a path."""
+        while path and path not in self.below:
+            path = path.rpartition("/")[0]
+        return path
+
+    def under(self, roots: Collection[str]) -> set[str]:
+        """The paths at or below any of some of them."""
+        found: set[str] = set()
+        waiting = list(roots)
+        while waiting:
+            cut = waiting.pop()
+            if cut not in found:
+                found.add(cut)
+                waiting += self.below[cut]
+        return found
+
+    def of(self, type_: str, cut: str) -> EntityClass | None:
+        """The class of a type at one of the paths; None if it is empty."""
+        key = type_, cut
+        if key not in self._known:
+            self._known[key] = self._class(type_, cut)
+        return self._known[key]
+
+    def all(self, type_: str) -> list[tuple[str, EntityClass]]:
+        """Every class of a type, with its path."""
+        if type_ not in self._listed:
+            found = ((cut, self.of(type_, cut)) for cut in sorted(self.below))
+            self._listed[type_] = [(cut, one) for cut, one in found if one is not None]
+        return self._listed[type_]
+
+    def _class(self, type_: str, cut: str) -> EntityClass | None:
+        own, own_end, begin, end = self.tree.span(type_, cut)
+        spans = [(own, own_end)]
+        for inner in sorted(self._spans(type_, cut)):
+            spans.append((begin, inner[0]))
+            begin = inner[1]
+        spans.append((begin, end))
+        found = EntityClass(type_, self.tree.paths[type_], tuple((a, b) for a, b in spans if a < b))
+        return found if found.spans else None
+
+    def _spans(self, type_: str, cut: str) -> Iterator[tuple[int, int]]:
+        for child in self.below[cut]:
+            own, own_end, begin, end = self.tree.span(type_, child)
+            yield own, own_end
+            yield begin, end

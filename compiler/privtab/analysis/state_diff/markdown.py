@@ -1,0 +1,61 @@
+"""The difference between two states as a review comment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from privtab.analysis.diff.markdown import as_code, as_text
+from privtab.analysis.state_diff.nodes import ChangedRow, StateDiff
+from privtab.analysis.state_diff.summary import groups, headline, totals
+from privtab.state.places import place_text
+
+
+def markdown(
+    diff: StateDiff, shown: tuple[str, str], words: Collection[str], *, decisions: bool, most: int, level: int = 2
+) -> str:
+    """The difference in GitHub's Markdown. `most`: the most rows, and the most lines of changed access; 0 for all."""
+    return (
+        "\n".join(_lines(diff, shown, words, decisions=decisions, most=most or None, level=level)).rstrip("\n") + "\n"
+    )
+
+
+def _lines(
+    diff: StateDiff, shown: tuple[str, str], words: Collection[str], *, decisions: bool, most: int | None, level: int
+) -> Iterator[str]:
+    yield f"{'#' * level} {as_code(shown[0])} → {as_code(shown[1])}"
+    yield ""
+    said = [headline(diff)]
+    if decisions and diff.rows:
+        said += [totals(diff, words, gained=gained).text(verb) for verb, gained in (("gained", True), ("lost", False))]
+    yield "; ".join(said) + "."
+    yield ""
+    if not diff.rows:
+        return
+    yield "| | row | |"
+    yield "|---|---|---|"
+    for row in diff.rows[:most]:
+        yield f"| {'added' if row.added else 'removed'} | {as_code(row.text)} | {as_text(place_text(row.place))} |"
+    yield ""
+    if len(diff.rows[:most]) < len(diff.rows):
+        yield f"… and {len(diff.rows) - len(diff.rows[:most]):,} more rows"
+        yield ""
+    if decisions and diff.access:
+        yield from _access(diff, words, most)
+
+
+def _access(diff: StateDiff, words: Collection[str], most: int | None) -> Iterator[str]:
+    yield "| | who | operations | on | by |"
+    yield "|---|---|---|---|---|"
+    found = [(group, line) for group in groups(diff, words) for line in group.lines]
+    for group, line in found[:most]:
+        verb = "**gained**" if group.gained else "lost"
+        cells = (as_text(text) for text in (line.subjects, line.operations, line.entities))
+        yield f"| {verb} | {' | '.join(cells)} | {'<br>'.join(map(_row, group.rows))} |"
+    yield ""
+    if len(found[:most]) < len(found):
+        yield f"… and {len(found) - len(found[:most]):,} more lines"
+        yield ""
+
+
+def _row(row: ChangedRow) -> str:
+    return f"{'+' if row.added else '-'} {as_code(row.text)}"

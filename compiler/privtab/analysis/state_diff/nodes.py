@@ -1,0 +1,91 @@
+"""The difference between two states: rows, and the decisions that they change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, product
+from math import prod
+
+from privtab.analysis.state_diff.entities import EntityClass
+from privtab.ir.nodes import RESOURCE, Rule
+from privtab.request import Entity
+from privtab.state.nodes import RowLocation
+from privtab.state.wording import row_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedRow:
+    """A row that only one of two states has."""
+
+    table: str
+    cells: Mapping[str, str]
+    added: bool
+    place: RowLocation | None = field(default=None, compare=False)
+    value: object = field(default=None, compare=False, repr=False)
+    """The row as the state holds it."""
+
+    @property
+    def text(self) -> str:
+        """The row as a sentence."""
+        return row_text(self.table, self.cells)
+
+    def __hash__(self) -> int:
+        return hash((self.table, self.added, *self.cells.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedAccess:
+    """An operation that some subjects gained or lost on some entities, because of the same rows.
+
+    `flags`: the flags with which alone it changed. `objects`: the `with` objects by slot; any of them may be combined with
+    any entity. `rows`: a smallest set of changed rows that alone makes the difference.
+    """
+
+    gained: bool
+    rule: Rule
+    unnamed: bool
+    flags: tuple[str, ...]
+    subjects: tuple[str, ...]
+    """`user:alice`; `group:hr` for a user whose request says that they are in this group."""
+    entities: EntityClass
+    objects: Mapping[str, EntityClass]
+    rows: tuple[ChangedRow, ...]
+
+    @property
+    def places(self) -> int:
+        """The number of entities, or of combinations of an entity and `with` objects."""
+        return self.entities.count * prod(one.count for one in self.objects.values())
+
+    @property
+    def count(self) -> int:
+        """The number of permissions: of subjects times `places`."""
+        return len(self.subjects) * self.places
+
+    def asked(self, most: int | None = None) -> Iterator[dict[str, Entity]]:
+        """The entities by slot, at most so many."""
+        pools = [[*islice(self._resources(), most)], *([*islice(one, most)] for one in self.objects.values())]
+        slots = (RESOURCE, *self.objects)
+        yield from islice((dict(zip(slots, chosen, strict=True)) for chosen in product(*pools)), most)
+
+    def _resources(self) -> Iterator[Entity]:
+        if not self.unnamed:
+            return iter(self.entities)
+        return (Entity(self.rule.entity, entity.id) for entity in self.entities)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateDiff:
+    """What changed from one state to another."""
+
+    rows: tuple[ChangedRow, ...]
+    access: tuple[ChangedAccess, ...] = ()
+    decided: int = 0
+    """The number of questions that were decided."""
+    undecided: tuple[str, ...] = ()
+    """What was not compared, and why; empty if the difference is complete."""
+    notes: tuple[str, ...] = ()
+
+    def count(self, *, gained: bool, among: Sequence[ChangedAccess] | None = None) -> int:
+        """The number of permissions gained or lost."""
+        return sum(one.count for one in (self.access if among is None else among) if one.gained is gained)

@@ -1,0 +1,82 @@
+"""The rows that only one of two states has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow
+from privtab.moments import FIRST, LAST, WINDOW, Window
+from privtab.moments import moment as at
+from privtab.state.nodes import TABLES, State
+from privtab.state.places import NOWHERE, Places
+from privtab.state.raw import COLUMNS, LARGE, RawState
+
+
+def changed_rows(
+    before: State, after: State, places: tuple[Places, Places] = (NOWHERE, NOWHERE)
+) -> Iterator[ChangedRow]:
+    """The rows that were removed and added, table by table, in the order of their states; repeated rows count once."""
+    for table in TABLES:
+        removed, added = _only(before, after, table)
+        yield from _rows(before, table, removed, places[0], added=False)
+        yield from _rows(after, table, added, places[1], added=True)
+
+
+def _only(before: State, after: State, table: str) -> tuple[list[int], list[int]]:
+    """The numbers of the rows that only the one state has, and of those that only the other has."""
+    windows = table in before.windows or table in after.windows
+    names = COLUMNS[table].all if windows else COLUMNS[table].names
+    if min(len(getattr(before, table)), len(getattr(after, table))) >= LARGE:
+        from privtab.state.coded import only_in_one
+
+        return only_in_one([(before.column(table, name), after.column(table, name)) for name in names])
+    was, now = ({row: n for n, row in reversed([*enumerate(s.texts(table, *names))])} for s in (before, after))
+    return sorted(was[row] for row in was.keys() - now), sorted(now[row] for row in now.keys() - was)
+
+
+def _rows(state: State, table: str, numbers: list[int], places: Places, *, added: bool) -> Iterator[ChangedRow]:
+    names = COLUMNS[table].all
+    columns = [state.column(table, name).take(numbers) for name in names]
+    for number, *row in zip(numbers, *columns, strict=True):
+        yield ChangedRow(
+            table=table,
+            cells={name: text for name, text in zip(names, row, strict=True) if text is not None},
+            added=added,
+            place=places.of(table, number),
+            value=getattr(state, table)[number],
+        )
+
+
+def with_windows(access: Iterable[ChangedAccess], rows: Iterable[ChangedRow], moment: int) -> Iterator[ChangedAccess]:
+    """The changed access of a moment, with the rows as they have windows in the states instead of the plain ones."""
+    full: dict[ChangedRow, ChangedRow] = {}
+    for row in rows:
+        begin, end = (row.cells.get(name) for name in WINDOW)
+        if Window(FIRST if begin is None else at(begin), LAST if end is None else at(end)).holds(moment):
+            plain = {name: text for name, text in row.cells.items() if name not in WINDOW}
+            full.setdefault(replace(row, cells=plain), row)
+    for one in access:
+        yield replace(one, rows=tuple(full[row] for row in one.rows))
+
+
+def changed_raw_rows(before: RawState, after: RawState) -> Iterator[ChangedRow]:
+    """The same for rows as read, without a policy that says what they mean."""
+    for table in TABLES:
+        one, other = before.rows.get(table, ()), after.rows.get(table, ())
+        if min(len(one), len(other)) >= LARGE:
+            from privtab.state.coded import only_in_one
+            from privtab.state.raw_table import RawTable
+            from privtab.state.screen import column
+
+            tables = RawTable.of(one), RawTable.of(other)
+            names = COLUMNS[table].all
+            removed, added = only_in_one([(column(tables[0], name), column(tables[1], name)) for name in names])
+        else:
+            was, now = ({tuple(row.cells.items()): n for n, row in reversed([*enumerate(of)])} for of in (one, other))
+            removed = sorted(was[row] for row in was.keys() - now)
+            added = sorted(now[row] for row in now.keys() - was)
+        for rows, numbers, is_added in ((one, removed, False), (other, added, True)):
+            for number in numbers:
+                row = rows[number]
+                yield ChangedRow(table=table, cells=row.cells, added=is_added, place=row.place)

@@ -1,0 +1,198 @@
+"""The subjects of a difference, and for which of them a condition holds in one of the states."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from privtab.analysis.caller import Caller
+from privtab.analysis.principal_sets import PrincipalSets, UserSets
+from privtab.ir.formula import asked_condition
+from privtab.ir.nodes import RESOURCE, Atom, Formula, Program, Rule, ServiceAdmin
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity
+from privtab.state.nodes import State
+from privtab.state.uses import Uses, uses
+
+Subject = str
+"""`user:alice`; `group:hr` for a nameless user whose request says that they are in this group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """An operation on an entity, with `with` objects of given types and with given flags."""
+
+    rule: Rule
+    unnamed: bool
+    flags: frozenset[str]
+    condition: Formula
+
+    @classmethod
+    def of(cls, program: Program, rule: Rule, flags: Iterable[str], *, unnamed: bool) -> Question:
+        """The question for a rule."""
+        condition = asked_condition(program, rule, named=not unnamed)
+        return cls(rule=rule, unnamed=unnamed, flags=frozenset(flags), condition=condition)
+
+    def asked(self, entity: Entity) -> Entity:
+        """The resource of the request about an entity."""
+        return Entity(self.rule.entity, entity.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a subject holds: principals everywhere, roles within scopes, the names of roles and of groups."""
+
+    principals: frozenset[str]
+    scoped: tuple[tuple[str, str], ...]
+    roles: frozenset[str]
+    groups: frozenset[str]
+
+    @property
+    def everything(self) -> frozenset[str]:
+        """All principals, wherever they count."""
+        return self.principals | {role for role, _ in self.scoped}
+
+
+class Side:
+    """One of the two states."""
+
+    def __init__(self, program: Program, state: State, used: Uses | None = None) -> None:
+        self.program = program
+        self.state = state
+        self.uses: Uses = used or uses(program)
+        self.reference = Reference(program, state)
+        self.holdings = self.reference.holdings
+        self._users = UserSets(Caller(self.reference, ""), state)
+        self._known: dict[Subject, Holding] = {}
+
+    def holding(self, subject: Subject) -> Holding:
+        """What a subject holds."""
+        found = self._known.get(subject)
+        if found is None:
+            held = self.holdings
+            kind, _, name = subject.partition(":")
+            if kind == "group":
+                principals, scoped, roles = held.alone(subject)
+                found = Holding(principals, scoped, roles, frozenset({name}))
+            else:
+                found = Holding(held.principals(name), held.scoped(name), held.roles(name), held.groups(name))
+            self._known[subject] = found
+        return found
+
+    def bearers(self, principal: str) -> set[Subject]:
+        """Every subject that a principal stands for, everywhere or within a scope."""
+        users = set(self._users.unscoped_bearers(principal))
+        groups = {principal} if principal.startswith("group:") else set()
+        if principal.startswith("role:"):
+            for _, found in self._users.scoped(principal):
+                users |= found
+            groups = {holder for holder, _ in self._users.assigned(principal) if holder.startswith("group:")}
+        return {f"user:{user}" for user in users} | (groups if self.uses.request_groups else set())
+
+    def keys(self, principals: Collection[str]) -> set[str]:
+        """Every entity on which some of the principals have a grant, a denial or ownership."""
+        found: set[str] = set()
+        for table, who in (("grants", "grantee"), ("owners", "owner")):
+            rows = self.state.column(table, who).where(principals)
+            found.update(key for key in self.state.column(table, "entity").take(rows) if key is not None)
+        return found
+
+    def memberships_of(self, users: Collection[str]) -> set[str]:
+        """Every entity under which `members` has some of the users."""
+        rows = self.state.column("members", "user").where(users)
+        return {key for key in self.state.column("members", "of").take(rows) if key is not None}
+
+
+class SubjectSets(PrincipalSets):
+    """For some subjects, those for whom a condition holds; computed for many questions."""
+
+    def __init__(self, side: Side, subjects: Collection[Subject]) -> None:
+        self._caller = Caller(side.reference, "")
+        super().__init__(self._caller, side.state)
+        self._subjects = frozenset(subjects)
+        self._users = [subject[5:] for subject in subjects if subject.startswith("user:")]
+        self._everywhere: dict[str, set[str]] = {}
+        self._scoped: dict[str, dict[str, set[str]]] = {}
+        self._roles: set[str] = set()
+        self._groups: set[str] = set()
+        self._united: dict[frozenset[str], set[str]] = {}
+        self._objects: Mapping[str, Entity] = {}
+        self._above: dict[tuple[type[Atom], str, str], set[str]] = {}
+        for subject in subjects:
+            held = side.holding(subject)
+            for principal in held.principals:
+                self._everywhere.setdefault(principal, set()).add(subject)
+            for role, scope in held.scoped:
+                self._scoped.setdefault(role, {}).setdefault(scope, set()).add(subject)
+            self._roles |= held.roles
+            self._groups |= held.groups
+
+    def allowed(self, question: Question, objects: Mapping[str, Entity]) -> frozenset[Subject]:
+        """The subjects that may do what is asked. `objects`: the entities by slot."""
+        now = {**objects, RESOURCE: question.asked(objects[RESOURCE])}
+        same = now == self._objects
+        if not same:
+            self._caller.about(now)
+            self._objects = now
+            self.types = self._caller.types
+            self._seen.clear()
+        if not same or self.flags != question.flags:
+            self.flags = question.flags
+            self._referred.clear()
+        found = self.fold(question.condition)
+        return self._subjects if found is None else self._subjects & found
+
+    def unscoped_bearers(self, principal: str) -> set[str]:
+        """The subjects that have a principal everywhere."""
+        return self._everywhere.get(principal, set())
+
+    def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
+        """Pairs of a scope's key and the subjects that hold the role within it."""
+        return self._scoped.get(role, {}).items()
+
+    def user_bearer(self, user: str) -> str:
+        """The subject of a user."""
+        return f"user:{user}"
+
+    def group_names(self) -> Iterable[str]:
+        """The groups of the subjects."""
+        return self._groups
+
+    def role_names(self) -> Iterable[str]:
+        """The roles of the subjects."""
+        return self._roles
+
+    def member_bearers(self, key: str) -> set[str]:
+        """The subjects that `members` has under an entity."""
+        return {f"user:{user}" for user in self._users if self.holdings.is_member(user, key)}
+
+    def _atom(self, atom: Atom) -> set[str]:
+        """As in the base class; once for an entity that contains others, and the same privilege."""
+        if isinstance(atom, ServiceAdmin):
+            return super()._atom(atom)
+        path = self._caller.path(atom.target)
+        if not path or path[-1] == self._caller.keys[atom.target.slot][-1]:
+            return super()._atom(atom)
+        key = type(atom), getattr(atom, "privilege", ""), path[-1]
+        if key not in self._above:
+            self._above[key] = super()._atom(atom)
+        return self._above[key]
+
+    def _any(self, principals: Iterable[str]) -> set[str]:
+        """As in the base class; once for the grantees of an entity, of which there may be thousands."""
+        if not isinstance(principals, frozenset):
+            return super()._any(principals)
+        found = self._united.get(principals)
+        if found is None:
+            found = self._united[principals] = super()._any(principals & self._everywhere.keys())
+        return found
+
+    def _within(self, principals: Iterable[str], path: tuple[str, ...]) -> set[str]:
+        if not self._scoped:
+            return self._any(principals)
+        found = set(self._any(principals))
+        for role in self._scoped.keys() & principals:
+            for scope, subjects in self._scoped[role].items():
+                if scope in path:
+                    found |= subjects
+        return found

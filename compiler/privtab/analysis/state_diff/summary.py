@@ -1,0 +1,131 @@
+"""The changed access of a difference, grouped for people: by the rows that made it, by subjects, by operations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
+from privtab.ir.nodes import RESOURCE
+from privtab.sensitive import has_word
+
+NAMES = 5
+"""The most names that a line lists; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Numbers of permissions: of combinations of a subject, an operation and an entity."""
+
+    permissions: int
+    subjects: int
+    sensitive: int
+
+    def text(self, verb: str) -> str:
+        """`gained: 12 permissions of 3 users, 2 of them sensitive`."""
+        if not self.permissions:
+            return f"{verb}: nothing"
+        sensitive = f", {self.sensitive:,} of them sensitive" if self.sensitive else ""
+        return f"{verb}: {_counted(self.permissions, 'permission')} of {_counted(self.subjects, 'user')}{sensitive}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Operations that changed for the same subjects, on the same entities."""
+
+    subjects: str
+    operations: str
+    entities: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What changed because of the same rows."""
+
+    gained: bool
+    rows: tuple[ChangedRow, ...]
+    permissions: int
+    lines: tuple[Line, ...]
+
+
+def totals(diff: StateDiff, words: Collection[str], *, gained: bool) -> Totals:
+    """The numbers of gained or lost permissions. `words`: those that mark an operation as sensitive."""
+    found = [one for one in diff.access if one.gained is gained]
+    return Totals(
+        permissions=sum(one.count for one in found),
+        subjects=len({subject for one in found for subject in one.subjects}),
+        sensitive=sum(one.count for one in found if has_word(one.rule.operation, words)),
+    )
+
+
+def headline(diff: StateDiff) -> str:
+    """`3 rows changed: 2 added, 1 removed`."""
+    added = sum(row.added for row in diff.rows)
+    removed = len(diff.rows) - added
+    words = [f"{n:,} {word}" for n, word in ((added, "added"), (removed, "removed")) if n]
+    return f"{_counted(len(diff.rows), 'row')} changed: {', '.join(words)}" if words else "no row changed"
+
+
+def groups(diff: StateDiff, words: Collection[str]) -> list[Group]:
+    """The changed access by the rows that made it, what was gained first; the most permissions first."""
+    by_rows: dict[tuple[bool, tuple[ChangedRow, ...]], list[ChangedAccess]] = defaultdict(list)
+    for one in diff.access:
+        by_rows[one.gained, one.rows].append(one)
+    found = [
+        Group(
+            gained=gained, rows=rows, permissions=sum(one.count for one in access), lines=tuple(_lines(access, words))
+        )
+        for (gained, rows), access in by_rows.items()
+    ]
+    return sorted(found, key=lambda group: (not group.gained, -group.permissions))
+
+
+def operation_text(one: ChangedAccess, words: Collection[str]) -> str:
+    """`load`; `[table/create]` for a call that names no item; with its flags, and whether it is sensitive."""
+    name = f"[{one.rule.entity}/{one.rule.operation}]" if one.unnamed else one.rule.operation
+    flags = f" with {' and '.join(one.flags)}" if one.flags else ""
+    return f"{name}{flags}{' (sensitive)' if has_word(one.rule.operation, words) else ''}"
+
+
+def names_text(names: Iterable[str], count: int) -> str:
+    """Some names, and how many there are besides."""
+    shown = list(islice(names, NAMES))
+    return ", ".join(shown) + (f" and {count - len(shown):,} more" if count > len(shown) else "")
+
+
+def subject_text(subject: str) -> str:
+    """`alice`, or `group:hr`."""
+    return subject.removeprefix("user:")
+
+
+def _lines(access: Iterable[ChangedAccess], words: Collection[str]) -> Iterable[Line]:
+    operations: dict[tuple[object, ...], list[ChangedAccess]] = defaultdict(list)
+    for one in access:
+        objects = tuple((slot, found.type, found.spans) for slot, found in one.objects.items())
+        operations[one.subjects, one.entities.type, one.entities.spans, objects].append(one)
+    alike: dict[tuple[tuple[str, ...], str, tuple[str, ...]], list[ChangedAccess]] = defaultdict(list)
+    for same in operations.values():
+        names = ", ".join(dict.fromkeys(operation_text(one, words) for one in same))
+        alike[same[0].subjects, names, tuple(same[0].objects)].append(same[0])
+    for (_, names, _), same in alike.items():
+        subjects = same[0].subjects
+        yield Line(
+            subjects=names_text(map(subject_text, subjects), len(subjects)),
+            operations=names,
+            entities=names_text(_entities(same), sum(one.places for one in same)),
+        )
+
+
+def _entities(access: Iterable[ChangedAccess]) -> Iterable[str]:
+    for one in access:
+        for asked in one.asked(NAMES):
+            # A call without an item is shown at the entity that contains the items.
+            own = f"{one.entities.type}:{asked[RESOURCE].id}" if one.entities.type else "(the root)"
+            objects = [f"{slot}={entity}" for slot, entity in asked.items() if slot != RESOURCE]
+            yield " ".join([own, *(["with", *objects] if objects else [])])
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

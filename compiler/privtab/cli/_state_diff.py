@@ -1,0 +1,331 @@
+"""`privtab state diff`: compare two states, and what users may do under them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privtab.cli._complete import policies
+from privtab.cli._options import AtOption, PartialOption, VariantOption, load_windows_to_ask, moment_of
+from privtab.cli._output import (
+    complain,
+    count,
+    err,
+    fail_if,
+    out,
+    print_json,
+    print_text,
+    progress,
+    show_state_findings,
+    waiting,
+)
+from privtab.errors import UsageError
+from privtab.exit_codes import ExitCode
+from privtab.sensitive import SENSITIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from privtab.analysis.state_diff import StateDiff
+    from privtab.ir.nodes import Program
+    from privtab.state.nodes import State
+    from privtab.state.places import Places
+    from privtab.state.raw import RawState
+
+FAILING = ("wider", "gained", "lost")
+MOST_LINES = 60
+"""Default maximum of lines shown as text."""
+
+
+class StateDiffFormat(StrEnum):
+    """Output format of a comparison of states."""
+
+    PRETTY = "pretty"
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+SensitiveOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sensitive",
+        metavar="WORD",
+        help="Word of an operation's name that makes it sensitive; repeatable.",
+        show_default=", ".join(SENSITIVE),
+    ),
+]
+
+
+def run(
+    before: Annotated[
+        Path,
+        typer.Argument(metavar="A", help="A file, a folder, a bundle, or registry:URL#CHANNEL@RELEASE."),
+    ],
+    after: Annotated[
+        Path | None, typer.Argument(metavar="B", help="The state to compare with, in the same forms.")
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy",
+            "-p",
+            metavar="POLICY",
+            help="Policy under which users gain and lose operations. (default: compare only rows)",
+            autocompletion=policies,
+        ),
+    ] = None,
+    variant: VariantOption = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--without",
+            metavar="ROW",
+            help="Compare A with A without this row, as a sentence or FILE:LINE; repeatable.",
+        ),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            metavar="WHAT",
+            help="Exit code 1 for: wider (a sensitive operation gained), gained, lost, or any difference.",
+        ),
+    ] = None,
+    sensitive: SensitiveOption = None,
+    delta: Annotated[
+        Path | None,
+        typer.Option("--delta", metavar="FILE", help="Write the delta bundle that turns A's bundle into B's."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            min=0,
+            metavar="N",
+            help=f"Most lines, or most names in a list of JSON; 0 for all. (default: {MOST_LINES} lines, 1,000 names)",
+        ),
+    ] = None,
+    at: AtOption = None,
+    allow_partial: PartialOption = False,
+    format_: Annotated[StateDiffFormat, typer.Option("--format", help="Output format.")] = StateDiffFormat.PRETTY,
+) -> None:
+    """Compare two states: which rows differ, and who gains and loses which operations.
+
+    The comparison is exact, and names for each difference the rows that make it.
+
+    Example:
+
+    \b
+      privtab state diff yesterday/ today/
+      privtab state diff yesterday/ today/ -p gravitino/1.1.0 --fail-on wider
+      privtab state diff registry:/srv/registry#prod state.yaml -p gravitino/1.1.0 --format markdown
+      privtab state diff state.yaml --without "alice holds role:analyst" -p gravitino/1.1.0
+      privtab state diff monday.json tuesday.json -p lake.yaml --delta delta.tar.gz
+    """
+    from privtab.cli._stored import load_policy
+
+    failing = _failing(fail_on, decisions=policy is not None)
+    if (after is None) != bool(without):
+        raise UsageError("give a second state, or `--without ROW`")
+    if policy is None:
+        needing = (("--delta", delta), ("--variant", variant), ("--at", at))
+        for option in (name for name, value in needing if value is not None):
+            raise UsageError(f"`{option}` needs `--policy POLICY`")
+    moment = moment_of(at)
+    program = None if policy is None else load_policy(policy, variant=variant)
+    sides = _Sides(program, before, after, without or [], allow_partial=allow_partial)
+    words = tuple(sensitive or SENSITIVE)
+    found = sides.compared(moment)
+    _print(found, (str(before), sides.after_shown), format_, words, limit, decisions=program is not None)
+    if delta is not None:
+        assert program is not None
+        sides.write_delta(delta)
+    fail_if(sides.partial or found.undecided or _fails(found, failing, words))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to `privtab state`."""
+    app.command("diff")(run)
+
+
+@contextmanager
+def telling() -> Iterator[Callable[[int, int], None]]:
+    """A progress bar for the comparison."""
+    with progress(1) as bar:
+        task = bar.task_ids[0]
+        yield lambda done, total: bar.update(task, completed=done, total=total, description="comparing users")
+
+
+class _Sides:
+    """The two states of a comparison."""
+
+    def __init__(
+        self, program: Program | None, before: Path, after: Path | None, without: list[str], *, allow_partial: bool
+    ) -> None:
+        self.program = program
+        self.before = before
+        self.after = after
+        self.without = without
+        self.partial = False
+        self._allow_partial = allow_partial
+        self._packed: list[State] = []
+
+    @property
+    def after_shown(self) -> str:
+        """The name of the second state."""
+        return str(self.after) if self.after is not None else f"without {'; '.join(self.without)}"
+
+    def compared(self, moment: int) -> StateDiff:
+        """The difference; of decisions, at a moment."""
+        from privtab.analysis.state_diff import StateDiff, state_diff
+        from privtab.analysis.state_diff.rows import changed_raw_rows
+
+        if self.program is None:
+            with waiting("reading the states"):
+                one = self._raw(self.before)
+                other = self._left(one) if self.after is None else self._raw(self.after)
+                return StateDiff(rows=tuple(changed_raw_rows(one, other)))
+        with waiting("reading the states"):
+            first = self._state(self.before)
+            second = first if self.after is None else self._state(self.after)
+            states, places = (first[0], second[0]), (first[1], second[1])
+            self._packed = list(states)
+            notes: tuple[str, ...] = ()
+            if self._stored():
+                from privtab.cli._stored import as_stored
+
+                states, places = (as_stored(self.program, states[0]), as_stored(self.program, states[1])), _nowhere()
+                notes = ("rows are compared as bundles hold them: sets resolved, roles of groups given to their users",)
+            if self.after is None:
+                states = states[0], self._less(states[0], places[0])
+                self._packed[1] = states[1]
+        with telling() as tell:
+            found = state_diff(self.program, *states, places=places, moment=moment, tell=tell)
+        return replace(found, notes=(*notes, *found.notes)) if found.rows else found
+
+    def write_delta(self, path: Path) -> None:
+        """Write the delta bundle, verified; complain if there is none."""
+        from privtab._staged import write
+        from privtab.bundle.delta import contents, delta_for, proof
+
+        old, new = self._bundle(self.before, 0), self._bundle(self.after, 1)
+        made = delta_for(old, new)
+        if made is None:
+            complain("no delta bundle: nothing differs, or the whole bundle is smaller, signed or of another policy")
+            return
+        proof(old, made, new)
+        write(path, made)
+        err().print(f"{path}: a delta bundle of {count(len(contents(made).patch), 'operation')}", soft_wrap=True)
+
+    def _bundle(self, given: Path | None, at: int) -> bytes:
+        from privtab.bundle.pack import state_bundle
+        from privtab.cli._stored import is_stored, state_bundles
+
+        assert self.program is not None
+        if given is None or not is_stored(given):
+            return state_bundle(self.program, self._packed[at])
+        bundles = state_bundles(self.program.system, given)
+        if len(bundles) != 1:
+            raise UsageError(f"{given} is a state in shards: `--delta` takes a whole one")
+        return bundles[0]
+
+    def _stored(self) -> bool:
+        from privtab.cli._stored import is_stored
+
+        return any(is_stored(path) for path in (self.before, self.after) if path is not None)
+
+    def _state(self, path: Path) -> tuple[State, Places]:
+        assert self.program is not None
+        state, places, partial = load_windows_to_ask(self.program, path, allow_partial=self._allow_partial)
+        self.partial |= partial
+        return state, places
+
+    def _raw(self, path: Path) -> RawState:
+        from privtab.cli._stored import is_stored, load_rows
+
+        if self.after is not None and is_stored(self.before) != is_stored(self.after):
+            raise UsageError("a bundle has sets and roles resolved: give `--policy` to compare it with a file")
+        rows = load_rows(None, path)
+        errors = [finding for finding in rows.findings if finding.severity == "error"]
+        show_state_findings(errors)
+        if errors and not self._allow_partial:
+            complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
+            raise typer.Exit(ExitCode.FINDINGS)
+        return rows
+
+    def _less(self, state: State, places: Places) -> State:
+        from privtab.analysis.state_diff.chosen import find_rows, less
+
+        return less(state, find_rows(self.without, state, places, str(self.before)))
+
+    def _left(self, rows: RawState) -> RawState:
+        from privtab.analysis.state_diff.chosen import find_raw_rows
+
+        gone = find_raw_rows(self.without, rows, str(self.before))
+        left = {table: tuple(row for row in of if row not in gone) for table, of in rows.rows.items()}
+        return replace(rows, rows=left)
+
+
+def _nowhere() -> tuple[Places, Places]:
+    from privtab.state.places import NOWHERE
+
+    return NOWHERE, NOWHERE
+
+
+def _failing(given: list[str] | None, *, decisions: bool) -> frozenset[str]:
+    """Parse `--fail-on`; raises UsageError."""
+    words = {word.strip() for text in given or () for word in text.split(",") if word.strip()}
+    for word in sorted(words - {*FAILING, "any"}):
+        raise UsageError(f"`--fail-on {word}`: there are {', '.join(FAILING)} and any")
+    if not decisions and (needing := sorted(words - {"any"})):
+        raise UsageError(f"`--fail-on {needing[0]}` needs `--policy POLICY`")
+    return frozenset(words)
+
+
+def _fails(found: StateDiff, failing: frozenset[str], words: tuple[str, ...]) -> bool:
+    from privtab.analysis.state_diff.summary import totals
+
+    gained = totals(found, words, gained=True)
+    return (
+        ("any" in failing and bool(found.rows))
+        or ("gained" in failing and gained.permissions > 0)
+        or ("wider" in failing and gained.sensitive > 0)
+        or ("lost" in failing and found.count(gained=False) > 0)
+    )
+
+
+def _print(
+    found: StateDiff,
+    shown: tuple[str, str],
+    format_: StateDiffFormat,
+    words: tuple[str, ...],
+    limit: int | None,
+    *,
+    decisions: bool,
+) -> None:
+    from privtab.analysis.state_diff.as_json import LISTED, state_diff_json
+    from privtab.cli._ask import show_notes
+
+    match format_:
+        case StateDiffFormat.JSON:
+            document = state_diff_json(found, words, policy=decisions, most=LISTED if limit is None else limit)
+            print_json({"before": shown[0], "after": shown[1], **document})
+            return
+        case StateDiffFormat.MARKDOWN:
+            from privtab.analysis.state_diff.markdown import markdown
+
+            print_text(markdown(found, shown, words, decisions=decisions, most=MOST_LINES if limit is None else limit))
+        case _:
+            from privtab.cli._state_diff_pretty import show
+
+            show(found, shown, out(), words, decisions=decisions, most=MOST_LINES if limit is None else limit)
+    show_notes(found.notes)
+    for text in found.undecided:
+        complain(f"not decided: {text}")

@@ -1,0 +1,205 @@
+"""The exact difference between two states, against the reference asked about everything in both."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, combinations, product
+from typing import Any, TypeAlias
+
+import generated_programs
+import pytest
+import worlds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privtab.analysis.state_diff import ChangedAccess, ChangedRow, StateDiff, changed_rows, state_diff
+from privtab.analysis.universe import Universe, rows_entities
+from privtab.ir.formula import rule_flags
+from privtab.ir.nodes import RESOURCE, Program, Rule
+from privtab.moments import Window
+from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.request import Entity, Request
+from privtab.state.nodes import TABLES, Grant, State
+
+WINDOWS = """\
+privtab: 1
+system: world
+version: "1"
+entities: {top:}
+privileges: [READ]
+tables: {top: {read: READ (top)}}
+"""
+Key: TypeAlias = tuple[bool, str, str, str, tuple[tuple[str, str], ...], tuple[str, ...]]
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 400), st.integers(0, 10_000), st.integers(0, 5))
+def test_what_changed_is_what_the_reference_answers_differently(policy: int, seed: int, changes: int) -> None:
+    check(policy, seed, changes)
+
+
+@pytest.mark.long
+@settings(max_examples=2000, deadline=None)
+@given(st.integers(), st.integers(), st.integers(0, 12))
+def test_what_changed_in_many_worlds(policy: int, seed: int, changes: int) -> None:
+    check(policy, seed, changes)
+
+
+def check(policy: int, seed: int, changes: int) -> None:
+    program = generated_programs.program(policy)
+    before = worlds.state(program, seed)
+    after = changed(program, before, seed, changes) if changes else worlds.state(program, seed + 1)
+    found = state_diff(program, before, after)
+    if any("kinds of" in text for text in found.undecided):
+        return
+    got = Counter(chain.from_iterable(keys(one) for one in found.access))
+    assert not [key for key, times in got.items() if times > 1]
+    assert set(got) == set(one_by_one(program, before, after))
+    for one in found.access:
+        assert one.count == len(list(keys(one)))
+        rows_make_the_difference(program, before, one)
+
+
+def changed(program: Program, state: State, seed: int, changes: int) -> State:
+    """The state with some rows dropped, and some of another state added."""
+    rnd = random.Random(seed)
+    other = worlds.state(program, seed + 1)
+    tables: dict[str, Any] = {table: list(getattr(state, table)) for table in TABLES}
+    for _ in range(changes):
+        table = rnd.choice(TABLES)
+        if rnd.random() < 0.5 and tables[table]:
+            tables[table].pop(rnd.randrange(len(tables[table])))
+        elif getattr(other, table):
+            tables[table].append(rnd.choice(getattr(other, table)))
+    return State(**tables)
+
+
+def keys(access: ChangedAccess) -> Iterator[Key]:
+    for subject in access.subjects:
+        for asked in access.asked():
+            objects = tuple(sorted((slot, str(entity)) for slot, entity in asked.items() if slot != RESOURCE))
+            rule = access.rule.id, str(asked[RESOURCE])
+            yield access.gained, subject, *rule, objects, access.flags
+
+
+def one_by_one(program: Program, before: State, after: State) -> Iterator[Key]:
+    """Every difference, from a decision of the reference about everything in each state."""
+    universe = Universe(program, chain(rows_entities(before), rows_entities(after)))
+    one, other = Reference(program, before), Reference(program, after)
+    subjects: list[tuple[str, str, tuple[str, ...]]] = [
+        (f"user:{user}", user, ()) for user in (*worlds.names(program).users, "nobody")
+    ]
+    if "request" in program.semantics.groups:
+        subjects += [(f"group:{group}", "someone else", (group,)) for group in worlds.names(program).groups]
+    for rule in program.rules.values():
+        flags = rule_flags(program, rule)
+        sets = [frozenset(some) for size in range(len(flags) + 1) for some in combinations(flags, size)]
+        for resource, with_ in objects(program, universe, rule):
+            for name, user, groups in subjects:
+                seen: list[tuple[frozenset[str], bool]] = []
+                for some in sets:
+                    request = Request(
+                        user=user,
+                        action=rule.operation,
+                        resource=resource,
+                        with_=with_,
+                        groups=groups,
+                        flags=worlds.spoken(rule, some),
+                    )
+                    was, is_ = allowed(one, rule, request), allowed(other, rule, request)
+                    if was != is_ and not any(known < some and gained == is_ for known, gained in seen):
+                        listed = tuple(sorted((slot, str(entity)) for slot, entity in with_.items()))
+                        yield is_, name, rule.id, str(resource), listed, tuple(sorted(some))
+                    if was != is_:
+                        seen.append((some, is_))
+
+
+def allowed(reference: Reference, rule: Rule, request: Request) -> bool:
+    asked = EvaluationContext(reference, request)
+    return asked.holds(asked.condition(rule))
+
+
+def objects(program: Program, universe: Universe, rule: Rule) -> Iterator[tuple[Entity, dict[str, Entity]]]:
+    type_ = program.entities[rule.entity]
+    asked = [*universe.by_type[rule.entity].values()] if not rule.creates or type_.single else []
+    if rule.unnamed and not type_.single:
+        above = [Entity(rule.entity, "")] if type_.parent is None else universe.by_type[type_.parent].values()
+        asked += [Entity(rule.entity, parent.id) for parent in above]
+    pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
+    for resource in asked:
+        for chosen in product(*pools):
+            yield resource, {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
+
+
+def rows_make_the_difference(program: Program, before: State, access: ChangedAccess) -> None:
+    """The rows alone make the difference, and none of them can be left out."""
+    asked = next(access.asked(1))
+    for rows, makes_it in [(access.rows, True), *((without(access.rows, row), False) for row in access.rows)]:
+        reference = Reference(program, applied(before, rows))
+        for subject in access.subjects:
+            kind, _, name = subject.partition(":")
+            request = Request(
+                user=name if kind == "user" else "someone else",
+                action=access.rule.operation,
+                resource=asked[RESOURCE],
+                with_={slot: entity for slot, entity in asked.items() if slot != RESOURCE},
+                groups=(name,) if kind == "group" else (),
+                flags=worlds.spoken(access.rule, frozenset(access.flags)),
+            )
+            assert (allowed(reference, access.rule, request) is access.gained) is makes_it
+
+
+def without(rows: tuple[ChangedRow, ...], row: ChangedRow) -> tuple[ChangedRow, ...]:
+    return tuple(one for one in rows if one != row)
+
+
+def applied(state: State, rows: tuple[ChangedRow, ...]) -> State:
+    for row in rows:
+        own = [value for value in getattr(state, row.table) if value != row.value]
+        left: Any = {row.table: (*own, row.value) if row.added else tuple(own)}
+        state = replace(state, **left)
+    return state
+
+
+def test_rows_differ_by_their_windows_and_decisions_at_a_moment() -> None:
+    program = generated_programs.lowered(WINDOWS)[0]
+    grant = Grant(grantee="user:ann", effect="allow", privilege="READ", entity=Entity("top", "x"))
+    before = State(grants=(grant,), windows={"grants": (Window(0, 100),)})
+    after = State(grants=(grant, grant), windows={"grants": (Window(0, 100), Window(50, 200))})
+    for moment, gained in ((20, 0), (60, 0), (100, 1), (199, 1), (200, 0)):
+        found = state_diff(program, before, after, moment=moment)
+        assert [(row.added, row.cells["until"]) for row in found.rows] == [(True, "1970-01-01T00:00:00.0000002Z")]
+        assert found.count(gained=True) == gained
+        assert all(one.rows == found.rows for one in found.access)
+        assert state_diff(program, after, before, moment=moment).count(gained=False) == gained
+
+
+def test_a_limit_on_questions_is_said() -> None:
+    program = generated_programs.lowered(WINDOWS)[0]
+    grants = [
+        Grant(grantee=f"user:u{n}", effect="allow", privilege="READ", entity=Entity("top", f"x{n}")) for n in range(20)
+    ]
+    found = state_diff(program, State(), State(grants=tuple(grants)), most=5)
+    assert found.undecided == (
+        "more than 5 questions to decide: 15 of 20 affected subjects were not compared completely",
+    )
+    assert 5 <= found.count(gained=True) < 20
+
+
+def test_large_states_are_compared_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = generated_programs.program(3)
+    before, after = worlds.state(program, 1), changed(program, worlds.state(program, 1), 1, 4)
+    expected = [(row.table, row.cells, row.added) for row in changed_rows(before, after)]
+    monkeypatch.setattr("privtab.analysis.state_diff.rows.LARGE", 0)
+    assert [(row.table, row.cells, row.added) for row in changed_rows(before, after)] == expected
+    assert expected
+
+
+def test_equal_states_need_no_decision() -> None:
+    program = generated_programs.program(1)
+    state = worlds.state(program, 1)
+    assert state_diff(program, state, worlds.state(program, 1)) == StateDiff(rows=(), notes=())

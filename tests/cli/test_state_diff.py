@@ -1,0 +1,184 @@
+"""`privtab state diff`: rows, and what users gain and lose by them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privtab.bundle.delta import contents, proof
+from privtab.registry import Registry
+
+Privtab = Callable[..., Any]
+NEW = """\
+grants:
+  - {grantee: "role:clerk", effect: allow, privilege: READ, entity: "store:s"}
+  - {grantee: "user:ann", effect: allow, privilege: ALL, entity: "shelf:s/a"}
+  - {grantee: "role:clerk", effect: allow, privilege: WRITE, entity: "shelf:s/a"}
+assignments:
+  - {principal: "user:ben", role: clerk}
+owners:
+  - {entity: "item:s/a/y", owner: "user:cleo"}
+"""
+DENIAL = "READ denied to user:ben at item:s/a/x"
+GRANT = "WRITE granted to role:clerk at shelf:s/a"
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    path = tmp_path / "new.yaml"
+    path.write_text(NEW, encoding="utf-8")
+    return path
+
+
+def test_rows_without_a_policy(privtab: Privtab, state: Path, new: Path) -> None:
+    ran = privtab("state", "diff", state, new)
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[1] == "2 rows changed: 1 added, 1 removed"
+    assert [line.split("  ")[0] for line in ran.out.splitlines()[3:]] == [f"- {DENIAL}", f"+ {GRANT}"]
+    assert f"{new}:4" in ran.out
+    assert "gained" not in ran.out
+
+
+def test_who_gains_what_and_by_which_row(privtab: Privtab, policy: Path, state: Path, new: Path) -> None:
+    ran = privtab("state", "diff", state, new, "-p", policy, "--format", "json")
+    assert ran.code == 0, ran.err
+    told = json.loads(ran.out)
+    texts = [row["text"] for row in told["rows"]]
+    by = {
+        (one["change"], one["rule"], *one["entities"]["names"]): [texts[n] for n in one["rows"]]
+        for one in told["access"]
+        if one["subjects"]["names"] == ["user:ben"] and not one["with"]
+    }
+    assert by["gained", "shop/item/read", "item:s/a/x"] == [DENIAL]
+    assert by["gained", "shop/shelf/delete", "shelf:s/a"] == [GRANT]
+    assert {one["change"] for one in told["access"]} == {"gained"}
+    assert told["summary"]["gained"]["sensitive"] > 0
+    assert told["summary"]["lost"] == {"permissions": 0, "subjects": 0, "sensitive": 0}
+
+
+@pytest.mark.parametrize(("words", "code"), [("wider", 1), ("gained", 1), ("lost", 0), ("any", 1), ("lost,wider", 1)])
+def test_the_gate(privtab: Privtab, policy: Path, state: Path, new: Path, words: str, code: int) -> None:
+    assert privtab("state", "diff", state, new, "-p", policy, "--fail-on", words).code == code
+    assert privtab("state", "diff", state, state, "-p", policy, "--fail-on", words).code == 0
+
+
+def test_only_sensitive_operations_are_wider(privtab: Privtab, policy: Path, state: Path, tmp_path: Path) -> None:
+    less = tmp_path / "less.yaml"
+    less.write_text(state.read_text(encoding="utf-8").replace("effect: deny", "effect: allow"), encoding="utf-8")
+    asked = ("state", "diff", state, less, "-p", policy, "--fail-on", "wider")
+    assert privtab(*asked).code == 0
+    assert privtab(*asked, "--sensitive", "read").code == 1
+
+
+@pytest.mark.parametrize("row", [GRANT, f"+ {GRANT}", "{new}:4"])
+def test_what_one_row_gives(privtab: Privtab, policy: Path, new: Path, row: str) -> None:
+    ran = privtab("state", "diff", new, "--without", row.format(new=new), "-p", policy, "--fail-on", "lost")
+    assert ran.code == 1, ran.err
+    assert "1 row changed: 1 removed" in ran.out
+    assert "gained: nothing" in ran.out
+    assert "delete (sensitive)" in ran.out
+
+
+def test_the_sentence_is_the_one_of_explain(privtab: Privtab, policy: Path, state: Path) -> None:
+    ran = privtab("explain", "ben", "read", "item:s/b/x", "-p", policy, "-s", state, "--format", "json")
+    steps = [step["text"] for step in _steps(json.loads(ran.out))]
+    assert len(steps) > 1
+    for text in steps:
+        assert privtab("state", "diff", state, "--without", text).code == 0, text
+
+
+def _steps(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, dict):
+        own = [value] if {"kind", "text", "place"} <= value.keys() else []
+        return own + [step for inner in value.values() for step in _steps(inner)]
+    return [step for inner in value for step in _steps(inner)] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{state}"], "give a second state, or `--without ROW`"),
+        (["{state}", "{state}", "--without", DENIAL], "give a second state, or `--without ROW`"),
+        (["{state}", "{state}", "--fail-on", "wider"], "`--fail-on wider` needs `--policy POLICY`"),
+        (["{state}", "{state}", "--fail-on", "narrow"], "`--fail-on narrow`: there are wider, gained, lost and any"),
+        (["{state}", "{state}", "--delta", "d.tar.gz"], "`--delta` needs `--policy POLICY`"),
+        (["{state}", "--without", "ben hold role:clerk"], "did you mean `ben holds role:clerk`?"),
+        (["{state}", "--without", "{state}:99"], "a row is named as `explain` prints it, or as FILE:LINE"),
+    ],
+)
+def test_bad_usage(privtab: Privtab, state: Path, arguments: list[str], message: str) -> None:
+    ran = privtab("state", "diff", *(text.format(state=state) for text in arguments))
+    assert ran.code == 2
+    assert message in ran.err
+
+
+def test_markdown(privtab: Privtab, policy: Path, state: Path, new: Path) -> None:
+    ran = privtab("state", "diff", state, new, "-p", policy, "--format", "markdown")
+    assert f"| added | `{GRANT}` |" in ran.out
+    assert "| **gained** | ben |" in ran.out
+
+
+def test_a_limit_says_what_it_leaves_out(privtab: Privtab, policy: Path, state: Path, new: Path) -> None:
+    whole = privtab("state", "diff", state, new, "-p", policy, "--limit", "0").out
+    short = privtab("state", "diff", state, new, "-p", policy, "--limit", "1").out
+    assert "`--limit 0` lists them" not in whole
+    assert "… and 1 more rows" in short
+    assert whole.count("\n      ") == 1 + int(short.split("… and ")[2].split()[0])
+
+
+def test_bundles_and_releases_are_compared_as_bundles_hold_them(
+    privtab: Privtab, policy: Path, state: Path, new: Path, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "state.tar.gz"
+    assert privtab("state", "pack", state, "-p", policy, "-o", bundle).code == 0
+    ran = privtab("state", "diff", bundle, state, "-p", policy, "--fail-on", "any")
+    assert ran.code == 0, ran.out
+    registry = Registry.open(str(tmp_path / "registry"))
+    kept = registry.put(bundle.read_bytes())
+    registry.release("prod", "shop", state=kept.id)
+    expected = privtab("state", "diff", bundle, new, "-p", policy, "--format", "json").out
+    for place in ("prod", "prod@1", f"prod@{kept.id}", f"prod/shop@{kept.id}"):
+        told = privtab("state", "diff", f"registry:{registry.url}#{place}", new, "-p", policy, "--format", "json")
+        assert told.code == 0, told.err
+        assert json.loads(told.out)["access"] == json.loads(expected)["access"]
+    ran = privtab("state", "diff", bundle, new)
+    assert ran.code == 2
+    assert "give `--policy` to compare it with a file" in ran.err
+    other = tmp_path / "new.tar.gz"
+    assert privtab("state", "pack", new, "-p", policy, "-o", other).code == 0
+    assert "changed" in privtab("state", "diff", bundle, other).out
+
+
+def test_a_delta_of_two_states(privtab: Privtab, policy: Path, tmp_path: Path) -> None:
+    rows = [
+        f'  - {{grantee: "user:u{n}", effect: allow, privilege: READ, entity: "item:s/a/i{n}"}}' for n in range(300)
+    ]
+    paths = [tmp_path / "monday.yaml", tmp_path / "tuesday.yaml"]
+    for path, more in zip(paths, ([], [rows[7].replace("READ", "WRITE")]), strict=True):
+        path.write_text("\n".join(["grants:", *rows, *more]) + "\n", encoding="utf-8")
+    delta = tmp_path / "delta.tar.gz"
+    ran = privtab("state", "diff", *paths, "-p", policy, "--delta", delta)
+    assert ran.code == 0, ran.err
+    bundles = []
+    for path in paths:
+        assert privtab("state", "pack", path, "-p", policy, "-o", path.with_suffix(".tar.gz")).code == 0
+        bundles.append(path.with_suffix(".tar.gz").read_bytes())
+    proof(bundles[0], delta.read_bytes(), bundles[1])
+    assert contents(delta.read_bytes()).patch
+    assert len(delta.read_bytes()) < len(bundles[1])
+    ran = privtab("state", "diff", paths[0], paths[0], "-p", policy, "--delta", tmp_path / "none.tar.gz")
+    assert "no delta bundle" in ran.err
+    assert not (tmp_path / "none.tar.gz").exists()
+
+
+def test_wrong_rows_are_reported(privtab: Privtab, policy: Path, state: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(state.read_text(encoding="utf-8").replace("effect: deny", "effect: forbid"), encoding="utf-8")
+    ran = privtab("state", "diff", state, wrong, "-p", policy)
+    assert ran.code == 1
+    assert "may carry a denial" in ran.err
+    assert privtab("state", "diff", state, wrong, "-p", policy, "--allow-partial").code == 0
