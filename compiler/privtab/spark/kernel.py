@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from privtab.engines.batches import Batches
 
-ROWS = 1 << 17
+ROWS = 1 << 18
 """Rows that are decided at once. Spark's batches of 10,000 are combined, because looking up strings has a cost for each batch."""
 BYTES = 64 << 20
 """Bytes of Arrow memory at which batches are no longer combined."""
