@@ -52,13 +52,13 @@ class Bounded:
 
     def __init__(self, unpacked: BinaryIO) -> None:
         self._unpacked = unpacked
-        self._left = LARGEST
+        self._remaining = LARGEST
 
     def read(self, size: int = -1) -> bytes:
         """As for a file; raises BrokenBundle beyond the limit."""
-        piece = self._unpacked.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
-        self._left -= len(piece)
-        if self._left < 0:
+        piece = self._unpacked.read(min(size, self._remaining + 1) if size >= 0 else self._remaining + 1)
+        self._remaining -= len(piece)
+        if self._remaining < 0:
             raise BrokenBundle(f"it unpacks to more than {LARGEST >> 30} GiB")
         return piece
 
@@ -82,8 +82,8 @@ class Entry(tarfile.TarInfo):
             raise BrokenBundle(f"a header of its archive says {self.size:,} bytes of the next file")
         if self.type == tarfile.GNUTYPE_SPARSE:
             _refuse_sparse(self.name)
-        made: Entry = super()._proc_member(tar)  # type: ignore[misc]
-        return made
+        entry: Entry = super()._proc_member(tar)  # type: ignore[misc]
+        return entry
 
     def _proc_gnusparse_00(self, following: Entry, *_: object) -> None:
         _refuse_sparse(following.name)
@@ -120,16 +120,16 @@ def check_entry(name: str, entry: tarfile.TarInfo, number: int) -> None:
 
 def check_read(name: str, size: int) -> None:
     """Raise BrokenBundle for a file that is too large to be read as a whole."""
-    most = LARGEST_MANIFEST if name == ".manifest" else LARGEST_READ
-    if size > most:
-        raise BrokenBundle(f"`{name}` in it has {size:,} bytes; {most >> 20} MiB is the most")
+    limit = LARGEST_MANIFEST if name == ".manifest" else LARGEST_READ
+    if size > limit:
+        raise BrokenBundle(f"`{name}` in it has {size:,} bytes; {limit >> 20} MiB is the most")
 
 
-def check_values(name: str, text: bytes, most: int | None = None) -> None:
+def check_values(name: str, text: bytes, limit: int | None = None) -> None:
     """Raise BrokenBundle for JSON that would take too much memory when parsed."""
-    most = MOST_VALUES if most is None else most
-    if len(text) > most and sum(map(text.count, (b",", b"{", b"["))) > most:
-        raise BrokenBundle(f"`{name}` in it holds more than {most:,} values")
+    limit = MOST_VALUES if limit is None else limit
+    if len(text) > limit and sum(map(text.count, (b",", b"{", b"["))) > limit:
+        raise BrokenBundle(f"`{name}` in it holds more than {limit:,} values")
 
 
 def read_object(name: str, text: bytes, error: type[Exception] = BrokenBundle) -> dict[str, Any]:

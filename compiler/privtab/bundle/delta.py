@@ -68,8 +68,8 @@ def delta_for(old: bytes, new: bytes, *, unsigned: bool = False) -> bytes | None
     operations = difference(before.data, after.data, after.roots)
     if not 0 < len(operations) <= MOST_OPERATIONS:
         return None
-    made = _bundle(operations, after.manifest, before.manifest)
-    return made if len(made) < len(new) else None
+    delta = _bundle(operations, after.manifest, before.manifest)
+    return delta if len(delta) < len(new) else None
 
 
 def proof(base: bytes, delta: bytes, full: bytes) -> None:
@@ -86,10 +86,10 @@ def proof(base: bytes, delta: bytes, full: bytes) -> None:
     for operation in change.patch:
         if not any(_covers(root, operation["path"].strip("/")) for root in change.roots):
             raise BrokenBundle(f"the patch at `{operation['path']}` lies outside the roots")
-    found = applied(before.data, change.patch)
-    if found != after.data:
-        at = next(iter(patch(found, after.data)))["path"]
-        raise BrokenBundle(f"base and delta are not the full bundle: they differ at `{at}`")
+    result = applied(before.data, change.patch)
+    if result != after.data:
+        path = next(iter(patch(result, after.data)))["path"]
+        raise BrokenBundle(f"base and delta are not the full bundle: they differ at `{path}`")
 
 
 def contents(bundle: bytes) -> Contents:
@@ -107,12 +107,12 @@ def contents(bundle: bytes) -> Contents:
         elif name == PATCH:
             operations = _operations(read_object(name, file.read()).get("data", []))
         elif last == DATA:
-            at = data
+            node = data
             for key in folder.split("/") if folder else ():
-                at = at.setdefault(key, {})
-                if not isinstance(at, dict):
+                node = node.setdefault(key, {})
+                if not isinstance(node, dict):
                     raise BrokenBundle(f"`{name}` lies below `{key}`, which is not an object")
-            at.update(read_object(name, file.read()))
+            node.update(read_object(name, file.read()))
         else:
             only_data = False
     return Contents(manifest=manifest, data=data, patch=operations, signed=signed, only_data=only_data)
@@ -128,11 +128,11 @@ def _manifest(manifest: dict[str, Any]) -> dict[str, Any]:
     return manifest
 
 
-def _operations(given: object) -> list[Operation]:
+def _operations(operations: object) -> list[Operation]:
     """Return the operations of a patch if they are valid. Raises BrokenBundle."""
-    if not isinstance(given, list):
+    if not isinstance(operations, list):
         raise BrokenBundle(f"`{PATCH}`: `data` is not a list of operations")
-    for operation in given:
+    for operation in operations:
         if not (isinstance(operation, dict) and isinstance(operation.get("path"), str)):
             raise BrokenBundle(f"`{PATCH}`: an operation has no `path`")
         op = operation.get("op")
@@ -141,7 +141,7 @@ def _operations(given: object) -> list[Operation]:
         if op != "remove" and "value" not in operation:
             raise BrokenBundle(f"`{PATCH}`: the operation at `{operation['path']}` has no `value`")
         segments(operation["path"])
-    return given
+    return operations
 
 
 def _bundle(operations: Sequence[Operation], manifest: Mapping[str, Any], before: Mapping[str, Any]) -> bytes:
@@ -165,17 +165,17 @@ def _covers(root: str, path: str) -> bool:
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any], roots: Sequence[str]) -> list[Operation]:
     """The operations that turn `old` into `new`, two documents below `data`, within the roots."""
-    found: list[Operation] = []
+    operations: list[Operation] = []
     for root in sorted(roots):
         keys = root.strip("/").split("/") if root.strip("/") else []
-        before, after = _at(old, keys), _at(new, keys)
+        before, after = _value_at(old, keys), _value_at(new, keys)
         if after is _MISSING and before is not _MISSING:
-            found.append({"op": "remove", "path": f"/{'/'.join(keys)}"})
+            operations.append({"op": "remove", "path": f"/{'/'.join(keys)}"})
         elif before is _MISSING and after is not _MISSING:
-            found.append({"op": "upsert", "path": f"/{'/'.join(keys)}", "value": after})
+            operations.append({"op": "upsert", "path": f"/{'/'.join(keys)}", "value": after})
         elif before is not after:
-            found += patch(before, after, root)
-    return found
+            operations += patch(before, after, root)
+    return operations
 
 
 def patch(old: Any, new: Any, base_path: str = "") -> list[Operation]:
@@ -190,13 +190,13 @@ def patch(old: Any, new: Any, base_path: str = "") -> list[Operation]:
 def applied(document: Mapping[str, Any], operations: Sequence[Operation], base_path: str = "") -> dict[str, Any]:
     """Apply the operations to the document at `base_path`, as OPA does. Raises BrokenBundle where OPA would refuse one."""
     base = segments(base_path)
-    found: dict[str, Any] = _copied(document)
+    patched: dict[str, Any] = _copy(document)
     for operation in operations:
         path = segments(operation["path"])
         if path[: len(base)] != base or len(path) == len(base):
             raise BrokenBundle(f"the patch at `{operation['path']}` is not below `{base_path}`")
-        _apply(found, path[len(base) :], operation)
-    return found
+        _apply(patched, path[len(base) :], operation)
+    return patched
 
 
 def segments(path: str) -> list[str]:
@@ -207,109 +207,109 @@ def segments(path: str) -> list[str]:
     """
     path = path.strip("/")
     try:
-        read = [unquote(segment, errors="strict") for segment in path.split("/")] if path else []
+        decoded = [unquote(segment, errors="strict") for segment in path.split("/")] if path else []
     except UnicodeDecodeError:
         raise BrokenBundle(f"the path `{path}` of a patch is not UTF-8") from None
-    return [segment.replace("~1", "/").replace("~0", "~") for segment in read]
+    return [segment.replace("~1", "/").replace("~0", "~") for segment in decoded]
 
 
 def _changes(old: Any, new: Any, path: str) -> tuple[list[Operation], int]:
     """The operations, and approximately how many characters they take."""
-    whole: Operation = {"op": "replace", "path": f"/{path}", "value": new}
+    replacement: Operation = {"op": "replace", "path": f"/{path}", "value": new}
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
-        return ([], 0) if old == new else _sized(whole)
+        return ([], 0) if old == new else _with_size(replacement)
     if path and ("" in old) + ("" in new) and old != new:
-        return _sized(whole)  # a path cannot end in an empty key
-    found: list[Operation] = []
+        return _with_size(replacement)  # a path cannot end in an empty key
+    changes: list[Operation] = []
     size = leaves = 0
     for key in sorted(key for key in old.keys() | new.keys() if old.get(key, _MISSING) != new.get(key, _MISSING)):
-        at = f"{path}/{_escaped(key)}" if path else _escaped(key)
+        child_path = f"{path}/{_escape(key)}" if path else _escape(key)
         if key not in new:
-            operations, length = _sized({"op": "remove", "path": f"/{at}"})
+            operations, length = _with_size({"op": "remove", "path": f"/{child_path}"})
         elif key not in old:
-            operations, length = _added(new[key], at)
-            leaves += operations[0]["path"] == f"/{at}"
+            operations, length = _additions(new[key], child_path)
+            leaves += operations[0]["path"] == f"/{child_path}"
         else:
-            operations, length = _changes(old[key], new[key], at)
-        found += operations
+            operations, length = _changes(old[key], new[key], child_path)
+        changes += operations
         size += length
-    if len(found) > 1 and path and (_left_after(new, size) >= 0 or _copies(old, leaves)):
-        return _sized(whole)
-    return found, size
+    if len(changes) > 1 and path and (_budget_after(new, size) >= 0 or _copies(old, leaves)):
+        return _with_size(replacement)
+    return changes, size
 
 
-def _added(value: Any, path: str) -> tuple[list[Operation], int]:
+def _additions(value: Any, path: str) -> tuple[list[Operation], int]:
     """The operations that add a value, and approximately how many characters they take.
 
     Before OPA adds a member to an object that the patch has changed already, it copies the whole object, unless the path leads
     deeper than the existing data. So an object is first added with one of its leaves; the rest is then added to new objects only.
     """
     if not isinstance(value, Mapping) or not value or "" in value:
-        return _sized({"op": "upsert", "path": f"/{path}", "value": value})
+        return _with_size({"op": "upsert", "path": f"/{path}", "value": value})
     first, *others = sorted(value)
-    found, size = _added(value[first], f"{path}/{_escaped(first)}")
+    additions, size = _additions(value[first], f"{path}/{_escape(first)}")
     for key in others:
-        operations, length = _sized({"op": "upsert", "path": f"/{path}/{_escaped(key)}", "value": value[key]})
-        found += operations
+        operations, length = _with_size({"op": "upsert", "path": f"/{path}/{_escape(key)}", "value": value[key]})
+        additions += operations
         size += length
-    return found, size
+    return additions, size
 
 
 def _copies(value: Any, leaves: int) -> bool:
     """Whether adding that many leaves to an object makes OPA copy too much, since each addition copies the whole object."""
-    return leaves > 1 and _left_after(value, MOST_COPIED // leaves) < 0
+    return leaves > 1 and _budget_after(value, MOST_COPIED // leaves) < 0
 
 
-def _sized(operation: Operation) -> tuple[list[Operation], int]:
+def _with_size(operation: Operation) -> tuple[list[Operation], int]:
     return [operation], len(_COMPACT(operation))
 
 
-def _left_after(value: Any, left: int) -> int:
+def _budget_after(value: Any, budget: int) -> int:
     """What is left of a number of characters after a value; negative, but not by how much, if the value takes more."""
     if not isinstance(value, Mapping):
-        return left - len(_COMPACT(value))
-    for key, inner in value.items():
-        left = _left_after(inner, left - len(key) - 4)
-        if left < 0:
+        return budget - len(_COMPACT(value))
+    for key, child in value.items():
+        budget = _budget_after(child, budget - len(key) - 4)
+        if budget < 0:
             break
-    return left
+    return budget
 
 
 def _apply(document: dict[str, Any], path: Sequence[str], operation: Operation) -> None:
-    at: Any = document
+    node: Any = document
     for key in path[:-1]:
-        if isinstance(at, dict) and key not in at and operation["op"] == "upsert":
-            at[key] = {}
-        at = at.get(key) if isinstance(at, dict) else None
-    if not isinstance(at, dict):
+        if isinstance(node, dict) and key not in node and operation["op"] == "upsert":
+            node[key] = {}
+        node = node.get(key) if isinstance(node, dict) else None
+    if not isinstance(node, dict):
         raise BrokenBundle(f"there is nothing at `{operation['path']}` to be patched")
     last = path[-1]
     match operation["op"]:
         case "upsert":
-            at[last] = operation["value"]
-        case "replace" | "remove" if last not in at:
+            node[last] = operation["value"]
+        case "replace" | "remove" if last not in node:
             raise BrokenBundle(f"there is nothing at `{operation['path']}` to {operation['op']}")
         case "replace":
-            at[last] = operation["value"]
+            node[last] = operation["value"]
         case "remove":
-            del at[last]
+            del node[last]
         case op:
             raise BrokenBundle(f"`{op}` is not a patch operation")
 
 
-def _at(document: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    at: Any = document
+def _value_at(document: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    node: Any = document
     for key in keys:
-        if not isinstance(at, Mapping) or key not in at:
+        if not isinstance(node, Mapping) or key not in node:
             return _MISSING
-        at = at[key]
-    return at
+        node = node[key]
+    return node
 
 
-def _copied(value: Any) -> Any:
-    return {key: _copied(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
+def _copy(value: Any) -> Any:
+    return {key: _copy(child) for key, child in value.items()} if isinstance(value, Mapping) else value
 
 
-def _escaped(key: str) -> str:
+def _escape(key: str) -> str:
     """Escape a key for a path below the roots."""
     return quote(key.replace("~", "~0"), safe=":@!$()*,;=")

@@ -74,7 +74,7 @@ def inspect(bundle: Source, trust: Trust | None = None) -> Inspected:
     manifest: Mapping[str, Any] = {}
     signatures: bytes | None = None
     with opened(bundle) as file:
-        size, digested = _measured(file)
+        size, sha256 = _size_and_hash(file)
         for name, entry, content in entries(file):
             files.append(File(name=name, bytes=entry.size))
             if name == MANIFEST:
@@ -91,7 +91,7 @@ def inspect(bundle: Source, trust: Trust | None = None) -> Inspected:
         version=_text(metadata.get("version")),
         revision=_text(manifest.get("revision")),
         bytes=size,
-        sha256=digested,
+        sha256=sha256,
         roots=tuple(str(root) for root in manifest.get("roots", [""]) if isinstance(root, str)),
         files=tuple(sorted(files, key=lambda file: file.name)),
         counts=dict(counts),
@@ -103,12 +103,12 @@ def inspect(bundle: Source, trust: Trust | None = None) -> Inspected:
     )
 
 
-def _measured(file: BinaryIO) -> tuple[int, str]:
+def _size_and_hash(file: BinaryIO) -> tuple[int, str]:
     """The size and the hash of an open file; rewinds it."""
-    digested = digest(file)
+    sha256 = digest(file)
     size = file.tell()
     file.seek(0)
-    return size, digested
+    return size, sha256
 
 
 def _kind(metadata: Mapping[str, Any], files: list[File]) -> str:
@@ -134,17 +134,17 @@ def _counts(name: str, size: int, content: BinaryIO) -> dict[str, int]:
         return _operations(_document(name, content))
     if last != "data.json":
         return {}
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for path, document in _documents(tuple(name.split("/")[:-1]), _document(name, content)):
-        found.update(_program(document) if path[0] == PROGRAMS else _state(document))
-    return dict(found)
+        counts.update(_program(document) if path[0] == PROGRAMS else _state(document))
+    return dict(counts)
 
 
 def _lines(content: BinaryIO) -> int:
-    found = 0
+    count = 0
     while piece := content.read(_PIECE):
-        found += piece.count(b"\n")
-    return found
+        count += piece.count(b"\n")
+    return count
 
 
 def _document(name: str, content: BinaryIO) -> Mapping[str, Any]:
@@ -164,26 +164,26 @@ def _documents(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, .
             if isinstance(shard, dict):
                 yield path, shard
     elif len(path) < 2:
-        for key, inner in value.items():
-            yield from _documents((*path, key), inner)
+        for key, child in value.items():
+            yield from _documents((*path, key), child)
 
 
 def _program(program: Mapping[str, Any]) -> dict[str, int]:
     parts = ("entities", "privileges", "sets", "roles")
-    found = {"rules": sum(len(_mapping(rows)) for rows in _mapping(program.get("rules")).values())}
-    return found | {part: len(program[part]) for part in parts if _mapping(program.get(part))}
+    counts = {"rules": sum(len(_mapping(rows)) for rows in _mapping(program.get("rules")).values())}
+    return counts | {part: len(program[part]) for part in parts if _mapping(program.get(part))}
 
 
 def _state(state: Mapping[str, Any]) -> dict[str, int]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for effect, noun in (("allow", "grants"), ("deny", "denials")):
         for entities in _mapping(state.get(effect)).values():
             # A role within a scope has one more entry, with the entities of its rows, which is not another grant.
-            found[noun] += sum(
-                sum(held is True for held in _mapping(by).values()) for by in _mapping(entities).values()
+            counts[noun] += sum(
+                sum(value is True for value in _mapping(holders).values()) for holders in _mapping(entities).values()
             )
     for part, noun in (("owners", "owners"), ("members", "members")):
-        found[noun] += sum(len(_mapping(names)) for names in _mapping(state.get(part)).values())
+        counts[noun] += sum(len(_mapping(names)) for names in _mapping(state.get(part)).values())
     for part, noun in (
         ("principals", "users with roles or groups"),
         ("group_principals", "groups with roles"),
@@ -191,14 +191,14 @@ def _state(state: Mapping[str, Any]) -> dict[str, int]:
         ("service_admins", "service admins"),
         ("shards", "shards"),
     ):
-        found[noun] += len(_mapping(state.get(part)))
-    return {noun: number for noun, number in found.items() if number}
+        counts[noun] += len(_mapping(state.get(part)))
+    return {noun: number for noun, number in counts.items() if number}
 
 
 def _operations(patch: Mapping[str, Any]) -> dict[str, int]:
     data = patch.get("data")
     operations = data if isinstance(data, list) else []
-    kinds = Counter(str(one.get("op")) for one in operations if isinstance(one, dict))
+    kinds = Counter(str(operation.get("op")) for operation in operations if isinstance(operation, dict))
     return {"operations": len(operations), **{f"of which {kind}": number for kind, number in sorted(kinds.items())}}
 
 
@@ -206,13 +206,13 @@ def _operations(patch: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _signature(bundle: Source, signatures: bytes | None, trust: Trust | None) -> Signature | None:
-    said = _unverified_claims(signatures) if signatures is not None else None
+    claims = _unverified_claims(signatures) if signatures is not None else None
     if trust is None:
-        return said
+        return claims
     try:
         signed = verify(bundle, trust)
     except SignatureRefused as error:
-        empty = said or Signature(key=None, algorithm=None)
+        empty = claims or Signature(key=None, algorithm=None)
         return Signature(
             key=empty.key,
             algorithm=empty.algorithm,

@@ -86,14 +86,14 @@ def pack_policy(
     name = name or program.system
     modules = rego.files(Compilation(program=program, optimised=optimised, name=name, sharded=sharded))
     layout = {"state": SHARDED} if sharded else {}
-    stated = program_json(program, optimised) | {"name": name} | layout
-    digest = hashlib.sha256(json_bytes({"modules": dict(modules), "program": stated}))
+    program_document = program_json(program, optimised) | {"name": name} | layout
+    digest = hashlib.sha256(json_bytes({"modules": dict(modules), "program": program_document}))
     revision = digest.hexdigest()[:REVISION_DIGITS]
     return PolicyArtifacts(
         name=name,
         revision=revision,
         modules=modules,
-        program=stated | {"revision": revision},
+        program=program_document | {"revision": revision},
         metadata={
             "kind": "policy",
             "system": program.system,

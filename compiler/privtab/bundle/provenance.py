@@ -61,7 +61,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
     command = ["git", "-C", str(folder), "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]
     environment = {name: value for name, value in os.environ.items() if name not in ("GIT_DIR", "GIT_WORK_TREE")}
     try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=GIT_SECONDS, env=environment)
+        result = subprocess.run(command, capture_output=True, check=False, timeout=GIT_SECONDS, env=environment)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+    return result.stdout.decode("utf-8", "replace").strip() if result.returncode == 0 else None

@@ -28,11 +28,11 @@ def shard_file(key: str) -> str:
     if not colon:
         return f"{key}.tar.gz"
     name = decode_name(name)
-    plain = re.sub(r"[^A-Za-z0-9.-]", lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode()), name)
-    if len(plain) > LONGEST or plain != plain.lower():
+    safe_name = re.sub(r"[^A-Za-z0-9.-]", lambda match: "".join(f"_{byte:02x}" for byte in match[0].encode()), name)
+    if len(safe_name) > LONGEST or safe_name != safe_name.lower():
         # Some file systems ignore case, and none accepts very long names.
-        plain = f"{plain[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-    return f"{type_}.{plain}.tar.gz"
+        safe_name = f"{safe_name[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    return f"{type_}.{safe_name}.tar.gz"
 
 
 def listing(bundles: Mapping[str, bytes]) -> dict[str, Any]:
@@ -40,19 +40,19 @@ def listing(bundles: Mapping[str, bytes]) -> dict[str, Any]:
     rows: dict[str, dict[str, Any]] = {}
     system = contents(bundles[PEOPLE]).manifest["metadata"]["system"]
     for key, bundle in bundles.items():
-        found = contents(bundle)
+        bundle_contents = contents(bundle)
         rows[key] = {
             "file": shard_file(key),
-            "revision": found.manifest["revision"],
-            "roots": found.roots,
+            "revision": bundle_contents.manifest["revision"],
+            "roots": bundle_contents.roots,
             "bytes": len(bundle),
         }
-    stamps = {key: str(row["revision"]) for key, row in rows.items() if key != PEOPLE}
+    revisions = {key: str(row["revision"]) for key, row in rows.items() if key != PEOPLE}
     return {
         "system": system,
-        "revision": combined(str(rows[PEOPLE]["revision"]), stamps),
+        "revision": combined(str(rows[PEOPLE]["revision"]), revisions),
         PEOPLE: rows[PEOPLE],
-        "shards": {key: rows[key] for key in sorted(stamps)},
+        "shards": {key: rows[key] for key in sorted(revisions)},
     }
 
 

@@ -93,9 +93,9 @@ def signed(bundle: bytes, signing: SigningKey) -> bytes:
 
 def signed_pieces(bundle: BinaryIO, signing: SigningKey) -> Iterator[bytes]:
     """Like `signed`, but of an open file and piece by piece: at most one file of the bundle is in memory at once."""
-    found = digests(bundle)
+    hashes = digests(bundle)
     bundle.seek(0)
-    yield from with_signatures(bundle, list(found), signatures(found, signing))
+    yield from with_signatures(bundle, list(hashes), signatures(hashes, signing))
 
 
 def digests(bundle: BinaryIO, *, ours: bool = False) -> dict[str, str]:
@@ -103,13 +103,13 @@ def digests(bundle: BinaryIO, *, ours: bool = False) -> dict[str, str]:
 
     `ours`: `json_bytes` wrote its JSON, so it need not be parsed.
     """
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for name, _, content in entries(bundle):
         if not is_signature(name):
-            found[name] = _digest(name, content, ours=ours)
-    if PATCH in found:
+            hashes[name] = _digest(name, content, ours=ours)
+    if PATCH in hashes:
         raise UsageError("a delta bundle cannot be signed: OPA accepts signatures only for whole bundles")
-    return found
+    return hashes
 
 
 def with_signatures(bundle: BinaryIO, names: Sequence[str], text: bytes | None) -> Iterator[bytes]:
@@ -118,14 +118,14 @@ def with_signatures(bundle: BinaryIO, names: Sequence[str], text: bytes | None) 
     `names`: its other files, in order.
     """
     if text is None:
-        yield from packed(found for found in entries(bundle) if not is_signature(found[0]))
+        yield from packed(item for item in entries(bundle) if not is_signature(item[0]))
         return
     entry = tarfile.TarInfo(SIGNATURES)
     entry.size, entry.mode = len(text), 0o644
-    own = (SIGNATURES, entry, io.BytesIO(text))
+    signature_entry = (SIGNATURES, entry, io.BytesIO(text))
     # If the other files are sorted, keep them so; otherwise the signatures come first.
-    before = next((name for name in names if name > SIGNATURES), None) if names == sorted(names) else names[0]
-    yield from packed(_with(entries(bundle), own, before))
+    successor = next((name for name in names if name > SIGNATURES), None) if names == sorted(names) else names[0]
+    yield from packed(_insert_entry(entries(bundle), signature_entry, successor))
 
 
 def signatures(hashes: Mapping[str, str], signing: SigningKey) -> bytes:
@@ -149,27 +149,27 @@ def _signature(message: bytes, signing: SigningKey) -> bytes:
     from cryptography.hazmat.primitives.asymmetric import ec
     from jwt.utils import der_to_raw_signature
 
-    worker = jwt.get_algorithm_by_name(signing.algorithm)
+    algorithm = jwt.get_algorithm_by_name(signing.algorithm)
     if isinstance(signing.key, ec.EllipticCurvePrivateKey):
         # RFC 6979: the same bundle has the same signature, unlike with the usual random number.
         try:
-            how = ec.ECDSA(worker.hash_alg(), deterministic_signing=True)  # type: ignore[attr-defined]
-            return der_to_raw_signature(signing.key.sign(message, how), signing.key.curve)
+            ecdsa = ec.ECDSA(algorithm.hash_alg(), deterministic_signing=True)  # type: ignore[attr-defined]
+            return der_to_raw_signature(signing.key.sign(message, ecdsa), signing.key.curve)
         except (UnsupportedAlgorithm, TypeError):  # OpenSSL before 3.2, or an older library
             pass
-    return worker.sign(message, signing.key)
+    return algorithm.sign(message, signing.key)
 
 
-def _with(found: Entries, own: tuple[str, tarfile.TarInfo, BinaryIO], before: str | None) -> Entries:
-    placed = False
-    for name, entry, content in found:
-        if name == before and not placed:
-            yield own
-            placed = True
+def _insert_entry(items: Entries, new_entry: tuple[str, tarfile.TarInfo, BinaryIO], successor: str | None) -> Entries:
+    inserted = False
+    for name, entry, content in items:
+        if name == successor and not inserted:
+            yield new_entry
+            inserted = True
         if not is_signature(name):
             yield name, entry, content
-    if not placed:
-        yield own
+    if not inserted:
+        yield new_entry
 
 
 def _digest(name: str, content: BinaryIO, *, ours: bool) -> str:
@@ -222,14 +222,14 @@ def new_key(algorithm: str) -> tuple[str, VerificationKey]:
 
 def public_keys(sources: Iterable[KeySource]) -> list[VerificationKey]:
     """The public keys of the given keys, which may be private ones. Raises FileError, UsageError."""
-    found: list[VerificationKey] = []
+    keys: list[VerificationKey] = []
     for source in sources:
         text, where = key_text(source)
         if "PRIVATE KEY" in text:
-            found.append(VerificationKey.of(SigningKey.of(source).key.public_key(), where))
+            keys.append(VerificationKey.of(SigningKey.of(source).key.public_key(), where))
         else:
-            found += verification_keys(source)
-    return found
+            keys += verification_keys(source)
+    return keys
 
 
 def opa_configuration(keys: Iterable[VerificationKey], scope: str, bundles: Iterable[str]) -> dict[str, Any]:

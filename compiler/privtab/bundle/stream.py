@@ -28,7 +28,7 @@ def entries(bundle: BinaryIO) -> Entries:
     That is, for a truncated bundle, other kinds of files, an exceeded limit (`bounds.py`), or a path that occurs twice, since then
     it is not defined which file counts.
     """
-    seen: set[str] = set()
+    names: set[str] = set()
     try:
         with gzip.GzipFile(fileobj=bundle) as packed:
             unpacked = cast("BinaryIO", Bounded(cast("BinaryIO", packed)))
@@ -38,9 +38,9 @@ def entries(bundle: BinaryIO) -> Entries:
                     check_entry(name, entry, number)
                     if not entry.isfile():
                         continue
-                    if name in seen:
+                    if name in names:
                         raise BrokenBundle(f"it holds `{name}` twice")
-                    seen.add(name)
+                    names.add(name)
                     file = cast("BinaryIO", tar.extractfile(entry))
                     yield name, entry, cast("BinaryIO", _Content(name, entry.size, file))
             # The checksums of the archive are at its end.
@@ -48,7 +48,7 @@ def entries(bundle: BinaryIO) -> Entries:
                 pass
     except _BROKEN as error:
         raise _broken(error) from None
-    if not seen:
+    if not names:
         raise BrokenBundle("it is not a bundle: it contains no files")
 
 
@@ -59,23 +59,23 @@ def path_of(name: str) -> str:
 
 def digest(content: BinaryIO) -> str:
     """The SHA-256 of the rest of an open file."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     while piece := content.read(_PIECE):
-        found.update(piece)
-    return found.hexdigest()
+        hasher.update(piece)
+    return hasher.hexdigest()
 
 
-def packed(found: Entries) -> Iterator[bytes]:
+def packed(items: Entries) -> Iterator[bytes]:
     """The gzipped tar of entries, piece by piece, packed like `archive`."""
     sink = _Sink()
     with (
         gzip.GzipFile(fileobj=cast("BinaryIO", sink), mode="wb", compresslevel=LEVEL, mtime=0, filename="") as out,
         tarfile.open(fileobj=out, mode="w|", format=tarfile.USTAR_FORMAT) as tar,
     ):
-        for _, entry, content in found:
+        for _, entry, content in items:
             tar.addfile(entry, content)
-            yield sink.taken()
-    yield sink.taken()
+            yield sink.take()
+    yield sink.take()
 
 
 class _Content:
@@ -113,7 +113,7 @@ class _Sink(io.RawIOBase):
         self._pieces.append(content)
         return len(content)
 
-    def taken(self) -> bytes:
+    def take(self) -> bytes:
         content = b"".join(self._pieces)
         self._pieces.clear()
         return content

@@ -34,27 +34,29 @@ def verify(bundle: Source, trust: Trust, *, newer_than: int | None = None, now: 
     `newer_than`: the sequence must be greater. Raises SignatureRefused, BrokenBundle, FileError.
     """
     with opened(bundle) as file:
-        found, digests = _read(file)
-        if len(found) > 1:
-            raise SignatureRefused(f"it has {len(found)} files with signatures: {', '.join(sorted(found))}")
-        if PATCH in digests and not found:
+        signature_files, digests = _read(file)
+        if len(signature_files) > 1:
+            raise SignatureRefused(
+                f"it has {len(signature_files)} files with signatures: {', '.join(sorted(signature_files))}"
+            )
+        if PATCH in digests and not signature_files:
             raise SignatureRefused("it is a delta bundle, which has no signature: OPA verifies only whole bundles")
-        signed = trust.signed(next(iter(found.values()), None), now=now)
+        signed = trust.signed(next(iter(signature_files.values()), None), now=now)
         check_names(signed, digests)
-        unlike = {name for name, expected in signed.files.items() if digests[name] != expected}
-        _check_rewritten_files(file, unlike, signed)
+        mismatched = {name for name, expected in signed.files.items() if digests[name] != expected}
+        _check_rewritten_files(file, mismatched, signed)
     check_newer(signed, newer_than)
     return signed
 
 
-def check_newer(signed: Signed, than: int | None) -> None:
+def check_newer(signed: Signed, sequence: int | None) -> None:
     """Raise SignatureRefused unless the sequence of a bundle is greater than another."""
-    if than is None:
+    if sequence is None:
         return
     if signed.sequence is None:
-        raise SignatureRefused(f"its signature has no sequence, so it is unknown whether it is newer than {than}")
-    if signed.sequence <= than:
-        raise SignatureRefused(f"it is not newer: its sequence is {signed.sequence}, and {than} was there before")
+        raise SignatureRefused(f"its signature has no sequence, so it is unknown whether it is newer than {sequence}")
+    if signed.sequence <= sequence:
+        raise SignatureRefused(f"it is not newer: its sequence is {signed.sequence}, and {sequence} was there before")
 
 
 @contextmanager
@@ -76,26 +78,26 @@ def opened(bundle: Source) -> Iterator[BinaryIO]:
 
 def _read(file: BinaryIO) -> tuple[Mapping[str, bytes], dict[str, tuple[str, str]]]:
     """The signature files by path, and the hash of every other file."""
-    found: dict[str, bytes] = {}
+    signature_files: dict[str, bytes] = {}
     digests: dict[str, tuple[str, str]] = {}
     for name, entry, content in entries(file):
         if is_signature(name):
-            found[name] = content.read(min(entry.size, LARGEST_SIGNATURES + 1))
+            signature_files[name] = content.read(min(entry.size, LARGEST_SIGNATURES + 1))
         else:
             digests[name] = "SHA-256", digest(content)
-    return found, digests
+    return signature_files, digests
 
 
-def _check_rewritten_files(file: BinaryIO, unlike: set[str], signed: Signed) -> None:
+def _check_rewritten_files(file: BinaryIO, mismatched: set[str], signed: Signed) -> None:
     """Check files whose hash is not the signed one: they may be JSON with the same content, or use another hash algorithm."""
-    for name in sorted(unlike):
+    for name in sorted(mismatched):
         if not is_structured(name) and signed.files[name][0] == "SHA-256":
             raise changed(name)
-    if not unlike:
+    if not mismatched:
         return
     file.seek(0)
     for name, entry, content in entries(file):
-        if name not in unlike:
+        if name not in mismatched:
             continue
         check_rewritten(name, entry.size)
         text = content.read()

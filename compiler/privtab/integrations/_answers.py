@@ -48,8 +48,8 @@ class Answer:
 
     def fields(self) -> list[tuple[str, str]]:
         """All headers of the answer."""
-        own = {"Content-Type": CONTENT_TYPE, "Content-Length": str(len(self.body)), "Cache-Control": "no-store"}
-        return [*own.items(), *self.headers.items()]
+        standard = {"Content-Type": CONTENT_TYPE, "Content-Length": str(len(self.body)), "Cache-Control": "no-store"}
+        return [*standard.items(), *self.headers.items()]
 
 
 def answer(error: DecisionError, tell: Tell) -> Answer:
@@ -82,20 +82,20 @@ def unmapped(method: str, path: str) -> Answer:
 
 def _denied(error: AccessDenied, tell: Tell) -> Answer:
     decision = error.decision
-    more: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     if decision.id is not None:
-        more["decision_id"] = decision.id
+        members["decision_id"] = decision.id
     if tell is not Tell.NOTHING:
-        more["rule"] = decision.rule
+        members["rule"] = decision.rule
     if tell is Tell.REASONS:
-        more["missing"] = [list(way) for way in decision.missing]
-    return _answer(403, "access denied", detail=str(error) if tell is Tell.REASONS else None, **more)
+        members["missing"] = [list(way) for way in decision.missing]
+    return _answer(403, "access denied", detail=str(error) if tell is Tell.REASONS else None, **members)
 
 
 def _answer(
-    status: int, title: str, *, detail: str | None = None, headers: Mapping[str, str] | None = None, **more: Any
+    status: int, title: str, *, detail: str | None = None, headers: Mapping[str, str] | None = None, **members: Any
 ) -> Answer:
     problem: dict[str, Any] = {"title": title, "status": status}
     if detail is not None:
         problem["detail"] = detail
-    return Answer(status=status, headers=headers or {}, problem=problem | more)
+    return Answer(status=status, headers=headers or {}, problem=problem | members)

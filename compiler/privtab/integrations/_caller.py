@@ -39,12 +39,12 @@ def decision() -> Decision | None:
 @contextmanager
 def acting_as(user: CallerLike, *, groups: Iterable[str] = ()) -> Iterator[Caller | None]:
     """Make decisions in the block for this user, also in tasks and copies of the context; None: for no user."""
-    found = as_caller(user)
-    if found is not None and groups:
-        found = Caller(user=found.user, groups=tuple(groups))
-    token = _CALLER.set(found)
+    current = as_caller(user)
+    if current is not None and groups:
+        current = Caller(user=current.user, groups=tuple(groups))
+    token = _CALLER.set(current)
     try:
-        yield found
+        yield current
     finally:
         _CALLER.reset(token)
 

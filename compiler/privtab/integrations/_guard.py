@@ -16,7 +16,7 @@ from privtab.client._base import Asker
 from privtab.errors import DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
 from privtab.integrations._answers import LOG
 from privtab.integrations._caller import DECISION, Caller, CallerLike, as_caller, caller
-from privtab.integrations._needs import Filled, Needs, Place, needs
+from privtab.integrations._needs import FilledRequest, Place, RequestTemplate, request_template
 from privtab.request import Decision
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ class Guard:
         `flags={"override": "force"}` sets the flag `override` if the argument `force` is true.
         Raises AccessDenied for a denial, another DecisionError without a decision, before the function starts.
         """
-        wanted = needs(action, resource, arg, with_, flags)
+        template = request_template(action, resource, arg, with_, flags)
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
-            return _wrapped(function, wanted, self, user or self._user)
+            return _guard_function(function, template, self, user or self._user)
 
         return decorate
 
@@ -93,45 +93,45 @@ class Guard:
         """
         return Allowed(self, action, resource, {"with_": with_, "groups": groups, "flags": flags})
 
-    def require(self, asked_by: Caller | None, action: str, resource: EntityLike, **beside: Any) -> Decision:
+    def require(self, asked_by: Caller | None, action: str, resource: EntityLike, **details: Any) -> Decision:
         """The decision if it is an allow; raises like `requires`."""
         asker = self.asker
         if not isinstance(asker, Asker):
             raise UsageError("an AsyncClient is asked by coroutines: use async functions, or bind a Client")
-        user, beside = _who(asker, asked_by, beside)
-        return asker.require(user, action, resource, **beside)
+        user, details = _user_and_details(asker, asked_by, details)
+        return asker.require(user, action, resource, **details)
 
-    async def arequire(self, asked_by: Caller | None, action: str, resource: EntityLike, **beside: Any) -> Decision:
+    async def arequire(self, asked_by: Caller | None, action: str, resource: EntityLike, **details: Any) -> Decision:
         """`require` without blocking the event loop; raises like `requires`."""
         asker = self.asker
-        user, beside = _who(asker, asked_by, beside)
+        user, details = _user_and_details(asker, asked_by, details)
         if not isinstance(asker, Asker):
-            return await asker.require(user, action, resource, **beside)
+            return await asker.require(user, action, resource, **details)
         # An engine in process may block too, while it loads newer bundles.
-        return await asyncio.to_thread(asker.require, user, action, resource, **beside)
+        return await asyncio.to_thread(asker.require, user, action, resource, **details)
 
-    def ask(self, asked_by: Caller | None, wanted: Needs, values: Mapping[str, Any]) -> Decision:
+    def ask(self, asked_by: Caller | None, template: RequestTemplate, values: Mapping[str, Any]) -> Decision:
         """The decision for a call with these arguments; raises like `requires`."""
-        filled = self._fill(wanted, values)
+        filled = self._fill(template, values)
         if isinstance(filled, Decision):
             return filled
-        return self.require(asked_by, filled.action, filled.resource, **filled.beside())
+        return self.require(asked_by, filled.action, filled.resource, **filled.details())
 
-    async def aask(self, asked_by: Caller | None, wanted: Needs, values: Mapping[str, Any]) -> Decision:
+    async def aask(self, asked_by: Caller | None, template: RequestTemplate, values: Mapping[str, Any]) -> Decision:
         """`ask` without blocking the event loop."""
-        filled = self._fill(wanted, values)
+        filled = self._fill(template, values)
         if isinstance(filled, Decision):
             return filled
-        return await self.arequire(asked_by, filled.action, filled.resource, **filled.beside())
+        return await self.arequire(asked_by, filled.action, filled.resource, **filled.details())
 
-    def _fill(self, wanted: Needs, values: Mapping[str, Any]) -> Filled | Decision:
+    def _fill(self, template: RequestTemplate, values: Mapping[str, Any]) -> FilledRequest | Decision:
         """The request, or an allow if the arguments are invalid and the mode lets everything pass."""
         try:
-            return wanted.fill(values)
+            return template.fill(values)
         except InvalidRequest as error:
             if self.enforces():
                 raise
-            LOG.warning("mode %s, `%s` let pass: %s", self.asker.mode, wanted.action, error)
+            LOG.warning("mode %s, `%s` let pass: %s", self.asker.mode, template.action, error)
             return Decision(
                 allowed=True, context={"missing": [], "reasons": [], "effects": [], "mode": str(self.asker.mode)}
             )
@@ -149,28 +149,28 @@ GUARD = Guard()
 """The guard behind the module-level functions."""
 
 
-def _who(asker: AnyAsker, asked_by: Caller | None, beside: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The user, and `beside` with their groups; raises Unauthenticated without a caller if the client enforces decisions."""
+def _user_and_details(asker: AnyAsker, asked_by: Caller | None, details: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The user, and `details` with their groups; raises Unauthenticated without a caller if the client enforces decisions."""
     if asked_by is None:
         if asker.mode is Mode.ENFORCE:
             raise Unauthenticated("no caller is known")
-        return "", beside
-    if asked_by.groups and not beside.get("groups"):
-        beside = beside | {"groups": asked_by.groups}
-    return asked_by.user, beside
+        return "", details
+    if asked_by.groups and not details.get("groups"):
+        details = details | {"groups": asked_by.groups}
+    return asked_by.user, details
 
 
 class Allowed:
     """Context manager that requires an allow and yields its decision."""
 
-    def __init__(self, guard: Guard, action: str, resource: EntityLike, beside: dict[str, Any]) -> None:
+    def __init__(self, guard: Guard, action: str, resource: EntityLike, details: dict[str, Any]) -> None:
         self._guard = guard
-        self._asked = (action, resource)
-        self._beside = beside
+        self._request = (action, resource)
+        self._details = details
         self._tokens: list[Token[Decision | None]] = []
 
     def __enter__(self) -> Decision:
-        return self._enter(self._guard.require(self._guard.caller(), *self._asked, **self._beside))
+        return self._enter(self._guard.require(self._guard.caller(), *self._request, **self._details))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -178,7 +178,7 @@ class Allowed:
         DECISION.reset(self._tokens.pop())
 
     async def __aenter__(self) -> Decision:
-        return self._enter(await self._guard.arequire(self._guard.caller(), *self._asked, **self._beside))
+        return self._enter(await self._guard.arequire(self._guard.caller(), *self._request, **self._details))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -193,22 +193,24 @@ class Allowed:
 # --- the decorator ---
 
 
-def _wrapped(function: Callable[P, R], wanted: Needs, guard: Guard, user: Callable[[], CallerLike]) -> Callable[P, R]:
+def _guard_function(
+    function: Callable[P, R], template: RequestTemplate, guard: Guard, user: Callable[[], CallerLike]
+) -> Callable[P, R]:
     """The guarded function, of the same kind and with the same signature."""
-    arguments = _arguments(function, wanted)
+    arguments = _arguments(function, template)
 
     def ask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Decision:
-        return guard.ask(guard.caller(user), wanted, arguments(args, kwargs))
+        return guard.ask(guard.caller(user), template, arguments(args, kwargs))
 
     async def aask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Decision:
-        return await guard.aask(guard.caller(user), wanted, arguments(args, kwargs))
+        return await guard.aask(guard.caller(user), template, arguments(args, kwargs))
 
     if inspect.iscoroutinefunction(function):
         coroutine = cast("Callable[P, Awaitable[Any]]", function)
 
         @wraps(function)
         async def guarded_coroutine(*args: P.args, **kwargs: P.kwargs) -> Any:
-            with _deciding(await aask(args, kwargs)):
+            with _as_current_decision(await aask(args, kwargs)):
                 return await coroutine(*args, **kwargs)
 
         return cast("Callable[P, R]", guarded_coroutine)
@@ -226,14 +228,14 @@ def _wrapped(function: Callable[P, R], wanted: Needs, guard: Guard, user: Callab
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _deciding(ask(args, kwargs)):
+        with _as_current_decision(ask(args, kwargs)):
             return function(*args, **kwargs)
 
     return guarded
 
 
 @contextmanager
-def _deciding(decision: Decision) -> Iterator[None]:
+def _as_current_decision(decision: Decision) -> Iterator[None]:
     token = DECISION.set(decision)
     try:
         yield
@@ -242,32 +244,40 @@ def _deciding(decision: Decision) -> Iterator[None]:
 
 
 def _arguments(
-    function: Callable[..., Any], wanted: Needs
+    function: Callable[..., Any], template: RequestTemplate
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], Mapping[str, Any]]:
     """A reader of the needed arguments of a call, by name; raises UsageError for names that the function lacks."""
     if not inspect.isfunction(function):
         raise UsageError("`requires` goes on functions; on a method, write it below `@staticmethod` or `@classmethod`")
     signature = inspect.signature(function)
-    named = [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    places = {
-        p.name: (at if p.kind is not p.KEYWORD_ONLY else sys.maxsize, p.kind is not p.POSITIONAL_ONLY, p.default)
-        for at, p in enumerate(named)
+    parameters = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    slots = {
+        parameter.name: (
+            position if parameter.kind is not parameter.KEYWORD_ONLY else sys.maxsize,
+            parameter.kind is not parameter.POSITIONAL_ONLY,
+            parameter.default,
+        )
+        for position, parameter in enumerate(parameters)
     }
-    unknown = sorted(wanted.names - set(places))
+    unknown = sorted(template.names - set(slots))
     if unknown:
         name = getattr(function, "__qualname__", "the function")
-        raise UsageError(f"`{name}` has no argument `{unknown[0]}`, which `{wanted.action}` needs")
-    wanted_places = [(name, *places[name]) for name in sorted(wanted.names)]
+        raise UsageError(f"`{name}` has no argument `{unknown[0]}`, which `{template.action}` needs")
+    needed = [(name, *slots[name]) for name in sorted(template.names)]
 
     def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
         # By position, since `signature.bind` takes longer than a decision; invalid calls fail when the function is called.
         values: dict[str, Any] = {}
-        for name, at, by_name, default in wanted_places:
+        for name, position, by_name, default in needed:
             # A keyword with the name of a positional-only parameter belongs to `**kwargs`.
             if by_name and name in kwargs:
                 values[name] = kwargs[name]
-            elif at < len(args):
-                values[name] = args[at]
+            elif position < len(args):
+                values[name] = args[position]
             elif default is not inspect.Parameter.empty:
                 values[name] = default
             else:

@@ -21,7 +21,7 @@ Filler: TypeAlias = Callable[[Mapping[str, Any]], Entity]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class FilledRequest:
     """The request for one call."""
 
     action: str
@@ -29,13 +29,13 @@ class Filled:
     with_: Mapping[str, Entity]
     flags: tuple[str, ...]
 
-    def beside(self) -> dict[str, Any]:
+    def details(self) -> dict[str, Any]:
         """The objects and flags, as keyword arguments of a client's methods."""
         return {"with_": self.with_, "flags": self.flags}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class RequestTemplate:
     """A template of a request; `names` are the arguments it needs."""
 
     action: str
@@ -46,10 +46,10 @@ class Needs:
     flags_by: Mapping[str, str]
     """Flags that are set if an argument is true."""
 
-    def fill(self, values: Mapping[str, Any]) -> Filled:
+    def fill(self, values: Mapping[str, Any]) -> FilledRequest:
         """The request for these arguments; raises InvalidRequest for one that is not a name, path or entity."""
         flags = [flag if values[name] else f"{flag}{NOT_SET}" for flag, name in self.flags_by.items()]
-        return Filled(
+        return FilledRequest(
             action=self.action,
             resource=self.resource(values),
             with_={name: filler(values) for name, filler in self.with_.items()},
@@ -57,13 +57,13 @@ class Needs:
         )
 
 
-def needs(
+def request_template(
     action: str,
     resource: Place,
     arg: str | None = None,
     with_: Mapping[str, Place] | None = None,
     flags: Iterable[str] | Mapping[str, str] = (),
-) -> Needs:
+) -> RequestTemplate:
     """Build a template from the arguments of `requires`; raises UsageError if it can never be filled."""
     if not action:
         raise UsageError("the operation has no name")
@@ -77,8 +77,8 @@ def needs(
     for name, place in (with_ or {}).items():
         fillers[name] = _filler(place, f"with_[{name!r}]")
     flags_by = dict(flags) if isinstance(flags, Mapping) else {}
-    names = {name for _, wanted in fillers.values() for name in wanted} | set(flags_by.values())
-    return Needs(
+    names = {name for _, argument_names in fillers.values() for name in argument_names} | set(flags_by.values())
+    return RequestTemplate(
         action=action,
         names=frozenset(names),
         resource=fillers.pop("")[0],
@@ -93,7 +93,7 @@ def _filler(place: Place, where: str) -> tuple[Filler, frozenset[str]]:
         case str():
             return _template(place, where)
         case (str(type_), str(name)):
-            return (lambda values: _whole(type_, values[name], name)), frozenset({name})
+            return (lambda values: _entity_from_argument(type_, values[name], name)), frozenset({name})
         case _ if callable(place):
             return _function(place)
         case _:
@@ -107,11 +107,11 @@ def _template(text: str, where: str) -> tuple[Filler, frozenset[str]]:
         raise UsageError(f"{where} is `{text}`: write `type:{{argument}}`, or a type and `arg`")
     try:
         parts = [(literal, name) for literal, name, spec, conversion in Formatter().parse(path)]
-        wrong = any(spec or conversion for _, name, spec, conversion in Formatter().parse(path))
+        has_format = any(spec or conversion for _, name, spec, conversion in Formatter().parse(path))
     except ValueError as error:
         raise UsageError(f"{where} is `{text}`: {error}") from None
     names = [name for _, name in parts if name is not None]
-    if wrong or not all(name.isidentifier() for name in names):
+    if has_format or not all(name.isidentifier() for name in names):
         raise UsageError(f"{where} is `{text}`: write the name of an argument between the braces")
 
     def fill(values: Mapping[str, Any]) -> Entity:
@@ -127,7 +127,10 @@ def _function(function: Callable[..., EntityLike]) -> tuple[Filler, frozenset[st
     from inspect import Parameter, signature
 
     parameters = signature(function).parameters
-    if any(p.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY) for p in parameters.values()):
+    if any(
+        parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        for parameter in parameters.values()
+    ):
         raise UsageError("a function that gives the entity takes arguments of the call by their names")
 
     def fill(values: Mapping[str, Any]) -> Entity:
@@ -136,7 +139,7 @@ def _function(function: Callable[..., EntityLike]) -> tuple[Filler, frozenset[st
     return fill, frozenset(parameters)
 
 
-def _whole(type_: str, value: object, name: str) -> Entity:
+def _entity_from_argument(type_: str, value: object, name: str) -> Entity:
     """The entity from an argument that is a path, a list of unencoded names, or an Entity of the type."""
     if isinstance(value, list | tuple):
         return named(type_, value, f"`{name}`")

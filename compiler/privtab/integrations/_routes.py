@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from privtab.errors import UsageError
-from privtab.integrations._needs import Needs, Place, needs
+from privtab.integrations._needs import Place, RequestTemplate, request_template
 
-_HOLE = re.compile(r"\{([A-Za-z_]\w*)(:path)?\}")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)(:path)?\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Route:
 
     methods: frozenset[str]
     pattern: re.Pattern[str]
-    needs: Needs | None
+    needs: RequestTemplate | None
 
     def values(self, method: str, path: str) -> Mapping[str, str] | None:
         """The named parts of the path; None if it does not match."""
@@ -43,12 +43,12 @@ def route(
     `{name}` is one part of the path, `{name:path}` any number of them. The resource is as in `requires`, filled with these
     parts. GET includes HEAD. Raises UsageError if it can never be filled.
     """
-    wanted = needs(action, resource, arg, with_, flags)
-    made = _route(methods, path, wanted)
-    unknown = sorted(wanted.names - set(made.pattern.groupindex))
+    template = request_template(action, resource, arg, with_, flags)
+    new_route = _route(methods, path, template)
+    unknown = sorted(template.names - set(new_route.pattern.groupindex))
     if unknown:
         raise UsageError(f"the route `{path}` has no `{{{unknown[0]}}}`, which `{action}` needs")
-    return made
+    return new_route
 
 
 def open_route(methods: str, path: str) -> Route:
@@ -58,31 +58,34 @@ def open_route(methods: str, path: str) -> Route:
 
 def find(routes: Iterable[Route], method: str, path: str) -> tuple[Route, Mapping[str, str]] | None:
     """The first matching route, and the named parts of the path."""
-    for one in routes:
-        values = one.values(method, path)
+    for candidate in routes:
+        values = candidate.values(method, path)
         if values is not None:
-            return one, values
+            return candidate, values
     return None
 
 
-def _route(methods: str, path: str, wanted: Needs | None) -> Route:
-    named = {method.upper() for method in methods.split()}
-    if not named:
+def _route(methods: str, path: str, template: RequestTemplate | None) -> Route:
+    upper_methods = {method.upper() for method in methods.split()}
+    if not upper_methods:
         raise UsageError(f"the route `{path}` has no method")
     if not path.startswith("/"):
         raise UsageError(f"the path of a route begins with `/`, unlike `{path}`")
-    if "GET" in named:
-        named.add("HEAD")
+    if "GET" in upper_methods:
+        upper_methods.add("HEAD")
     pieces: list[str] = []
-    at = 0
-    for hole in _HOLE.finditer(path):
-        pieces += [re.escape(path[at : hole.start()]), f"(?P<{hole[1]}>{'.+' if hole[2] else '[^/]+'})"]
-        at = hole.end()
-    rest = path[at:]
+    position = 0
+    for placeholder in _PLACEHOLDER.finditer(path):
+        pieces += [
+            re.escape(path[position : placeholder.start()]),
+            f"(?P<{placeholder[1]}>{'.+' if placeholder[2] else '[^/]+'})",
+        ]
+        position = placeholder.end()
+    rest = path[position:]
     if "{" in rest or "}" in rest or any("{" in piece for piece in pieces[::2]):
         raise UsageError(f"the route `{path}` is malformed: write {{name}} or {{name:path}}")
     try:
         pattern = re.compile("".join([*pieces, re.escape(rest)]), re.DOTALL)
     except re.error as error:
         raise UsageError(f"the route `{path}` is malformed: {error}") from None
-    return Route(methods=frozenset(named), pattern=pattern, needs=wanted)
+    return Route(methods=frozenset(upper_methods), pattern=pattern, needs=template)

@@ -57,8 +57,8 @@ class AsgiMiddleware:
             return
         method = WEBSOCKET if scope["type"] == "websocket" else str(scope["method"])
         path = _path(scope)
-        found = find(self._routes, method, path)
-        if found is None and not self._open:
+        match = find(self._routes, method, path)
+        if match is None and not self._open:
             refusal = unmapped(method, path)
             if self._guard.enforces():
                 await _refuse(scope, send, refusal)
@@ -66,8 +66,8 @@ class AsgiMiddleware:
         try:
             caller = await self._caller(scope)
             decision = None
-            if found is not None and found[0].needs is not None:
-                decision = await self._guard.aask(caller, found[0].needs, found[1])
+            if match is not None and match[0].needs is not None:
+                decision = await self._guard.aask(caller, match[0].needs, match[1])
         except DecisionError as error:
             await _refuse(scope, send, answer(error, self._tell))
             return
@@ -81,8 +81,8 @@ class AsgiMiddleware:
     async def _caller(self, scope: Scope) -> Any:
         if self._user is None:
             return self._guard.caller()
-        found = self._user(scope)
-        return as_caller(await found if isawaitable(found) else found)
+        user = self._user(scope)
+        return as_caller(await user if isawaitable(user) else user)
 
 
 def _unmapped(value: str) -> bool:

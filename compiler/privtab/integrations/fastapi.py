@@ -9,7 +9,7 @@ from privtab.errors import DecisionError, UsageError
 from privtab.integrations._answers import Answer, Tell, answer
 from privtab.integrations._caller import as_caller
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
-from privtab.integrations._needs import Needs, Place, needs
+from privtab.integrations._needs import Place, RequestTemplate, request_template
 from privtab.request import Decision
 
 try:
@@ -38,18 +38,18 @@ def Requires(  # noqa: N802  (named like FastAPI's `Depends` and `Security`)
     Guard or a client. If the handler converts arguments (a number, another case), use `@requires`, which sees the converted
     values. 403 for a denial, with the detail set by `tell`; 401 without a caller; 400, 503 and 500 without a decision.
     """
-    wanted = needs(action, resource, arg, with_, flags)
-    behind = guard if isinstance(guard, Guard) else Guard(guard)
-    told = Tell(tell)
+    template = request_template(action, resource, arg, with_, flags)
+    bound_guard = guard if isinstance(guard, Guard) else Guard(guard)
+    detail = Tell(tell)
 
-    async def nobody_said() -> Any:
-        return behind.caller()
+    async def current_caller() -> Any:
+        return bound_guard.caller()
 
-    async def permitted(request: Request, asked_by: Any = Depends(user or nobody_said)) -> Decision:  # noqa: B008  (FastAPI's notation)
+    async def permitted(request: Request, asked_by: Any = Depends(user or current_caller)) -> Decision:  # noqa: B008  (FastAPI's notation)
         try:
-            return await behind.aask(as_caller(asked_by), wanted, _values(wanted, request))
+            return await bound_guard.aask(as_caller(asked_by), template, _values(template, request))
         except DecisionError as error:
-            raise Refused(answer(error, told)) from error
+            raise Refused(answer(error, detail)) from error
 
     return permitted
 
@@ -65,27 +65,27 @@ class Refused(HTTPException):
 
 def answer_errors(app: FastAPI, *, tell: Tell | str = Tell.REASONS) -> None:
     """Answer with problem documents if `Requires`, a handler or a guarded function it calls refuses or has no decision."""
-    told = Tell(tell)
+    detail = Tell(tell)
 
     async def handle(_: Request, error: Exception) -> Response:
         assert isinstance(error, DecisionError | Refused)
-        refusal = error.refusal if isinstance(error, Refused) else answer(error, told)
+        refusal = error.refusal if isinstance(error, Refused) else answer(error, detail)
         return Response(refusal.body, refusal.status, dict(refusal.fields()))
 
     app.add_exception_handler(DecisionError, handle)
     app.add_exception_handler(Refused, handle)
 
 
-def _values(wanted: Needs, request: Request) -> dict[str, Any]:
+def _values(template: RequestTemplate, request: Request) -> dict[str, Any]:
     """The arguments by name; None for missing ones.
 
     The handler could read another value of a repeated argument, so they become a set of texts, which is no valid name or path.
     """
     values: dict[str, Any] = {}
-    for name in wanted.names:
+    for name in template.names:
         if name in request.path_params:
             values[name] = request.path_params[name]
             continue
-        given = request.query_params.getlist(name)
-        values[name] = frozenset(given) if len(given) > 1 else next(iter(given), None)
+        sent = request.query_params.getlist(name)
+        values[name] = frozenset(sent) if len(sent) > 1 else next(iter(sent), None)
     return values

@@ -51,16 +51,16 @@ class WsgiMiddleware:
         """Handle one request."""
         method = str(environ["REQUEST_METHOD"])
         path = str(environ.get("PATH_INFO", "")).encode("latin-1").decode("utf-8", "replace") or "/"
-        found = find(self._routes, method, path)
-        if found is None and not self._open:
+        match = find(self._routes, method, path)
+        if match is None and not self._open:
             refusal = unmapped(method, path)
             if self._guard.enforces():
                 return _refuse(method, start_response, refusal)
         try:
             caller = self._caller(environ)
             decision = None
-            if found is not None and found[0].needs is not None:
-                decision = self._guard.ask(caller, found[0].needs, found[1])
+            if match is not None and match[0].needs is not None:
+                decision = self._guard.ask(caller, match[0].needs, match[1])
         except DecisionError as error:
             return _refuse(method, start_response, answer(error, self._tell))
         token = DECISION.set(decision)

@@ -76,40 +76,46 @@ def choose(*, require_built: bool = False) -> Chosen:
     With `require_built` or $PRIVTAB_OPA_REQUIRE_BUILT, only an unchanged binary that was built here is accepted; with
     $PRIVTAB_OPA_SHA256, only one with this hash.
     """
-    wanted = os.environ.get(SHA256, "").strip().lower()
+    wanted_hash = os.environ.get(SHA256, "").strip().lower()
     if require_built or os.environ.get(REQUIRE_BUILT, "").strip().lower() not in ("", "0", "false"):
         path = cached()
-        wrong = _not_built(path) or _wrong_hash(path, wanted)
-        if wrong:
-            raise OpaError(f"{path} is not accepted: {wrong}; run `privtab opa install --require-built`")
+        problem = _not_built(path) or _wrong_hash(path, wanted_hash)
+        if problem:
+            raise OpaError(f"{path} is not accepted: {problem}; run `privtab opa install --require-built`")
         return Chosen(path=path, why="it was built here and is unchanged")
-    named = os.environ.get("PRIVTAB_OPA")
-    if named:
-        found = version(Path(named))
-        wrong = (
-            _wrong_hash(Path(named), wanted) if found == PINNED else f"is version {found}" if found else "does not run"
+    explicit_path = os.environ.get("PRIVTAB_OPA")
+    if explicit_path:
+        found_version = version(Path(explicit_path))
+        problem = (
+            _wrong_hash(Path(explicit_path), wanted_hash)
+            if found_version == PINNED
+            else f"is version {found_version}"
+            if found_version
+            else "does not run"
         )
-        if wrong:
-            raise OpaError(f"$PRIVTAB_OPA is {named}, which {wrong}; privtab needs OPA {PINNED}")
-        return Chosen(path=Path(named), why="$PRIVTAB_OPA names it")
+        if problem:
+            raise OpaError(f"$PRIVTAB_OPA is {explicit_path}, which {problem}; privtab needs OPA {PINNED}")
+        return Chosen(path=Path(explicit_path), why="$PRIVTAB_OPA names it")
     others: list[str] = []
     for path in (*_on_path("opa"), cached()):
         # Check this first: a program that other users can replace must not be run, not even for its version.
-        wrong = _replaceable(path)
-        found = None if wrong else version(path)
-        if found == PINNED:
+        problem = _replaceable(path)
+        found_version = None if problem else version(path)
+        if found_version == PINNED:
             recorded = path == cached() and _record().exists()
-            wrong = _wrong_hash(path, wanted) or (_not_built(path) if recorded else None)
-            if wrong is None:
-                why = "it was built here and is unchanged" if recorded else _word(path)
-                return Chosen(path=path, why=why + (", and has the hash that is asked for" if wanted else ""))
-        if wrong or found is not None:
-            others.append(f"{path} {wrong or f'is version {found}'}")
-    seen = f" ({'; '.join(others)})" if others else ""
-    raise OpaError(f"OPA {PINNED} was not found{seen}: run `privtab opa install`, or set $PRIVTAB_OPA to such a binary")
+            problem = _wrong_hash(path, wanted_hash) or (_not_built(path) if recorded else None)
+            if problem is None:
+                why = "it was built here and is unchanged" if recorded else _location(path)
+                return Chosen(path=path, why=why + (", and has the hash that is asked for" if wanted_hash else ""))
+        if problem or found_version is not None:
+            others.append(f"{path} {problem or f'is version {found_version}'}")
+    rejected = f" ({'; '.join(others)})" if others else ""
+    raise OpaError(
+        f"OPA {PINNED} was not found{rejected}: run `privtab opa install`, or set $PRIVTAB_OPA to such a binary"
+    )
 
 
-def _word(path: Path) -> str:
+def _location(path: Path) -> str:
     where = "in privtab's cache without a record of its build" if path == cached() else "on PATH"
     return f"it is {where} and says it is version {PINNED}"
 
@@ -117,20 +123,20 @@ def _word(path: Path) -> str:
 def _replaceable(path: Path) -> str | None:
     """Why other users can replace a program, or None if they cannot."""
     try:
-        for one in (path, path.resolve().parent):
-            mode = one.stat().st_mode
+        for candidate in (path, path.resolve().parent):
+            mode = candidate.stat().st_mode
             if mode & modes.S_IWOTH and not mode & modes.S_ISVTX:
-                return f"can be replaced by any user: {one} is world-writable"
+                return f"can be replaced by any user: {candidate} is world-writable"
     except OSError:
         return None
     return None
 
 
-def _wrong_hash(path: Path, wanted: str) -> str | None:
-    if not wanted or not path.is_file():
+def _wrong_hash(path: Path, wanted_hash: str) -> str | None:
+    if not wanted_hash or not path.is_file():
         return None
-    found = _sha256(path)
-    return None if found == wanted else f"has the SHA-256 {found}, and ${SHA256} asks for {wanted}"
+    actual = _sha256(path)
+    return None if actual == wanted_hash else f"has the SHA-256 {actual}, and ${SHA256} asks for {wanted_hash}"
 
 
 def _not_built(path: Path) -> str | None:
@@ -152,11 +158,11 @@ def _record() -> Path:
 
 def _sha256(path: Path) -> str:
     status = path.stat()
-    return _hashed(path, status.st_mtime_ns, status.st_size)
+    return _cached_sha256(path, status.st_mtime_ns, status.st_size)
 
 
 @functools.lru_cache(maxsize=16)
-def _hashed(path: Path, _mtime: int, _size: int) -> str:
+def _cached_sha256(path: Path, _mtime: int, _size: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -197,10 +203,10 @@ def install(report: Report = lambda _: None, *, require_built: bool = False) -> 
 def _build(target: Path, folder: Path, report: Report) -> None:
     """Build in `folder`, then move the binary to `target` in one step."""
     go = _go_on_path()
-    own = go is not None
+    local_go = go is not None
     if go is None:
         go = _toolchain(folder, report)
-    env = _environment(go, folder, own=own)
+    env = _environment(go, folder, local_go=local_go)
     source = _resources.opa() / "build"
     module = folder / "source"
     module.mkdir()
@@ -210,22 +216,22 @@ def _build(target: Path, folder: Path, report: Report) -> None:
     report(f"building OPA {PINNED} with {go}, each module checked by its hash; this takes some minutes")
     command = [str(go), "build", "-o", str(built), MODULE]
     _run(command, env=env, cwd=module, advice="check the network and $GOPROXY")
-    found = version(built)
-    if found != PINNED:
-        raise OpaError(f"the OPA that was built says it is version {found}, not {PINNED}")
-    noted = {"sha256": _sha256(built), "version": PINNED, "go": _go_version(go)}
-    note = folder / "opa.json"
-    note.write_text(json.dumps(noted, indent=2) + "\n", encoding="utf-8")
+    built_version = version(built)
+    if built_version != PINNED:
+        raise OpaError(f"the OPA that was built says it is version {built_version}, not {PINNED}")
+    record = {"sha256": _sha256(built), "version": PINNED, "go": _go_version(go)}
+    record_file = folder / "opa.json"
+    record_file.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     built.replace(target)
-    note.replace(_record())
+    record_file.replace(_record())
 
 
-def _environment(go: Path, folder: Path, *, own: bool) -> dict[str, str]:
+def _environment(go: Path, folder: Path, *, local_go: bool) -> dict[str, str]:
     """The environment of the build, without Go settings that disable checks and with the proxies as configured.
 
     Every module has its hash in go.sum, and `-mod=readonly` refuses one without: the checksum database adds nothing.
     """
-    proxies = _go_env(go, "GOPROXY", "GONOPROXY", "GOMODCACHE", "GOCACHE") if own else {}
+    proxies = _go_env(go, "GOPROXY", "GONOPROXY", "GOMODCACHE", "GOCACHE") if local_go else {}
     env = {name: value for name, value in os.environ.items() if name not in _DROPPED_SETTINGS}
     env |= {
         **proxies,
@@ -236,7 +242,7 @@ def _environment(go: Path, folder: Path, *, own: bool) -> dict[str, str]:
         "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
         "CGO_ENABLED": "0",  # no C compiler is needed, and the binary runs on any libc
     }
-    if not own:
+    if not local_go:
         # A downloaded Go leaves nothing behind: its caches are in the folder. Modules are read-only without `-modcacherw`.
         env.pop("GOROOT", None)
         env.setdefault("GOPATH", str(folder / "path"))
@@ -248,13 +254,13 @@ def _environment(go: Path, folder: Path, *, own: bool) -> dict[str, str]:
 def _go_env(go: Path, *names: str) -> dict[str, str]:
     """The values of settings as Go sees them: from the environment, or from its own file."""
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [str(go), "env", "-json", *names], capture_output=True, text=True, check=True, timeout=60
         ).stdout
-        found = json.loads(said)
+        values = json.loads(output)
     except (OSError, ValueError, subprocess.SubprocessError):
         return {}
-    return {name: value for name, value in found.items() if isinstance(value, str) and value}
+    return {name: value for name, value in values.items() if isinstance(value, str) and value}
 
 
 def _go_version(go: Path) -> str:
@@ -318,7 +324,7 @@ def _run(command: Sequence[str], *, env: Mapping[str, str], cwd: Path, advice: s
     """Run a command to its end. Raises OpaError with the last lines of its output."""
     name = " ".join(command)
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, errors="replace", timeout=_BUILD_SECONDS, check=False,
         )  # fmt: skip
@@ -326,9 +332,9 @@ def _run(command: Sequence[str], *, env: Mapping[str, str], cwd: Path, advice: s
         raise OpaError(f"`{name}` was stopped after {_BUILD_SECONDS} seconds; {advice}") from None
     except OSError as error:
         raise OpaError(f"`{name}` could not be run: {error}; {advice}") from error
-    if done.returncode != 0:
-        last = "\n".join(done.stdout.strip().splitlines()[-15:])
-        raise OpaError(f"`{name}` failed with exit code {done.returncode}; {advice}\n{last}")
+    if result.returncode != 0:
+        tail = "\n".join(result.stdout.strip().splitlines()[-15:])
+        raise OpaError(f"`{name}` failed with exit code {result.returncode}; {advice}\n{tail}")
 
 
 @contextlib.contextmanager
@@ -351,11 +357,11 @@ def _lock(path: Path, report: Report) -> Iterator[None]:
 @functools.lru_cache(maxsize=64)
 def _version(path: Path, _mtime: int, _size: int) -> str | None:
     try:
-        done = subprocess.run([str(path), "version"], capture_output=True, text=True, check=False, timeout=60)
+        result = subprocess.run([str(path), "version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
-    said = re.search(r"^Version: (\S+)$", done.stdout, re.MULTILINE)
-    return said[1] if done.returncode == 0 and said else None
+    match = re.search(r"^Version: (\S+)$", result.stdout, re.MULTILINE)
+    return match[1] if result.returncode == 0 and match else None
 
 
 def _on_path(name: str) -> list[Path]:

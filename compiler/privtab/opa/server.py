@@ -58,7 +58,7 @@ class OpaServer:
         log: Path | None = None,
         timeout: float = 30.0,
     ) -> None:
-        self.bundles = dict(bundles) if isinstance(bundles, Mapping) else _named(bundles)
+        self.bundles = dict(bundles) if isinstance(bundles, Mapping) else _name_bundles(bundles)
         for name, path in self.bundles.items():
             if not path.exists():
                 raise OpaError(f"the bundle `{name}` is missing: there is no {path}")
@@ -68,10 +68,10 @@ class OpaServer:
         self._host = host
         self._port = port
         self._extra = tuple(extra_args)
-        self._asked_log = log
+        self._requested_log = log
         self._timeout = timeout
         self._stack = contextlib.ExitStack()
-        self._mark = secrets.token_hex(8)
+        self._instance_label = secrets.token_hex(8)
 
     def __enter__(self) -> Self:
         self.start()
@@ -89,7 +89,7 @@ class OpaServer:
                 check_port(self._host, self._port)
             binary = self._binary or opa_binary.find()
             folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-opa-")))
-            self.log = self._asked_log or folder / "opa.log"
+            self.log = self._requested_log or folder / "opa.log"
             files = {name: path for name, path in self.bundles.items() if not path.is_dir()}
             service = self._stack.enter_context(FileService(files)) if files else None
             settings = list(self._settings(service))
@@ -101,7 +101,7 @@ class OpaServer:
                 except _PortTakenError:
                     self._end_process()
                     if self._port or attempt == _ATTEMPTS - 1:
-                        raise OpaError(_taken(self._host, port)) from None
+                        raise OpaError(_port_taken_message(self._host, port)) from None
                 else:
                     return
         except BaseException:
@@ -124,10 +124,10 @@ class OpaServer:
         """The revision of each active bundle; empty if OPA does not answer."""
         host, port = self._host, int(self.url.rpartition(":")[2])
         status, body = _get(host, port, "/v1/data/system/bundles")
-        found = _entry(body).get("result") if status == 200 else None
-        if not isinstance(found, dict):
+        bundles = _entry(body).get("result") if status == 200 else None
+        if not isinstance(bundles, dict):
             return {}
-        return {name: str(bundle["manifest"].get("revision", "")) for name, bundle in found.items()}
+        return {name: str(bundle["manifest"].get("revision", "")) for name, bundle in bundles.items()}
 
     def problems(self, lines: int) -> list[str]:
         """The last warnings and errors in OPA's log, and output that is not a log entry."""
@@ -153,7 +153,7 @@ class OpaServer:
 
     def _settings(self, service: FileService | None) -> Iterable[str]:
         """The settings that override the configuration file."""
-        yield f"labels.privtab_server={self._mark}"
+        yield f"labels.privtab_server={self._instance_label}"
         if service is not None:
             yield f"services.privtab_files.url={service.url}"
         for name, path in self.bundles.items():
@@ -187,25 +187,25 @@ class OpaServer:
     def _wait(self, port: int) -> None:
         deadline = time.monotonic() + self._timeout
         while True:
-            ended = self.process.poll()
-            trouble = self._bundle_error()
-            if ended is not None:
+            exit_code = self.process.poll()
+            bundle_error = self._bundle_error()
+            if exit_code is not None:
                 if "address already in use" in self.log_tail():
                     raise _PortTakenError
-                raise self._failed(f"OPA ended with exit code {ended}")
-            if trouble is not None:
-                raise self._failed(trouble)
+                raise self._error_with_log(f"OPA ended with exit code {exit_code}")
+            if bundle_error is not None:
+                raise self._error_with_log(bundle_error)
             if _get(self._host, port, "/health?bundles=true")[0] == 200:
-                self._check_own(port)
+                self._check_port_owner(port)
                 return
             if time.monotonic() > deadline:
-                raise self._failed(f"OPA was not ready after {self._timeout:g} seconds")
+                raise self._error_with_log(f"OPA was not ready after {self._timeout:g} seconds")
             time.sleep(0.03)
 
-    def _check_own(self, port: int) -> None:
+    def _check_port_owner(self, port: int) -> None:
         """Raise _PortTakenError if another server answers on the port. An OPA that does not show its configuration is accepted."""
         status, body = _get(self._host, port, "/v1/config")
-        if status == 200 and self._mark.encode() not in body:
+        if status == 200 and self._instance_label.encode() not in body:
             raise _PortTakenError
 
     def _bundle_error(self) -> str | None:
@@ -222,11 +222,11 @@ class OpaServer:
                 return f"bundle `{entry.get('name', '?')}`: {entry.get('msg', '')}"
         return None
 
-    def _failed(self, what: str) -> OpaError:
+    def _error_with_log(self, message: str) -> OpaError:
         # For an invalid option, OPA prints the error and then a long list of options.
         tail = self.log_tail(1000).partition("\nUsage:")[0]
         tail = "\n".join(tail.splitlines()[-20:])
-        return OpaError(f"{what}\n{tail}" if tail else what)
+        return OpaError(f"{message}\n{tail}" if tail else message)
 
     def _end_process(self) -> None:
         process: subprocess.Popen[bytes] | None = getattr(self, "process", None)
@@ -258,11 +258,11 @@ def check_port(host: str, port: int) -> None:
             probe.listen()
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise OpaError(_taken(host, port)) from None
+                raise OpaError(_port_taken_message(host, port)) from None
             raise OpaError(f"cannot listen on port {port} of {host}: {error.strerror}") from None
 
 
-def _taken(host: str, port: int) -> str:
+def _port_taken_message(host: str, port: int) -> str:
     return f"port {port} of {host} is taken: give another, or 0 for a free one"
 
 
@@ -291,17 +291,17 @@ def _guard(pid: int, name: str) -> subprocess.Popen[bytes] | None:
     )
 
 
-def _named(paths: Iterable[Path]) -> dict[str, Path]:
+def _name_bundles(paths: Iterable[Path]) -> dict[str, Path]:
     """A name for each bundle, from the name of its file: letters, digits, `-` and `_`."""
-    named: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for path in paths:
         base = re.sub(r"[^A-Za-z0-9_-]+", "-", re.sub(r"\.(tar\.gz|tgz)$", "", Path(path).name)).strip("-") or "bundle"
         name, number = base, 1
-        while name in named:
+        while name in by_name:
             number += 1
             name = f"{base}-{number}"
-        named[name] = Path(path)
-    return named
+        by_name[name] = Path(path)
+    return by_name
 
 
 def _free_port(host: str) -> int:

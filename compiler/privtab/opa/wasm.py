@@ -28,18 +28,18 @@ def build(modules: Mapping[str, str], entrypoints: Sequence[str], binary: Path |
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         packed = folder / "bundle.tar.gz"
-        chosen = [f"--entrypoint={entrypoint}" for entrypoint in entrypoints]
-        command = [str(opa.absolute()), "build", "--target=wasm", "--output=bundle.tar.gz", *chosen, "rego"]
+        options = [f"--entrypoint={entrypoint}" for entrypoint in entrypoints]
+        command = [str(opa.absolute()), "build", "--target=wasm", "--output=bundle.tar.gz", *options, "rego"]
         try:
             # The module records the paths of its sources: relative ones are the same every time.
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False)
+            result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise OpaError(f"`opa build -t wasm` did not end well: {error}") from error
-        if done.returncode != 0 or not packed.exists():
-            said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
-            raise OpaError(f"`opa build -t wasm` failed: {said}")
+        if result.returncode != 0 or not packed.exists():
+            output = result.stderr.strip() or result.stdout.strip() or f"exit code {result.returncode}"
+            raise OpaError(f"`opa build -t wasm` failed: {output}")
         with tarfile.open(packed) as tar:
-            found = next((tar.extractfile(member) for member in tar if member.name.lstrip("/") == MODULE), None)
-            if found is None:
+            module = next((tar.extractfile(member) for member in tar if member.name.lstrip("/") == MODULE), None)
+            if module is None:
                 raise OpaError("`opa build -t wasm` made a bundle without a module")
-            return found.read()
+            return module.read()
