@@ -217,7 +217,7 @@ def _run_canary(
         with report.step("canary"), _interrupt_on_sigterm():
             snapshot = report.snapshots["canary"] = rollout.wait(before, during, "canary", canary=True)
             if snapshot is not None and snapshot.complete and snapshot.active and rollout.read is not None:
-                lone_sidecars = rollout.alone(during)
+                lone_sidecars = rollout.count_if_all_in_canary(during)
                 outcome = report.canary_outcome = (
                     nothing_to_compare(lone_sidecars, canary.quiet_ok)
                     if lone_sidecars

@@ -104,7 +104,7 @@ def run(
             timeout=timeout,
             expect=expect,
         )
-        before = rollout.now()
+        before = rollout.current()
         if before.trouble:
             complain(before.trouble)
         if before.sequence == 0:

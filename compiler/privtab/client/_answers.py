@@ -82,19 +82,19 @@ class Undefined(PolicyError):
     """A rule is undefined in OPA; a bundle may not be active yet."""
 
 
-def read_result(body: bytes, what: str) -> Any:
+def read_result(body: bytes, rule: str) -> Any:
     """The `result` of a data document; raises PolicyError if it is undefined or not JSON."""
-    return _result(body, what)[0]
+    return _result(body, rule)[0]
 
 
-def _result(body: bytes, what: str) -> tuple[Any, str | None]:
+def _result(body: bytes, rule: str) -> tuple[Any, str | None]:
     """The `result` and OPA's id of the decision."""
     document = _document(body)
     decision_id = document.get("decision_id")
     note_id(decision_id)
     if "result" not in document:
         raise Undefined(
-            f"OPA has no `{what}` for this request: undefined. Is the policy's bundle active, and the state's laid out as it expects (whole, or in shards)?"
+            f"OPA has no `{rule}` for this request: undefined. Is the policy's bundle active, and the state's laid out as it expects (whole, or in shards)?"
         )
     return document["result"], decision_id if isinstance(decision_id, str) else None
 

@@ -281,13 +281,13 @@ class _Source(io.RawIOBase):
 
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
-        self.ended = False
+        self.at_end = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        if self.ended:
+        if self.at_end:
             return 0
         return self._connection.receive(buffer)
 
@@ -300,7 +300,7 @@ class _Buffer(io.BufferedReader):
 
     def close(self) -> None:
         if not self.closed:
-            self.raw.ended = True
+            self.raw.at_end = True
             self.has_extra_data = bool(self.peek(1))
         super().close()
 

@@ -39,8 +39,8 @@ class IODriver(Protocol):
     def sleep(self, seconds: float) -> Any:
         """Wait."""
 
-    def together(self, flows: Iterator[Flow[None]], most: int) -> Any:
-        """Run flows, at most `most` at once; the first error stops them all."""
+    def together(self, flows: Iterator[Flow[None]], limit: int) -> Any:
+        """Run flows, at most `limit` at once; the first error stops them all."""
 
     def acquire(self, seconds: float) -> Any:
         """Take the lock of the vocabulary within `seconds`; returns whether it was taken."""

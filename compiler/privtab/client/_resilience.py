@@ -47,7 +47,7 @@ class Breaker:
     """
 
     def __init__(self, failures: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most = failures
+        self._max_failures = failures
         self._seconds = seconds
         self._clock = clock
         self.after_fork()
@@ -63,7 +63,7 @@ class Breaker:
 
     def __getstate__(self) -> tuple[int, float]:
         """The settings only: a copy in another process starts closed."""
-        return self._most, self._seconds
+        return self._max_failures, self._seconds
 
     def __setstate__(self, state: tuple[int, float]) -> None:
         self.__init__(*state)  # type: ignore[misc]
@@ -103,13 +103,13 @@ class Breaker:
 
     def failed(self, error: Exception) -> None:
         """Record a failed exchange."""
-        if not self._most:
+        if not self._max_failures:
             return
         with self._lock:
             self._failed += 1
             if self._until is not None and not self._probing:
                 return  # it was sent before the circuit opened
-            if not self._probing and self._failed < self._most:
+            if not self._probing and self._failed < self._max_failures:
                 return
             if self._probing:
                 self._open_for = min(self._open_for * 2, LONGEST_OPEN)

@@ -98,7 +98,7 @@ def number_or_off(text: str) -> float | str:
     return text if text == "off" else number(text)
 
 
-def whole(text: str) -> int:
+def whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:

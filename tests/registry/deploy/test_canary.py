@@ -197,4 +197,4 @@ def test_a_canary_that_all_are_in_has_nobody_beside_it(tmp_path: Path, zones: st
         read=lambda: Fleet(sidecars=(*sidecars, long_ago, elsewhere)),
         follow=lambda looks, _: list(looks)[-1],
     )
-    assert rollout.alone(replace(DURING, canary=Canary(policy="new", labels={"zone": "b"}))) == alone
+    assert rollout.count_if_all_in_canary(replace(DURING, canary=Canary(policy="new", labels={"zone": "b"}))) == alone

@@ -139,9 +139,9 @@ def compare(by_rule: Counts, *, tolerance: float, rate: float = ERROR_RATE) -> t
             if of == "undefined" and canary.undefined + others.undefined == 0:
                 continue
             p = chance(canary, others, of)
-            apart = abs(canary.share(of) - others.share(of))
+            gap = abs(canary.share(of) - others.share(of))
             enough = min(canary.total, others.total) >= LEAST
-            moved = enough and apart > tolerance and p < rate / max(1, tested)
+            moved = enough and gap > tolerance and p < rate / max(1, tested)
             verdict: Verdict = "moved" if moved else "alike" if enough else "few"
             comparisons.append(RuleComparison(rule=rule, canary=canary, others=others, of=of, p=p, verdict=verdict))
     order = {"moved": 0, "alike": 1, "few": 2}

@@ -93,8 +93,8 @@ class Sidecar:
     @property
     def problems(self) -> tuple[str, ...]:
         """The problems, as text."""
-        own = [self.problem] if self.problem else []
-        return (*own, *(f"{bundle.name}: {bundle.problem}" for bundle in self.bundles if bundle.problem))
+        sidecar_problem = [self.problem] if self.problem else []
+        return (*sidecar_problem, *(f"{bundle.name}: {bundle.problem}" for bundle in self.bundles if bundle.problem))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

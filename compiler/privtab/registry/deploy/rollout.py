@@ -122,7 +122,7 @@ class Rollout:
     expect: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def now(self) -> Channel:
+    def current(self) -> Channel:
         """The current release of the channel."""
         return self.registry.channel(self.channel, self.system)
 
@@ -186,7 +186,7 @@ class Rollout:
         )
         return self.follow(snapshots, title)
 
-    def alone(self, channel: Channel) -> int:
+    def count_if_all_in_canary(self, channel: Channel) -> int:
         """The number of sidecars if all of them are in the canary, which leaves none to compare with; otherwise 0."""
         if self.read is None:
             return 0

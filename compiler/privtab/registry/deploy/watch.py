@@ -102,7 +102,7 @@ def watch(
         snapshot = FleetSnapshot(statuses=statuses, seconds=now - started, expected=expect, problem=fleet.problem)
         if first_requests is None:
             first_requests = dict(_last_requests(snapshot))
-        stuck = bool(snapshot.late) and all(_still_refuses(one, first_requests) for one in snapshot.late)
+        stuck = bool(snapshot.late) and all(_still_refuses(status, first_requests) for status in snapshot.late)
         refused_since = (refused_since or now) if stuck else None
         given_up = refused_since is not None and now - refused_since > PATIENCE
         in_grace = not snapshot.awaited and not expect and now - started < min(GRACE, timeout)

@@ -159,7 +159,7 @@ async def _bundle(server: ServerState, request: Request, *, folder: str = "") ->
         note(request.scope, "not modified", routine=True)
         return Response(status_code=304, headers=headers)
     if poll is not None:
-        poll.wanted, poll.canary = desired.id, desired.canary
+        poll.desired, poll.canary = desired.id, desired.canary
     body, mode = await _body(server, request, desired, held_etag, identity.instance or address)
     server.metrics.served.labels(*stream, mode).inc()
     server.metrics.bytes.labels(*stream, mode).inc(len(body))
@@ -275,8 +275,8 @@ async def _logs(server: ServerState, request: Request) -> Response:
     note(request.scope, None, routine=True)
     canaries = tuple(server.feeds.canaries.values())
     counts = await document(request, server.large, partial(decisions.tally, canaries=canaries))
-    who, address = _identity(request)
-    if not server.fleet.record_counts(who, address, counts, canaries):
+    identity, address = _identity(request)
+    if not server.fleet.record_counts(identity, address, counts, canaries):
         raise Refused(400, "the body is not a decision log of an OPA: it is not a list")
     server.metrics.logs.inc()
     return Response(status_code=200)

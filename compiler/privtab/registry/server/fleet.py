@@ -39,7 +39,7 @@ MOST_CHARACTERS = 64 << 20
 class LastPoll:
     """The last request of a sidecar for one bundle."""
 
-    wanted: str
+    desired: str
     holds: str | None
     """The revision that it runs: OPA sends an ETag only once a bundle is active."""
     canary: bool
@@ -132,7 +132,7 @@ class FleetTracker:
             poll = known.polls[stream] = LastPoll(desired.id, revision, desired.canary, now, now)
         if poll.holds != revision:
             poll.since = now
-        poll.wanted, poll.holds, poll.canary, poll.polled = desired.id, revision, desired.canary, now
+        poll.desired, poll.holds, poll.canary, poll.polled = desired.id, revision, desired.canary, now
         return poll
 
     def record_status(self, sidecar_identity: SidecarIdentity, address: str, report: Any) -> bool:
@@ -347,10 +347,10 @@ def _sidecar_json(known: KnownSidecar, polls: Mapping[str, LastPoll]) -> dict[st
         "last_seen": _time(known.last_seen),
         "seconds_unseen": round(time.time() - known.last_seen, 1),
         "reported": _time(known.last_report) if known.last_report else None,
-        "current": bool(polls) and all(poll.holds == poll.wanted for poll in polls.values()),
+        "current": bool(polls) and all(poll.holds == poll.desired for poll in polls.values()),
         "feeds": {
             stream: {
-                "wanted": poll.wanted,
+                "wanted": poll.desired,
                 "holds": poll.holds,
                 "since": _time(poll.since),
                 "asked": _time(poll.polled),
