@@ -9,7 +9,15 @@ import typer
 
 from privtab._staged import write
 from privtab.cli import _spark_state, _state_diff, _state_import
-from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption, load_state
+from privtab.cli._options import (
+    AtOption,
+    FormatOption,
+    PartialOption,
+    PolicyOption,
+    VariantOption,
+    load_state,
+    moment_of,
+)
 from privtab.cli._output import Format, count, fail_if, out, printed, show_state_findings
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import UsageError
@@ -59,6 +67,45 @@ def validate(
         show_state_findings(findings)
         out().print(f"good rows: {counts(good)}")
     fail_if(any(finding.severity == "error" for finding in findings))
+
+
+@app.command("lint")
+def lint(
+    state: StateArgument,
+    policy: PolicyOption,
+    soon: Annotated[str, typer.Option("--soon", metavar="TIME", help="Report rows that end within this time.")] = "14d",
+    at: AtOption = None,
+    variant: VariantOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Find rows that are valid and probably mistakes: expired, unused, superfluous.
+
+    Exits with 1 if there is any finding but notes.
+
+    Example:
+
+    \b
+      privtab state lint state.yaml --policy gravitino/1.1.0
+      privtab state lint exports/ --policy cdap/final --soon 30d --format json
+    """
+    from privtab.cli._stored import load_policy, load_rows
+    from privtab.state.findings import in_order, to_json
+    from privtab.state.lint import duration
+    from privtab.state.lint import lint as linted
+    from privtab.state.validate import validate_with_places
+
+    moment = moment_of(at)
+    try:
+        within = duration(soon)
+    except ValueError as error:
+        raise UsageError(f"`--soon`: {error}") from None
+    program = load_policy(policy, variant=variant)
+    good, places, findings = validate_with_places(program, load_rows(program, state))
+    found = in_order([*findings, *linted(program, good, places, at=moment, soon=within)])
+    if not printed(format_, to_json(found)):
+        show_state_findings(found)
+        out().print(f"{count(len(found), 'finding')} in {counts(good)}")
+    fail_if(any(finding.severity != "note" for finding in found))
 
 
 @app.command("pack")

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from privtab.errors import UsageError
+from privtab.moments import FIRST, text
 from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
 from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
 from privtab.spark.joining import Joining, joining
 from privtab.spark.limits import Limits
+from privtab.spark.moments import Moment, edges_of, is_column, moment_of, state_at
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import workers
 from privtab.spark.state.bundles import bundle_size, is_bundle
-from privtab.spark.states import counted
+from privtab.spark.states import counted, timed_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 Plan = Literal["kernel", "joins"]
 _WIDTH: Mapping[str, int] = {
@@ -65,6 +70,7 @@ def plan(
     plan: str = "auto",
     limits: Limits | None = None,
     refresh: float | None = REFRESH,
+    at: Moment | Column = None,
 ) -> Choice:
     """The plan that `decide` would choose for these arguments, and why; nothing is decided.
 
@@ -75,8 +81,19 @@ def plan(
     request = read_arguments(
         frame, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups
     )
-    choice, _ = choose_plan(request, opened, state, plan=plan, limits=limits, refresh=refresh)
-    return choice
+
+    def chosen(given: Any) -> Choice:
+        return choose_plan(request, opened, given, plan=plan, limits=limits, refresh=refresh)[0]
+
+    timed = None if frame.isStreaming else timed_rows(opened, state, frame.sparkSession)
+    if timed is None:
+        return chosen(state)
+    if is_column(at):
+        steps = f"each row counts the rows of the state at its own time: {len(edges_of(timed)) + 1} passes"
+        return replace(chosen(state_at(timed, FIRST)), steps=(steps,))
+    moment = moment_of(cast("Moment", at))
+    choice = chosen(state_at(timed, moment))
+    return replace(choice, steps=(f"the rows of the state count that hold at {text(moment)}", *choice.steps))
 
 
 def choose_plan(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Required, TypedDict
+from typing import TYPE_CHECKING, Any, Required, TypedDict, cast
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
@@ -14,13 +14,17 @@ from privtab.spark.choose import choose_plan
 from privtab.spark.following import REFRESH, Followed, followed
 from privtab.spark.frames import Frame, opened
 from privtab.spark.limits import Limits
+from privtab.spark.moments import Moment, at_moment, each_moment, is_column
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
+from privtab.spark.states import timed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from privtab.spark.shipping import Shipped
 
+NO_TIME = "null"
+"""The reason for a row whose time is null."""
 log = logging.getLogger("privtab.spark")
 
 
@@ -37,6 +41,7 @@ class BatchArguments(TypedDict, total=False):
     limits: Limits | None
     allowed: str
     reason: str
+    at: Moment | Column
 
 
 def decide(
@@ -55,6 +60,7 @@ def decide(
     allowed: str = "allowed",
     reason: str = "reason",
     refresh: float | None = REFRESH,
+    at: Moment | Column = None,
 ) -> Frame:
     """The rows of `df` with two more columns: `allowed`, never null, and `reason`, null for allowed rows.
 
@@ -70,6 +76,10 @@ def decide(
     A stream checks the state for changes: no answer is based on a check more than `refresh` seconds old; 0: checks for each chunk of
     rows; None: the state is read now, once. The state must be a path or an address that executors can reach; otherwise use
     `each_batch`.
+
+    `at`: the time for which rows of the state with `from` or `until` count: a datetime with a time zone, a text such as
+    2026-03-03T12:00Z, or a Column of timestamps with one for each row. Default: the time of this call, one for all rows; for a
+    stream, the time at which a chunk of rows is decided.
     """
     frame, back = opened(df, (allowed, reason))
     check_names(frame, allowed, reason)
@@ -78,11 +88,37 @@ def decide(
         frame, program, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
         taken=(allowed, reason),
     )  # fmt: skip
-    choice, joins = choose_plan(request, program, state, plan=plan, limits=limits, refresh=refresh)
-    log.info("decide: %s", choice, extra={"plan": choice.plan, "figures": dict(choice.figures)})
-    if joins is not None:
-        return back(joins.decided(allowed, reason))
-    return back(_by_kernel(request, program, state, allowed, reason, refresh))
+    check_time(frame, at)
+    if is_column(at):
+        timed = timed_rows(program, state, frame.sparkSession)
+        if timed is None:
+            raise UsageError("at is a column, and no row of the state has `from` or `until`: leave it out")
+
+        def part(rows: DataFrame, then: Any) -> DataFrame:
+            return decide(
+                rows, program, then, subject=subject, action=action, resource=resource, with_=with_, flags=flags,
+                groups=groups, plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh,
+            )  # fmt: skip
+
+        def deny(rows: DataFrame) -> DataFrame:
+            return rows.withColumns({allowed: F.lit(False), reason: F.lit(NO_TIME)})  # noqa: FBT003
+
+        return back(each_moment(frame, cast("Column", at), timed, part, deny))
+
+    def decided(given: Any) -> DataFrame:
+        choice, joins = choose_plan(request, program, given, plan=plan, limits=limits, refresh=refresh)
+        log.info("decide: %s", choice, extra={"plan": choice.plan, "figures": dict(choice.figures)})
+        if joins is not None:
+            return joins.decided(allowed, reason)
+        return _by_kernel(request, program, given, allowed, reason, refresh)
+
+    return back(at_moment(cast("Moment", at), state, decided, lambda told: log.info("decide: %s", told)))
+
+
+def check_time(frame: DataFrame, at: object) -> None:
+    """Raise UsageError for a time of a stream, whose rows are decided when they come."""
+    if at is not None and frame.isStreaming:
+        raise UsageError("a stream is decided at the time of each chunk of rows: leave `at` out")
 
 
 def _by_kernel(

@@ -14,6 +14,7 @@ from privtab.spark.deciding import decide
 from privtab.spark.following import REFRESH
 from privtab.spark.frames import Frame, free, opened
 from privtab.spark.limits import Limits
+from privtab.spark.moments import Moment
 from privtab.spark.policies import PolicyLike
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def visible(
     plan: str = "auto",
     limits: Limits | None = None,
     refresh: float | None = REFRESH,
+    at: Moment | Column = None,
 ) -> Frame:
     """The rows of `df` that are allowed: the row's user, or one `user("alice")` for all, may do the action on the row's resource.
 
@@ -56,6 +58,6 @@ def visible(
     allowed, reason = free("__privtab_allowed", frame.columns), free("__privtab_reason", frame.columns)
     decided = decide(
         frame, policy, state, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
-        plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh,
+        plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh, at=at,
     )  # fmt: skip
     return back(decided.where(F.col(allowed)).drop(allowed, reason))

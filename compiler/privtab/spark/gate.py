@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from privtab.errors import AccessDenied, InvalidRequest, UsageError
 from privtab.names import bare_name
 from privtab.request import NOT_SET, Decision, Request
+from privtab.spark.moments import Moment, at_moment
 from privtab.spark.policies import PolicyLike, open_policy
 
 if TYPE_CHECKING:
@@ -27,10 +28,12 @@ def require(
     flags: Iterable[str] | Mapping[str, bool] = (),
     groups: Iterable[str] = (),
     spark: SparkSession | None = None,
+    at: Moment = None,
 ) -> Decision:
     """The decision on a request, if it is allowed; otherwise raises AccessDenied, which says what is missing.
 
     `state`: as in `decide`, or a client (`Client`, `Embedded`) that decides by its own policy; `policy` may then be None.
+    `at`: the time for which rows of the state with `from` or `until` count; default: now. A client decides by its own time.
     `resource`: `"type:path"`, a pair or an Entity. Raises InvalidRequest if a part is missing or unknown to the policy.
     """
     name: Any = subject
@@ -52,10 +55,10 @@ def require(
         raise InvalidRequest(f"subject is {subject!r}: give the name of a user")
     from privtab.client._protocol import request
 
-    return _decided(policy, state, request(name, action, resource, with_=with_, flags=flags, groups=groups), spark)
+    return _decided(policy, state, request(name, action, resource, with_=with_, flags=flags, groups=groups), spark, at)
 
 
-def _decided(policy: PolicyLike, state: Any, request: Request, spark: SparkSession | None) -> Decision:
+def _decided(policy: PolicyLike, state: Any, request: Request, spark: SparkSession | None, at: Moment) -> Decision:
     from privtab.client._protocol import check_flags, known
     from privtab.engines.python import PythonEngine
     from privtab.spark.states import index_of
@@ -67,7 +70,8 @@ def _decided(policy: PolicyLike, state: Any, request: Request, spark: SparkSessi
         from pyspark.sql import SparkSession
 
         spark = SparkSession.getActiveSession()
-    decision = PythonEngine(opened.json, index_of(opened, state, spark)).decide(request)
+    index = at_moment(at, state, lambda given: index_of(opened, given, spark))
+    decision = PythonEngine(opened.json, index).decide(request)
     if not decision.allowed:
         raise AccessDenied(request, decision)
     return decision

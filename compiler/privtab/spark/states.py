@@ -14,7 +14,7 @@ from privtab.engines.python import PythonEngine
 from privtab.errors import UsageError
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Packed
-from privtab.spark.state.bundles import bundled, is_address, is_bundle, require_complete
+from privtab.spark.state.bundles import bundled, is_address, is_bundle, require_complete, rows_of_bundles
 from privtab.spark.state.schemas import is_written
 from privtab.state.nodes import TABLES, State
 
@@ -43,7 +43,7 @@ def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str,
 def prepared(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
     """A state packed with its policy, cached for repeated calls."""
     key = ("packed", policy.digest, *cache_key(state))
-    packed: Packed = _cached(key, state, lambda: _packed(policy, state, spark))
+    packed: Packed = remembered(key, state, lambda: _packed(policy, state, spark))
     return packed
 
 
@@ -53,7 +53,7 @@ def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
 
     key = ("tables", policy.digest, id(spark), *cache_key(state))
     # The session is cached as well, so that no other session can reuse its id.
-    return _cached(key, (state, spark), lambda: state_tables(spark, policy, state))
+    return remembered(key, (state, spark), lambda: state_tables(spark, policy, state))
 
 
 def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) -> Index:
@@ -105,7 +105,7 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
         from privtab.spark.state.checked import checked_rows
 
         key = ("rows", policy.digest, *cache_key(state))
-        return _cached(key, state, lambda: checked_rows(_program(policy), Path(state)))
+        return remembered(key, state, lambda: checked_rows(_program(policy), Path(state)))
     if spark is None:
         raise UsageError(
             f"a {type(state).__name__} needs a Spark session to be read: start one, or pass it as `spark=`"
@@ -113,7 +113,14 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
     return spark_state(policy, state, spark)
 
 
-def _cached(key: tuple[object, ...], state: Any, make: Any) -> Any:
+def timed_rows(policy: OpenPolicy, state: Any, spark: SparkSession) -> State | None:
+    """The rows of a state if some of them hold for a time, else None."""
+    rows: object = rows_of_bundles(policy, os.fspath(state)) if is_bundle(state) else opened(policy, state, spark)
+    return rows if isinstance(rows, State) and rows.windows else None
+
+
+def remembered(key: tuple[object, ...], state: Any, make: Any) -> Any:
+    """What `make` gives, made once for a key whose first part is its kind; `state` is kept alive with it."""
     with _lock:
         for at, (known, _, made) in enumerate(_known):
             if known == key:

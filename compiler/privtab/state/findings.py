@@ -1,6 +1,6 @@
 """The codes of findings in a state, and findings as text and as JSON.
 
-`S0…` is about a file or a whole table, `S1…` about one row. An error removes the row from the state (or all rows of
+`S0…` is about a file or a whole table, `S1…` about one row, `S2…` is for `privtab state lint`. An error removes the row from the state (or all rows of
 the table that could not be read); a warning or a note does not.
 """
 
@@ -55,6 +55,13 @@ CODES = {
     "S164": "empty-group",
     "S165": "unheld-role",
     "S170": "wrong-time",
+    "S201": "expired-row",
+    "S202": "window-never-opens",
+    "S203": "row-ends-soon",
+    "S204": "empty-role",
+    "S205": "unused-role",
+    "S206": "direct-grant",
+    "S207": "superfluous-row",
 }
 
 

@@ -17,6 +17,7 @@ from privtab.spark.matrix.broadcast import opened, ship
 from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways, tell_left_out
 from privtab.spark.matrix.named import objects
 from privtab.spark.matrix.opening import Source, asked_about, listed, open_state, open_world
+from privtab.spark.moments import Moment
 from privtab.spark.padding import without_padding
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import check_executors
@@ -48,6 +49,7 @@ def entitlements(
     ways: Ways = "first",
     partitions: int | None = None,
     spark: SparkSession | None = None,
+    at: Moment = None,
 ) -> DataFrame:
     """The entitlement matrix: one row for each operation that a principal may do on an entity, in no order.
 
@@ -57,7 +59,8 @@ def entitlements(
     `operations`: names (`load`, or `table/load`); default: all. `users`, `principals`: the subjects; if both are omitted, every user
     named by the state. A group or a role is treated as a subject that holds nothing else. `with_`: objects by slot, for operations
     that need a second object; without it, they are not in the matrix. `flags`: flags that are set. `ways="all"`: a row for each
-    minimal set that holds, instead of only the first.
+    minimal set that holds, instead of only the first. `at`: the time for which rows of the state with `from` or `until` count, a
+    datetime with a time zone or a text such as 2026-03-03T12:00Z; default: the time of this call.
 
     Raises UsageError for names that are unknown to the policy, and the errors of `open_policy` and of reading a state.
     """
@@ -65,7 +68,7 @@ def entitlements(
     session = session_of(entities, users, spark)
     check_executors(session)
     opened_policy = open_policy(policy)
-    source = open_state(opened_policy, state, session)
+    source = open_state(opened_policy, state, session, at=at)
     question = Question(
         operations=None if operations is None else frozenset(listed(operations, "operations")),
         withs=objects(with_),

@@ -14,6 +14,7 @@ from privtab.hints import hint
 from privtab.names import bare_name, is_wildcard, last_name
 from privtab.spark.matrix.principals import Holding, Subject
 from privtab.spark.matrix.world import World
+from privtab.spark.moments import Moment, at_moment
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.bundles import bundled, is_bundle, require_complete
 from privtab.spark.states import opened
@@ -40,11 +41,15 @@ class Source:
     tables: SparkState | None = None
 
 
-def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = None) -> Source:
-    """Open a state given in any supported form; a session is needed for those that only Spark can read.
+def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = None, *, at: Moment = None) -> Source:
+    """Open a state given in any supported form, at a moment; a session is needed for those that only Spark can read.
 
     Raises UsageError for anything else, and StateInvalid if invalid rows may affect a denial.
     """
+    return at_moment(at, state, lambda given: _opened_state(policy, given, spark))
+
+
+def _opened_state(policy: OpenPolicy, state: object, spark: SparkSession | None) -> Source:
     if isinstance(state, str | os.PathLike) and is_bundle(state):
         return Source(index=require_complete(bundled(policy, os.fspath(state))))
     policy.checked("a state")

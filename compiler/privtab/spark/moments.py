@@ -1,0 +1,110 @@
+"""The moment for which Spark decides by a state in which rows hold for a time: one for a whole job, or one for each row."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from privtab.errors import HasWindows, UsageError
+from privtab.moments import FIRST, LAST, WrongTime, moment, now, text
+from privtab.spark.states import remembered
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from privtab.state.nodes import State
+
+T = TypeVar("T")
+Moment: TypeAlias = datetime | str | None
+"""A time with its time zone, or RFC 3339 text (2026-03-03T12:00Z); None: the time of the call."""
+MOST_MOMENTS = 32
+"""Limit on the times at which a state changes if each row of a DataFrame has its own time: every one costs a pass over the rows."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def is_column(at: object) -> bool:
+    """Whether a time is given by a Column, Classic or Connect."""
+    return hasattr(at, "isNotNull")
+
+
+def moment_of(at: Moment) -> int:
+    """A moment in nanoseconds. Raises UsageError for a text that is not a time, and for a time without a time zone."""
+    if at is None:
+        return now()
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise UsageError(f"at is {at!r}, without a time zone: give it one, such as datetime.UTC")
+        return (at - _EPOCH) // timedelta(microseconds=1) * 1000
+    if not isinstance(at, str):
+        raise UsageError(f"at is {at!r}: give a datetime with a time zone, or a text such as 2026-03-03T12:00Z")
+    try:
+        return moment(at)
+    except WrongTime as error:
+        raise UsageError(f"at is `{at}`, which {error}: {error.help}") from None
+
+
+def at_moment(at: Moment, state: Any, run: Callable[[Any], T], tell: Callable[[str], object] | None = None) -> T:
+    """`run(state)`, or if rows of the state hold for a time only, `run` with the state of the moment.
+
+    `tell`: takes a sentence about the moment if it counts.
+    """
+    chosen = moment_of(at)
+    try:
+        return run(state)
+    except HasWindows as found:
+        if tell is not None:
+            tell(f"the rows of the state count that hold at {text(chosen)}")
+        return run(state_at(found.state, chosen))
+
+
+def state_at(state: Any, chosen: int) -> State:
+    """The state at a moment; the same object for moments between which it does not change."""
+    edges = edges_of(state)
+    made: State = remembered(("at", id(state), bisect_right(edges, chosen)), state, lambda: state.at(chosen))
+    return made
+
+
+def edges_of(state: State) -> list[int]:
+    """The moments at which a state changes, ascending."""
+    return sorted({edge for windows in state.windows.values() for window in windows for edge in window} - {FIRST, LAST})
+
+
+def each_moment(
+    frame: DataFrame,
+    at: Column,
+    state: State,
+    decide: Callable[[DataFrame, State], DataFrame],
+    deny: Callable[[DataFrame], DataFrame],
+) -> DataFrame:
+    """Decide each row by the state at its own time; a row without a time is denied.
+
+    Raises UsageError if the column has no timestamps with a time zone, or if the state changes too often.
+    """
+    from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
+
+    kind = frame.select(at).schema[0].dataType.typeName()
+    if kind != "timestamp":
+        raise UsageError(
+            f"at is a column of the type {kind}: give one of timestamps, which mean the same moment everywhere"
+        )
+    edges = edges_of(state)
+    if len(edges) > MOST_MOMENTS:
+        raise UsageError(
+            f"the state changes {len(edges):,} times, and {MOST_MOMENTS} is the most for a column of times: decide the rows "
+            "of one time by `at=` with that time"
+        )
+    micros = F.unix_micros(at)
+    parts = []
+    for number in range(len(edges) + 1):
+        here = micros.isNotNull()
+        if number:
+            here &= micros >= F.lit(-(-edges[number - 1] // 1000))
+        if number < len(edges):
+            here &= micros < F.lit(-(-edges[number] // 1000))
+        begin = edges[number - 1] if number else FIRST
+        parts.append(decide(frame.where(here), state_at(state, begin)))
+    parts.append(deny(frame.where(micros.isNull())))
+    return reduce(lambda one, other: one.unionByName(other), parts)

@@ -1,0 +1,168 @@
+"""Find valid rows of a state that are probably mistakes: expired, unused, superfluous. They stay in the state."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeAlias
+
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.moments import ALWAYS, Window, text
+from privtab.request import Entity
+from privtab.state.findings import in_order
+from privtab.state.names import StateNames
+from privtab.state.nodes import State, StateFinding
+from privtab.state.places import Places
+from privtab.state.uses import uses
+
+Found: TypeAlias = tuple[str, int, str, str, str]
+"""Table, row from 0 on, code, message, advice."""
+_SAYS: Mapping[str, tuple[str, ...]] = {
+    "memberships": ("user", "group"),
+    "assignments": ("principal", "role", "scope"),
+    "grants": ("grantee", "effect", "privilege", "entity"),
+    "owners": ("entity", "owner"),
+}
+_SEVERITY: Mapping[str, Literal["warning", "note"]] = {"S203": "note", "S206": "note"}
+SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def lint(program: Program, state: State, places: Places, *, at: int, soon: int) -> tuple[StateFinding, ...]:
+    """The findings about a state at a moment; `soon`: the nanoseconds within which the end of a row is reported."""
+    found: list[Found] = [
+        *_windows(state, at, soon),
+        *_roles(program, state),
+        *_direct(state),
+        *_repeated(state),
+        *_covered(program, state),
+    ]
+    return in_order(_finding(places, one) for one in found)
+
+
+def _finding(places: Places, found: Found) -> StateFinding:
+    table, row, code, message, advice = found
+    cells = places.rows[table][row].cells
+    place = places.of(table, row)
+    assert place is not None
+    return StateFinding(
+        place=place, message=message, code=code, severity=_SEVERITY.get(code, "warning"), help=advice, row=cells
+    )
+
+
+def _windows(state: State, at: int, soon: int) -> Iterator[Found]:
+    for table, windows in state.windows.items():
+        for row, (begin, end) in enumerate(windows):
+            if end <= begin:
+                yield table, row, "S202", "the row never holds: it ends before it begins", "correct `from` or `until`"
+            elif end <= at:
+                yield table, row, "S201", f"the row has ended at {text(end)}", "remove it"
+            elif begin <= at and end - at <= soon:
+                yield table, row, "S203", f"the row ends at {text(end)}", "extend `until` if it is needed longer"
+
+
+def _roles(program: Program, state: State) -> Iterator[Found]:
+    """Roles that give nothing, and roles that nobody holds."""
+    column = state.column("assignments", "role")
+    given = state.distinct(("grants", "grantee"), ("owners", "owner"))
+    declared = {role.name for role in program.roles.values() if role.grants}
+    for role in column.names if not uses(program).holds else ():
+        if f"role:{role}" not in given and role not in declared:
+            message = f"role `{role}` is held, and no row grants it anything"
+            yield (
+                "assignments",
+                column.where([role])[0],
+                "S204",
+                message,
+                "grant it something, or remove its assignments",
+            )
+    held = set(column.names)
+    told: set[str] = set()
+    for table, name in (("grants", "grantee"), ("owners", "owner")):
+        principals = state.column(table, name)
+        for principal in principals.names:
+            role = principal.removeprefix("role:")
+            if principal != role and role not in held and principal not in told:
+                told.add(principal)
+                message = f"nobody holds role `{role}`"
+                yield table, principals.where([principal])[0], "S205", message, "assign it, or remove its rows"
+
+
+def _direct(state: State) -> Iterator[Found]:
+    for row, (grantee, effect) in enumerate(state.texts("grants", "grantee", "effect")):
+        if effect == "allow" and grantee.startswith("user:"):
+            message = f"`{grantee}` is granted a privilege directly"
+            yield "grants", row, "S206", message, "grant it to a role or a group, so that it ends with the task"
+
+
+def _repeated(state: State) -> Iterator[Found]:
+    """Rows that say the same as another in a part of its time."""
+    for table, windows in state.windows.items():
+        same: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for row, cells in enumerate(state.texts(table, *_SAYS[table])):
+            same[cells].append(row)
+        for rows in same.values():
+            for row in rows if len(rows) > 1 else ():
+                other = next((o for o in rows if o != row and _within(windows[row], windows[o])), None)
+                if other is not None:
+                    yield _superfluous(table, row, other, "it says the same, and holds as long")
+
+
+def _covered(program: Program, state: State) -> Iterator[Found]:
+    """Assignments within a scope of a role that is held everywhere, and grants below one of the same privileges."""
+    everywhere: dict[tuple[str, str], list[int]] = defaultdict(list)
+    windows = _each_window(state, "assignments")
+    rows = list(state.texts("assignments", "principal", "role", "scope"))
+    for row, (principal, role, scope) in enumerate(rows):
+        if scope is None:
+            everywhere[principal, role].append(row)
+    for row, (principal, role, scope) in enumerate(rows):
+        others = everywhere.get((principal, role), ()) if scope is not None else ()
+        other = next((o for o in others if _within(windows[row], windows[o])), None)
+        if other is not None:
+            yield _superfluous("assignments", row, other, "it assigns the role everywhere")
+    yield from _grants_covered(program, state)
+
+
+def _grants_covered(program: Program, state: State) -> Iterator[Found]:
+    names, keys = StateNames(program), vocabulary(program).keys
+    down = program.semantics.inheritance == "down"
+    windows = _each_window(state, "grants")
+    gives: list[frozenset[str]] = []
+    at: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    rows = list(state.texts("grants", "grantee", "effect", "privilege", "entity"))
+    for row, (grantee, effect, privilege, key) in enumerate(rows):
+        gives.append(frozenset(names.given(privilege, key.partition(":")[0])))
+        at[grantee, effect, key].append(row)
+    for row, (grantee, effect, privilege, key) in enumerate(rows):
+        above = keys(Entity.parse(key)) if down else (key,)
+        for other in (o for own in above for o in at.get((grantee, effect, own), ()) if o != row):
+            if not (gives[row] <= gives[other] and _within(windows[row], windows[other])):
+                continue
+            same = rows[other][3] == key and gives[row] == gives[other] and windows[row] == windows[other]
+            if rows[other][2:] != (privilege, key) and not (same and other > row):
+                yield _superfluous(
+                    "grants", row, other, "it gives as much, on the entity or above it, and holds as long"
+                )
+                break
+
+
+def _each_window(state: State, table: str) -> list[Window]:
+    return list(state.windows.get(table, ())) or [ALWAYS] * len(getattr(state, table))
+
+
+def _within(one: Window, other: Window) -> bool:
+    """Whether a row that holds needs no second one with the first window, because of one with the other; equal windows count."""
+    return one.begin < one.end and other.begin <= one.begin and one.end <= other.end
+
+
+def _superfluous(table: str, row: int, other: int, why: str) -> Found:
+    return table, row, "S207", f"row {other + 1} of `{table}` makes the row superfluous", f"remove it: {why}"
+
+
+def duration(given: str) -> int:
+    """Nanoseconds of a duration such as `14d`; raises ValueError."""
+    number, unit = given[:-1], given[-1:]
+    if unit not in SECONDS or not (number.isascii() and number.isdigit()) or len(number) > 6:
+        raise ValueError(f"`{given}` is not a duration: write a number with m, h, d or w, as in 14d")
+    return int(number) * SECONDS[unit] * 10**9
