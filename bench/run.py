@@ -28,6 +28,7 @@ import load
 import memory
 import operate_fleet
 import operate_state
+import pack
 import pipeline
 import questions
 import spark
@@ -56,6 +57,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "state": operate_state.report,
     "fleet": operate_fleet.report,
     "questions": questions.report,
+    "pack": pack.report,
     "hostile": exact.report,
 }
 QUIET_LOAD = 0.7

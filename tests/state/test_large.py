@@ -243,6 +243,7 @@ def test_odd_parquet_is_read_alike(program: Program, tmp_path: Path, values: lis
 
 def test_more_rows_than_are_read(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raw, "MOST_ROWS", 2)
+    monkeypatch.setattr(raw, "MOST_COLUMN_ROWS", 2)
     (tmp_path / "memberships.csv").write_text("user,group\nann,hr\n,hr\nben,hr\ncem,hr\ndan,hr\n", encoding="utf-8")
     agree(*both_ways(program, lambda: load(tmp_path)))
 

@@ -16,7 +16,9 @@ LARGEST = 1 << 30
 LARGE = 20_000
 """Rows of a table, or of a state, from which on columns are used: loading numpy and pyarrow takes as long as fewer rows."""
 MOST_ROWS = 5_000_000
-"""Limit on the rows of one table: some 400 bytes of memory each, unless they are read as columns."""
+"""Limit on the rows of one table that are read one by one: some 400 bytes of memory each."""
+MOST_COLUMN_ROWS = 20_000_000
+"""Limit on the rows of one table that are read as columns: some 150 bytes of memory each, until they are packed."""
 MOST_VALUES = 30_000_000
 """Limit on the objects, lists and members of a JSON text."""
 _ADVICE = "`privtab state build` reads larger ones, in Spark"

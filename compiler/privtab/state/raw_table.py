@@ -93,11 +93,11 @@ def take(
         cells = {name: None if (at := c.codes[row]) < 0 else c.names[at] for name, c in columns.items()}
         reading.row(path, table, row + 1, None if line is None else line + row, cells)
     kept = np.flatnonzero(good)
-    if len(kept) > raw.MOST_ROWS:
-        row = int(kept[raw.MOST_ROWS])
+    if len(kept) > raw.MOST_COLUMN_ROWS:
+        row = int(kept[raw.MOST_COLUMN_ROWS])
         place = RowLocation(path=path, table=table, row=row + 1, line=None if line is None else line + row)
-        reading.too_much(f"`{table}` has more than {raw.MOST_ROWS:,} rows", place)
-        kept = kept[: raw.MOST_ROWS]
+        reading.too_much(f"`{table}` has more than {raw.MOST_COLUMN_ROWS:,} rows", place)
+        kept = kept[: raw.MOST_COLUMN_ROWS]
     if len(kept):
         order = COLUMNS[table].all if line is None else taken  # CSV shows valid rows as written
         rows = {name: taken[name].rows(kept) for name in order if name in taken}

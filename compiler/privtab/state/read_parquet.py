@@ -10,7 +10,7 @@ from privtab._install import how_to_install
 from privtab.moments import EARLIEST, LATEST, WINDOW, text
 from privtab.state import raw
 from privtab.state.nodes import RowLocation
-from privtab.state.raw import LARGEST, MOST_ROWS, NotText, RawReader
+from privtab.state.raw import LARGEST, NotText, RawReader
 
 LOGS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
 """Where a table of a versioned format records which of its files count."""
@@ -36,11 +36,13 @@ def read(file: Path, reading: RawReader, table: str) -> None:
         found = _File(file)
         if not reading.header(table, found.names, place):
             return
-        if found.rows > MOST_ROWS:
-            reading.too_much(f"`{table}` has {found.rows:,} rows, and {MOST_ROWS:,} is the most", place)
+        columns = found.rows >= raw.LARGE and found.plain
+        most = raw.MOST_COLUMN_ROWS if columns else raw.MOST_ROWS
+        if found.rows > most:
+            reading.too_much(f"`{table}` has {found.rows:,} rows, and {most:,} is the most", place)
         elif found.size > LARGEST:
             reading.too_much(f"`{table}` unpacks to {found.size:,} bytes, and {LARGEST:,} is the most", place)
-        elif found.rows < raw.LARGE or not _columns(found, path, reading, table):
+        elif not columns or not _columns(found, path, reading, table):
             number = 0
             for batch in found.batches():
                 for cells in zip(*map(_cells, found.names, batch.columns), strict=True):
@@ -84,6 +86,14 @@ class _File:
         kinds = ((f.name, f.type.value_type if types.is_dictionary(f.type) else f.type) for f in self.schema)
         return [name for name, kind in kinds if types.is_string(kind) or types.is_large_string(kind)]
 
+    @property
+    def plain(self) -> bool:
+        """Whether every column contains texts, integers or moments."""
+        from pyarrow import types
+
+        texts = self.texts
+        return all(f.name in texts or types.is_integer(f.type) or _is_moment(f.name, f.type) for f in self.schema)
+
     def batches(self) -> Iterator[Any]:
         """The rows in batches."""
         from pyarrow import parquet
@@ -112,15 +122,13 @@ class _File:
 
 
 def _columns(found: _File, path: str, reading: RawReader, table: str) -> bool:
-    """Read the rows as columns; False if a column contains anything but texts, integers and nulls."""
+    """Read the rows of a `plain` file as columns; False if a text is not UTF-8."""
     import pyarrow
     from pyarrow import types
 
     from privtab.state.coded import CodedColumn
     from privtab.state.raw_table import take
 
-    if any(not (f.name in found.texts or types.is_integer(f.type) or _is_moment(f.name, f.type)) for f in found.schema):
-        return False
     rows = found.table()
     columns: dict[str, CodedColumn] = {}
     for name in found.names:
