@@ -17,8 +17,14 @@ def write(path: Path, content: bytes) -> None:
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
-    """As `write`, for content in pieces; returns the number of bytes. If the pieces end with an error, nothing is written."""
+    """As `write`, for content in pieces; returns the number of bytes. If the pieces end with an error, nothing is written.
+
+    A device or a pipe, such as /dev/stdout, is written to, not replaced.
+    """
     try:
+        if path.is_char_device() or path.is_fifo():
+            with path.open("wb") as file:
+                return sum(map(file.write, pieces))
         with staged(path, pieces) as temporary:
             size = temporary.stat().st_size
             temporary.replace(path)
