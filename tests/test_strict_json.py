@@ -49,5 +49,19 @@ def test_what_has_two_meanings_is_refused(text: str | bytes, said: str) -> None:
         loads(text)
 
 
+KEYS = st.text('a":\\ \n', max_size=2)
+
+
+@given(st.lists(st.tuples(KEYS, KEYS), max_size=4), st.sampled_from([":", " :", ": ", "\n:"]), st.booleans())
+def test_a_key_twice_is_found_however_it_is_written(pairs: list[tuple[str, str]], colon: str, nested: bool) -> None:
+    written = "{" + ",".join(f"{json.dumps(key)}{colon}{json.dumps(value)}" for key, value in pairs) + "}"
+    text = f'{{"a":[{written}]}}' if nested else written
+    if len(dict(pairs)) == len(pairs):
+        assert loads(text) == ({"a": [dict(pairs)]} if nested else dict(pairs))
+    else:
+        with pytest.raises(ValueError, match="occurs twice in one object"):
+            loads(text)
+
+
 def test_whole_pairs_are_one_character() -> None:
     assert loads(r'["\ud83d\ude00"]') == ["😀"]

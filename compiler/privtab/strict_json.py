@@ -16,7 +16,9 @@ def loads(text: str | bytes) -> Any:
     """
     json_text = text.decode() if isinstance(text, bytes) else text
     try:
-        value = _decode(json_text)
+        value = _compact(json_text)
+        if value is None:
+            value = _decode(json_text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if "\\ud" in json_text or "\\uD" in json_text:
@@ -33,6 +35,32 @@ def loads_object(text: str | bytes, what: str, error: type[Exception]) -> dict[s
     if not isinstance(value, dict):
         raise error(f"{what} is not an object")
     return value
+
+
+def _compact(text: str) -> Any:
+    """The value of JSON without spaces behind texts, as privtab writes it; None if a key may occur twice in one object.
+
+    Looking at the pairs of every object takes as long as reading the rest. But here each member has its own `":`, unless
+    a text has one as well, so that their number tells whether all members are in the value.
+    """
+    if '\\"' in text or any(f'"{space}' in text for space in " \t\r\n"):
+        return None
+    value = _plain(text)
+    return value if _members(value) == text.count('":') else None
+
+
+def _members(value: object) -> int:
+    """The number of members of all objects in a value."""
+    found = 0
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            found += len(one)
+            waiting += [inner for inner in one.values() if inner.__class__ in _NESTED]
+        elif isinstance(one, list):
+            waiting += one
+    return found
 
 
 def _check_pairs(value: object) -> None:
@@ -61,4 +89,6 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is not a number")
 
 
+_NESTED = (dict, list)
+_plain = json.JSONDecoder(parse_constant=_no_number).decode
 _decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number).decode

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab import strict_json
+from privtab._collection import no_collection
 from privtab.bundle.bounds import LARGEST_READ, MOST_ENTRIES, read_object
 from privtab.bundle.stream import entries
 from privtab.bundle.verify import verify
@@ -291,7 +292,8 @@ def _read_if_changed(
     if cached is not None and cached.mark == mark:
         return cached
     try:
-        return ReadBundle(where=where, mark=mark, content=load())
+        with no_collection():
+            return ReadBundle(where=where, mark=mark, content=load())
     except BrokenBundle as error:
         raise DecisionUnavailable(f"the bundle {where} cannot be used: {error}") from None
     except SignatureRefused as error:

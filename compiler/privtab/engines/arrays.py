@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -31,11 +32,14 @@ class Kind:
     @classmethod
     def of(cls, name: str, paths: Mapping[str, int], *, single: bool, above: Mapping[str, int] | None) -> Kind:
         """`paths`: each with its number. `above`: those of the containing type; None for a root."""
-        own = ["" if single else path.rpartition("/")[2] for path in paths]
+        split = [("", "", "")] * len(paths) if single else [path.rpartition("/") for path in paths]
+        own = [last for _, _, last in split]
         names = TextDictionary(own)
-        parents = (0 if above is None else above[_parent(path, single=single)] for path in paths)
-        keys = (parent << 32 | names[name] for parent, name in zip(parents, own, strict=True))
-        return cls(name, np.fromiter(keys, np.int64, len(paths)), names, single=single, root=above is None)
+        keys = names.codes(own, len(own))
+        if above is not None:
+            parents = paths if single else (parent for parent, _, _ in split)
+            keys |= np.fromiter(map(above.__getitem__, parents), np.int64, len(own)) << 32
+        return cls(name, keys, names, single=single, root=above is None)
 
     def paths(self, above: Sequence[str]) -> list[str]:
         """All paths by number, given those of the containing type; the inverse of `find`."""
@@ -125,7 +129,7 @@ class UserPrincipals:
             *index.users,
             *index.scoped,
             *index.service_admins,
-            *(u for m in index.members.values() for us in m.values() for u in us),
+            *(chain.from_iterable(chain.from_iterable(named.values() for named in index.members.values()))),
         )
         self.within = index.within
         self.groups = index.groups
@@ -134,10 +138,9 @@ class UserPrincipals:
         self.service_admins = index.service_admins
         self.users = TextDictionary(named)
         listed = [index.users.get(user, ()) for user in self.users]
-        self.principals = TextDictionary(p for principals in (*listed, *self.groups.values()) for p in principals)
+        self.principals = TextDictionary(chain.from_iterable((*listed, *self.groups.values())))
         counts = np.fromiter(map(len, listed), np.int64, len(listed))
-        codes = (self.principals[p] for principals in listed for p in principals)
-        flat = np.fromiter(codes, np.int64, counts.sum())
+        flat = self.principals.codes(chain.from_iterable(listed), counts.sum())
         self._lists = Lists(np.repeat(np.arange(len(listed)), counts), flat, len(listed))
         self._labels: dict[str, tuple[TextDictionary, Codes]] = {}
 
@@ -238,14 +241,7 @@ class Arrays:
             numbers[type_] = {path: number for number, path in enumerate(paths[type_])}
             self.kinds[type_] = Kind.of(type_, numbers[type_], single=is_single(chain), above=above)
             self.entries[type_] = self._entries(index, type_, numbers[type_])
-            users = self.people.users
-            members = [
-                users[user] << 32 | numbers[type_][path]
-                for path, named in index.members.get(type_, {}).items()
-                if path in numbers[type_]
-                for user in named
-            ]
-            self._members[type_] = np.array(members, np.int64)
+            self._members[type_] = self._pairs(index.members.get(type_, {}), numbers[type_])
             self.members[type_] = HashIndex(self._members[type_])
         held: dict[str, dict[tuple[int, int], Sequence[str]]] = {type_: {} for type_ in chains}
         for user, scopes in index.scoped.items():
@@ -292,20 +288,21 @@ class Arrays:
         found.service_admins = self.people.service_admins
         return found
 
+    def _pairs(self, members: Mapping[str, Collection[str]], numbers: Mapping[str, int]) -> Codes:
+        """(user, place) of the members of entities."""
+        named = {numbers[path]: users for path, users in members.items() if path in numbers}
+        counts = np.fromiter(map(len, named.values()), np.int64, len(named))
+        places = np.repeat(np.fromiter(named, np.int64, len(named)), counts)
+        return self.people.users.codes(chain.from_iterable(named.values()), len(places)) << 32 | places
+
     def _entries(self, index: Index, type_: str, numbers: Mapping[str, int]) -> Entries:
-        principals, places, bits = [], [], []
-        for path, holders in index.tables.get(type_, {}).items():
-            place = numbers.get(path)
-            if place is None:
-                continue
-            for principal, held in holders.items():
-                code = self.people.principals[principal]
-                if code >= 0:  # skip principals that no user has
-                    principals.append(code)
-                    places.append(place)
-                    bits.append(held)
-        held_words = [word.astype(np.uint64) for word in words(bits)]
-        return Entries(np.array(principals, np.int64), np.array(places, np.int64), held_words, len(numbers))
+        table = {numbers[path]: holders for path, holders in index.tables.get(type_, {}).items() if path in numbers}
+        counts = np.fromiter(map(len, table.values()), np.int64, len(table))
+        places = np.repeat(np.fromiter(table, np.int64, len(table)), counts)
+        principals = self.people.principals.codes(chain.from_iterable(table.values()), len(places))
+        known = principals >= 0  # skip principals that no user has
+        held = words(list(chain.from_iterable(holders.values() for holders in table.values())))
+        return Entries(principals[known], places[known], [w[known].astype(np.uint64) for w in held], len(numbers))
 
 
 def is_single(chain: Sequence[tuple[str, int]]) -> bool:
@@ -317,22 +314,20 @@ def _paths(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> dic
     """For each type the relevant paths, in a fixed order."""
     found: dict[str, dict[str, None]] = {type_: {} for type_ in chains}
     scopes = (key.partition(":") for scopes in index.scoped.values() for key in scopes)
-    named = [
-        *((type_, path) for type_, table in index.tables.items() for path in table),
-        *((type_, path) for type_, table in index.members.items() for path in table),
-        *((type_, path) for type_, _, path in scopes),
+    named: list[tuple[str, Iterable[str]]] = [
+        *((type_, table) for type_, table in index.tables.items()),
+        *((type_, table) for type_, table in index.members.items()),
+        *((type_, (path,)) for type_, _, path in scopes),
     ]
-    for type_, path in named:
+    for type_, paths in named:
         # A state may be older than the policy and name entities that the policy no longer has.
-        if type_ in chains and (path.count("/") + 1 if path else 0) == chains[type_][-1][1]:
-            found[type_][path] = None
+        if type_ in chains:
+            depth = chains[type_][-1][1]
+            found[type_] |= dict.fromkeys(p for p in paths if (p.count("/") + 1 if p else 0) == depth)
     for type_ in sorted(chains, key=lambda name: -len(chains[name])):
         chain = chains[type_]
         if len(chain) > 1:
             single = chain[-1][1] == chain[-2][1]
-            found[chain[-2][0]].update((_parent(path, single=single), None) for path in found[type_])
+            above = found[type_] if single else [path.rpartition("/")[0] for path in found[type_]]
+            found[chain[-2][0]] |= dict.fromkeys(above)
     return found
-
-
-def _parent(path: str, *, single: bool) -> str:
-    return path if single else path.rpartition("/")[0]

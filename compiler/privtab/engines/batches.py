@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab._collection import no_collection
 from privtab.arrow import Codes, Truth
 from privtab.characters import is_unicode
 from privtab.engines.arrays import Arrays
@@ -98,7 +99,8 @@ class Batches:
     def arrays(self) -> Arrays:
         """The index as arrays, made on first use."""
         if self._arrays is None:
-            self._arrays = Arrays(self.engine.index, self.engine.reader.chains)
+            with no_collection():
+                self._arrays = Arrays(self.engine.index, self.engine.reader.chains)
         return self._arrays
 
     def decide_columns(

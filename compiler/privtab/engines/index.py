@@ -9,7 +9,9 @@ A state may be sharded (docs/how-to/shards.md): `people` for what is looked up b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
+from operator import is_
 from typing import Any, TypeAlias
 
 from privtab.errors import PolicyError, UsageError
@@ -40,53 +42,51 @@ class PrivilegeNumbers:
         return self.allowed(privilege) << 1
 
 
-class EntityHoldings:
-    """What is held on entities, in a whole state or in one shard. Equal texts share one object."""
+class Texts(dict[str, str]):
+    """Shares one object for equal texts: `texts[text]` is the first one."""
 
-    def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers, texts: dict[str, str]) -> None:
+    def __missing__(self, text: str) -> str:
+        self[text] = text
+        return text
+
+
+class EntityHoldings:
+    """What is held on entities, in a whole state or in one shard. Equal texts and equal numbers share one object."""
+
+    def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers, texts: Texts) -> None:
         self.tables: dict[str, Table] = {}
         self.origins: dict[tuple[str, str, str, str], tuple[str, ...]] = {}
         self.members: dict[str, dict[str, frozenset[str]]] = {}
-        self._texts = texts
+        self._bits: dict[int, int] = {}
+        text, true = texts.__getitem__, repeat(object=True)
         for effect in ("allow", "deny"):
             for privilege, entities in document[effect].items():
                 bit = numbers.allowed(privilege) if effect == "allow" else numbers.denied(privilege)
+                self._add(bit, entities, text)
                 for key, holders in entities.items():
-                    self._enter(effect, privilege, bit, key, holders)
-        for key, owners in document["owners"].items():
-            self._add(key, OWNER, owners)
-        self._share()
+                    if not all(map(is_, holders.values(), true)):
+                        scoped = ((principal, entry) for principal, entry in holders.items() if entry is not True)
+                        self.origins |= {(effect, privilege, key, p): tuple(entry) for p, entry in scoped}
+        self._add(OWNER, document["owners"], text)
         for key, users in document["members"].items():
             type_, _, path = key.partition(":")
-            self.members.setdefault(type_, {})[path] = frozenset(map(self._text, users))
-        del self._texts
+            self.members.setdefault(type_, {})[path] = frozenset(map(text, users))
+        del self._bits
 
-    def _enter(self, effect: str, privilege: str, bit: int, key: str, holders: Mapping[str, Any]) -> None:
-        self._add(key, bit, holders)
-        for principal, entry in holders.items():
-            if entry is not True:
-                self.origins[effect, privilege, key, principal] = tuple(entry)
-
-    def _add(self, key: str, bit: int, principals: Iterable[str]) -> None:
-        type_, _, path = key.partition(":")
-        table = self.tables.setdefault(type_, {})
-        holders = table.get(path)
-        if holders is None:
-            holders = table[path] = {}
-        text = self._text
-        for principal in principals:
-            holders[text(principal)] = holders.get(principal, 0) | bit
-
-    def _share(self) -> None:
-        """Share one object for equal numbers: there are few of them, and many places."""
-        known: dict[int, int] = {}
-        for table in self.tables.values():
-            for holders in table.values():
-                for principal, bits in holders.items():
-                    holders[principal] = known.setdefault(bits, bits)
-
-    def _text(self, text: str) -> str:
-        return self._texts.setdefault(text, text)
+    def _add(self, bit: int, entities: Mapping[str, Iterable[str]], text: Callable[[str], str]) -> None:
+        tables, known = self.tables, self._bits
+        for key, principals in entities.items():
+            type_, _, path = key.partition(":")
+            table = tables.get(type_)
+            if table is None:
+                table = tables[type_] = {}
+            holders = table.get(path)
+            if holders is None:
+                table[path] = dict.fromkeys(map(text, principals), bit)
+                continue
+            for principal in map(text, principals):
+                bits = holders.get(principal, 0) | bit
+                holders[principal] = known.setdefault(bits, bits)
 
 
 class StatePart:
@@ -99,7 +99,7 @@ class StatePart:
             self.people: Mapping[str, Any] | None = (
                 {name: value for name, value in document.items() if name != "at"} if "shards" in document else None
             )
-            texts: dict[str, str] = {}
+            texts = Texts()
             self.shards: dict[str, tuple[str, EntityHoldings]] = {
                 name: (shard["revision"], EntityHoldings(shard, numbers, texts))
                 for name, shard in document.get("at", {}).items()
@@ -121,7 +121,7 @@ class Index:
             if in_parts(document):
                 self._take([StatePart(document, PrivilegeNumbers())])
             else:
-                numbers, texts = PrivilegeNumbers(), dict[str, str]()
+                numbers, texts = PrivilegeNumbers(), Texts()
                 self._hold(document["revision"], numbers, [EntityHoldings(document, numbers, texts)])
                 self._read_people(document, texts)
         except _WRONG as error:
@@ -150,7 +150,7 @@ class Index:
         here = {root: shards[name] for root, name in sorted(named.items()) if name in shards}
         revision = combined(people[0]["revision"], {root: stamp for root, (stamp, _) in here.items()})
         self._hold(revision, parts[0].numbers, [held for _, held in here.values()])
-        self._read_people(people[0], {})
+        self._read_people(people[0], Texts())
         self.missing = frozenset(named.keys() - here.keys())
 
     def _hold(self, revision: str, numbers: PrivilegeNumbers, held: list[EntityHoldings]) -> None:
@@ -172,7 +172,7 @@ class Index:
             for type_, members in one.members.items():
                 self.members.setdefault(type_, {}).update(members)
 
-    def _read_people(self, document: Mapping[str, Any], texts: dict[str, str]) -> None:
+    def _read_people(self, document: Mapping[str, Any], texts: Texts) -> None:
         self.users: dict[str, tuple[str, ...]] = dict(_people(document["principals"], texts))
         """User → their principals: the user, their groups, their roles; absent if none of them holds anything."""
         self.groups: dict[str, tuple[str, ...]] = dict(_people(document["group_principals"], texts))
@@ -256,13 +256,13 @@ def _several(what: str, count: int) -> PolicyError | UsageError:
     return PolicyError(f"the state is sharded, and {what} are missing")
 
 
-def _people(document: Mapping[str, str], texts: dict[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _people(document: Mapping[str, str], texts: Texts) -> Iterator[tuple[str, tuple[str, ...]]]:
     known: dict[str, tuple[str, ...]] = {}
     for name, principals in document.items():
         listed = known.get(principals)
         if listed is None:
-            listed = known[principals] = tuple(texts.setdefault(p, p) for p in principals.split(SEPARATOR))
-        yield texts.setdefault(name, name), listed
+            listed = known[principals] = tuple(map(texts.__getitem__, principals.split(SEPARATOR)))
+        yield texts[name], listed
 
 
 def _scopes(document: Mapping[str, Mapping[str, list[str]]]) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import TypeAlias
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab import arrow
 from privtab.arrow import Codes, Truth
 
 Bits: TypeAlias = npt.NDArray[np.uint64]
@@ -30,8 +32,11 @@ def pair(one: Codes, other: Codes) -> Codes:
 def words(numbers: Sequence[int]) -> list[Codes]:
     """Numbers of any size as columns of `WORD` bits each, the lowest first."""
     mask = (1 << WORD) - 1
-    count = max((number.bit_length() for number in numbers), default=0) // WORD + 1
-    return [np.array([number >> word * WORD & mask for number in numbers], np.int64) for word in range(count)]
+    distinct = dict.fromkeys(numbers)  # few
+    at = {number: position for position, number in enumerate(distinct)}
+    which = np.fromiter(map(at.__getitem__, numbers), np.int64, len(numbers))
+    count = max((number.bit_length() for number in distinct), default=0) // WORD + 1
+    return [np.array([number >> word * WORD & mask for number in distinct], np.int64)[which] for word in range(count)]
 
 
 def all_true(truths: Iterable[Truth], count: int) -> Truth:
@@ -124,7 +129,7 @@ class TextDictionary:
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._codes = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        self._array = pa.array(list(self._codes), pa.string())
+        self._array = arrow.texts(list(self._codes)).cast(pa.string())
 
     @classmethod
     def of(cls, texts: pa.Array) -> TextDictionary:
@@ -147,6 +152,10 @@ class TextDictionary:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._codes)
+
+    def codes(self, texts: Iterable[str], count: int) -> Codes:
+        """The numbers of `count` texts; -1 for each that has none."""
+        return np.fromiter(map(self._codes.get, texts, repeat(-1)), np.int64, count)
 
     @cached_property
     def _codes(self) -> dict[str, int]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
+from privtab._collection import no_collection
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOWED
 from privtab.request import Entity
@@ -104,7 +103,7 @@ def _digest(text: str, document: Mapping[str, Any]) -> str:
 
 def unstamped(program: Program, state: State) -> dict[str, Any]:
     """The index without its revision, which is the hash of this."""
-    with _no_collection():
+    with no_collection():
         if state.windows:
             return _windowed(program, state)
         if state.has_columns:
@@ -146,18 +145,6 @@ def _named(name: str, scope: str | None, granted: set[str], declared: set[str], 
     role = f"role:{name}"
     given = role if scope is None else scoped_principal(role, scope)
     return given if used.holds or role in granted or role in declared else None
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Disable garbage collection: millions of small maps contain no cycles, and the search for them takes a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _grants(
