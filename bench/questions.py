@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "what-can": ("what-can", "USER", "table:TABLE"),
     "what-can, everything": ("what-can", "USER"),
     "who-can": ("who-can", "load", "table:TABLE"),
+    "state diff": ("state", "diff", "STATE", "STATE-changed"),
     "state pack": ("state", "pack", "STATE", "-o", "state.tar.gz"),
 }
 
@@ -50,14 +51,15 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
 
 def write(of_size: World, folder: Path) -> None:
-    """The state in both formats, and a request."""
-    for name, rows in tables(of_size).items():
-        columns = {column: [row[column] for row in rows] for column in rows[0]}
-        for kind in ("csv", "parquet"):
-            (folder / kind).mkdir(exist_ok=True)
-        with (folder / "csv" / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([list(columns), *zip(*columns.values(), strict=True)])
-        pyarrow.parquet.write_table(pa.table(columns), folder / "parquet" / f"{name}.parquet")
+    """The state in both formats, the same with a row less in each table, and a request."""
+    for name, all_rows in tables(of_size).items():
+        for suffix, rows in (("", all_rows), ("-changed", all_rows[1:])):
+            columns = {column: [row[column] for row in rows] for column in rows[0]}
+            for kind in ("csv", "parquet"):
+                (folder / f"{kind}{suffix}").mkdir(exist_ok=True)
+            with (folder / f"csv{suffix}" / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows([list(columns), *zip(*columns.values(), strict=True)])
+            pyarrow.parquet.write_table(pa.table(columns), folder / f"parquet{suffix}" / f"{name}.parquet")
     user, table = of_size.requests[0]
     request = {
         "subject": {"type": "user", "id": user},

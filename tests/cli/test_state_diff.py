@@ -153,6 +153,41 @@ def test_bundles_and_releases_are_compared_as_bundles_hold_them(
     assert "changed" in privtab("state", "diff", bundle, other).out
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_rows_that_hold_for_a_time(privtab: Privtab, policy: Path, tmp_path: Path, packed: bool) -> None:
+    row = '  - {{grantee: "user:ann", effect: allow, privilege: READ, entity: "item:s/a/x"{}}}'
+    paths = []
+    for name, until in (("old", "2030-01-01T00:00:00Z"), ("new", "2031-01-01T00:00:00Z")):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(f"grants:\n{row.format(f', until: {until}')}\n", encoding="utf-8")
+        paths.append(path)
+    if packed:
+        old = tmp_path / "old.tar.gz"
+        assert privtab("state", "pack", paths[0], "-p", policy, "-o", old).code == 0
+        paths[0] = old
+    told = [
+        json.loads(privtab("state", "diff", *paths, "-p", policy, "--at", at, "--format", "json").out)
+        for at in ("2029-06-01T00:00Z", "2030-06-01T00:00Z", "2031-06-01T00:00Z")
+    ]
+    for one in told:
+        texts = [row["text"] for row in one["rows"]]
+        assert [text.partition(", ")[2] for text in texts] == [
+            "until 2030-01-01T00:00:00Z",
+            "until 2031-01-01T00:00:00Z",
+        ]
+    assert [one["summary"]["gained"]["permissions"] for one in told] == [0, 1, 0]
+    (gained,) = told[1]["access"]
+    assert gained["rows"] == [1]
+
+
+def test_one_row_of_a_bundle(privtab: Privtab, policy: Path, state: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "state.tar.gz"
+    assert privtab("state", "pack", state, "-p", policy, "-o", bundle).code == 0
+    ran = privtab("state", "diff", bundle, "--without", "ben holds role:clerk", "-p", policy, "--fail-on", "lost")
+    assert ran.code == 1, ran.err
+    assert "lost by\n  - ben holds role:clerk" in ran.out
+
+
 def test_a_delta_of_two_states(privtab: Privtab, policy: Path, tmp_path: Path) -> None:
     rows = [
         f'  - {{grantee: "user:u{n}", effect: allow, privilege: READ, entity: "item:s/a/i{n}"}}' for n in range(300)

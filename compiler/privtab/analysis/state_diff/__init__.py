@@ -98,9 +98,9 @@ class _Comparison:
                 tell(done, len(affected))
             for changed in self._of(subjects, paths):
                 yield changed
-                if self.decided > self.most:
+                if self.decided + self.causes.tried > self.most:
                     break
-            if self.decided > self.most:
+            if self.decided + self.causes.tried > self.most:
                 self.undecided.append(
                     f"more than {self.most:,} questions to decide: {len(affected) - done:,} of {len(affected):,} affected "
                     "subjects were not compared completely"

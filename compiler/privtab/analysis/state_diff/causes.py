@@ -39,6 +39,8 @@ class Causes:
                 case _:
                     self._of_user[f"user:{row.cells['user']}"].append(row)
         self._grantees: dict[str, frozenset[str]] = {}
+        self.tried = 0
+        """The number of questions that were decided to find causes."""
 
     def at(self, objects: Mapping[str, Entity]) -> CausesAt:
         """The same for requests about some objects."""
@@ -107,6 +109,7 @@ class CausesAt:
                 part = frozenset(some)
 
                 def holds(tried: Rows, part: frozenset[Subject] = part) -> frozenset[Subject]:
+                    self._causes.tried += 1
                     allowed = self._world(part, tried).allowed(question, self._objects)
                     return allowed if gained else part - allowed
 
@@ -152,28 +155,30 @@ class CausesAt:
 
 
 def _smallest(
-    holds: Callable[[Rows], frozenset[Subject]],
-    left: frozenset[Subject],
-    rows: Rows,
-    begin: int | None = None,
+    holds: Callable[[Rows], frozenset[Subject]], left: frozenset[Subject], rows: Rows, size: int = 0
 ) -> Iterator[tuple[frozenset[Subject], Rows]]:
     """Leave out rows as long as the difference remains, separately for subjects for which it does not.
 
-    From each set that remains, no single row can be left out. `begin`: the rows from there on were kept with more rows than
-    these; they are tried again at the end, since rows of denials may make others needless.
+    From each set that remains, no single row can be left out. `size`: how many rows to leave out at once; then half as many.
     """
-    for at in range(len(rows) if begin is None else begin, 0, -1):
-        fewer = rows[: at - 1] + rows[at:]
-        still = holds(fewer) & left if fewer else frozenset[Subject]()
-        if still:
-            yield from _smallest(holds, still, fewer, at - 1)
-            left -= still
-        if not left:
+    size = size or max(1, len(rows) // 2)
+    while left:
+        shorter = False
+        end = len(rows)
+        while end > 0 and left:
+            begin = max(0, end - size)
+            fewer = rows[:begin] + rows[end:]
+            still = holds(fewer) & left if fewer else frozenset[Subject]()
+            if still == left:
+                rows, shorter = fewer, True
+            elif still:
+                yield from _smallest(holds, still, fewer, size)
+                left -= still
+            end = begin
+        if size == 1 and not shorter and left:
+            yield left, rows
             return
-    if begin is None:
-        yield left, rows
-    else:
-        yield from _smallest(holds, left, rows)
+        size = max(1, size // 2)
 
 
 def _prefixes(path: str) -> Iterator[str]:
