@@ -210,6 +210,34 @@ def test_a_delta_of_two_states(privtab: Privtab, policy: Path, tmp_path: Path) -
     assert not (tmp_path / "none.tar.gz").exists()
 
 
+def test_imports_are_states_wherever_a_state_is_named(
+    privtab: Privtab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    policy = "privtab: 1\nsystem: lake\nversion: '1'\nentities: {schema: {table:}}\nprivileges: [SELECT]\n"
+    Path("lake.yaml").write_text(policy + "tables: {table: {read: SELECT (table)}}\n", encoding="utf-8")
+    for name, users in (("old", ["ann", "ben"]), ("new", ["ben"])):
+        resources = {"database": {"values": ["s"]}, "table": {"values": ["t"]}, "column": {"values": ["*"]}}
+        items = [{"users": users, "accesses": [{"type": "select", "isAllowed": True}]}]
+        mask = {"id": 2, "isEnabled": True, "policyType": 1, "resources": resources}
+        policies = [{"id": 1, "isEnabled": True, "resources": resources, "policyItems": items}, mask]
+        Path(f"{name}.json").write_text(json.dumps({"policies": policies}), encoding="utf-8")
+    sides = ("import:ranger:old.json", "import:ranger:new.json")
+    ran = privtab("state", "diff", *sides, "-p", "lake.yaml", "--fail-on", "lost")
+    assert ran.code == 1
+    assert "lost by\n  - SELECT granted to user:ann at table:s/t" in ran.out
+    assert ran.err.count("1 thing of import:ranger") == 2
+    assert "read" in privtab("what-can", "ann", "-p", "lake.yaml", "-s", sides[0]).out
+    assert privtab("state", "pack", sides[0], "-p", "lake.yaml", "-o", "state.tar.gz").code == 0
+    assert privtab("state", "diff", "state.tar.gz", sides[0], "-p", "lake.yaml", "--fail-on", "any").code == 0
+    ran = privtab("state", "diff", *sides)
+    assert (ran.code, "give `--policy`" in ran.err) == (2, True)
+    ran = privtab("state", "diff", "import:ranger", sides[1], "-p", "lake.yaml")
+    assert (ran.code, "write import:DOCUMENT:SOURCE" in ran.err) == (2, True)
+    ran = privtab("state", "diff", "import:gravitino:old.json", sides[1], "-p", "lake.yaml")
+    assert (ran.code, "needs `metalake`" in ran.err) == (2, True)
+
+
 def test_wrong_rows_are_reported(privtab: Privtab, policy: Path, state: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(state.read_text(encoding="utf-8").replace("effect: deny", "effect: forbid"), encoding="utf-8")

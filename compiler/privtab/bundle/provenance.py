@@ -39,7 +39,12 @@ class Provenance:
 
 
 def provenance(path: Path, **choices: Any) -> Provenance:
-    """The provenance of a file or a folder; empty `choices` are omitted. Raises FileError."""
+    """The provenance of a file or a folder; empty `choices` are omitted. Raises FileError.
+
+    A state from a registry or another system has no source: its address may hold a password.
+    """
+    if str(path).startswith(("registry:", "import:")):
+        return Provenance(sources={}, choices=choices)
     folder = path if path.is_dir() else path.parent
     files = sorted(file for file in path.rglob("*") if file.suffix in ENDINGS) if path.is_dir() else [path]
     try:

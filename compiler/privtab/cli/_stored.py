@@ -1,7 +1,8 @@
 """Load policies and states from bundles, where commands also take files: a bundle, or a release of a channel.
 
 `state.tar.gz`; `registry:/srv/registry#prod` for the active release, `#prod@12` for release 12, `#prod/lake@12` if the
-channel runs several systems, and `#prod@9c1f0b6a2d3e4f50` for a revision that is stored, whether or not it was released.
+channel runs several systems, and `#prod@9c1f0b6a2d3e4f50` for a revision that is stored, whether or not it was released. A
+state may also be imported from another system: `import:ranger:policies.json`, `import:gravitino?metalake=prod:https://…`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl
 
 from privtab.cli._rollout import TOKEN_VARIABLE
 from privtab.errors import FileError, RegistryError, UsageError
@@ -23,11 +25,14 @@ if TYPE_CHECKING:
     from privtab.state.raw import RawState
 
 SCHEME = "registry:"
+IMPORT = "import:"
 _ARCHIVES = (".tar.gz", ".tgz")
 _PLACE = re.compile(
     r"(?P<url>.+)#(?P<channel>[^#/@]+)(?:/(?P<system>[^#/@]+))?"
     r"(?:@(?:(?P<revision>[0-9a-f]{16})|(?P<release>[0-9]{1,8})))?"
 )
+
+_IMPORT = re.compile(r"import:(?P<document>[^:?]+)(?:\?(?P<values>[^:]*))?:(?P<source>.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +88,14 @@ def load_policy(
 
 
 def load_rows(program: Program | None, state: Path) -> RawState:
-    """The rows of a state, from its tables or from bundles; raises UsageError for bundles of another system.
+    """The rows of a state, from its tables, from bundles or imported; raises UsageError for bundles of another system.
 
     Without a program, of the only system.
     """
     from privtab.state.load import load
 
+    if str(state).startswith(IMPORT):
+        return _imported(program, str(state))
     if not is_stored(state):
         return load(state)
     system = None if program is None else program.system
@@ -138,6 +145,31 @@ def as_stored(program: Program, state: State) -> State:
 
 
 # --- private ---------------------------------------------------------------------------------------------------------
+
+
+def _imported(program: Program | None, given: str) -> RawState:
+    """The rows that an import document gives of another system, now."""
+    from privtab.cli._output import complain, count
+    from privtab.spark.state.imports import import_state
+    from privtab.state.load import from_tables, to_tables
+
+    found = _IMPORT.fullmatch(given)
+    if found is None:
+        raise UsageError(
+            f"`{given}`: write import:DOCUMENT:SOURCE, as in import:ranger:policies.json, or "
+            "import:gravitino?metalake=prod:https://gravitino.acme.example"
+        )
+    if program is None:
+        raise UsageError(f"{given} is imported for a policy: give `--policy`")
+    values = dict(parse_qsl(found["values"] or "", keep_blank_values=True))
+    # Conversion to a path has removed a slash of `https://`.
+    source = re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", found["source"])
+    imported = import_state(program, found["document"], source, given=values)
+    if imported.not_taken:
+        complain(
+            f"{count(len(imported.not_taken), 'thing')} of {given} cannot be expressed; `privtab state import` lists them"
+        )
+    return from_tables(to_tables(imported.state), given)
 
 
 def _policy(given: str | Path) -> bytes:
