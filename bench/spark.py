@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from masks import Masks
 from measure import Report, Spread, Table, Target, WrongAnswerError
 from spark_by_hand import ByHand
+from spark_growth import growth, growth_table, growth_targets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,8 +32,6 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "support"
 
 ROWS = 1_000_000
 SINGLES = 2_000
-GROWTH = (1_000_000, 10_000_000, 100_000_000)
-MEMORY_MIB = 4096
 
 JOINS, DISTINCT_JOINS = "by hand, native joins", "by hand, native joins on distinct pairs"
 KERNEL, OWN_JOINS = "decide, kernel", "decide, joins"
@@ -71,11 +70,16 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
     seconds, mib = growth(sizes[-1], min(repetitions, 3))
     return Report(
         part="spark",
-        tables=(_rates(rates, sizes), _first(first, sizes), _preparation(prepared_in, sizes), _growth(seconds, mib)),
+        tables=(
+            _rates(rates, sizes),
+            _first(first, sizes),
+            _preparation(prepared_in, sizes),
+            growth_table(seconds, mib),
+        ),
         targets=(
             *(t for size in sizes for t in (*_targets(rates, size), _soon(first, size))),
             *_across(rates, sizes),
-            *_grown(seconds, mib),
+            *growth_targets(seconds, mib),
         ),
     )
 
@@ -297,56 +301,6 @@ def _wrong(frame: DataFrame) -> int:
     return frame.where("want <> got").count()
 
 
-# --- growing --------------------------------------------------------------------------------------------------------
-
-
-def growth(size: str, repetitions: int) -> tuple[Mapping[int, Spread], float]:
-    """Seconds by number of rows, which are generated while they are decided and not written; and the peak memory in MiB."""
-    import spark_sessions
-    from prepared import Prepared
-    from pyspark.sql import functions as F  # noqa: N812
-    from tree import Peak
-
-    from privtab.spark import decide
-
-    seconds: dict[int, list[float]] = {rows: [] for rows in GROWTH}
-    session = spark_sessions.session(memory="2g")
-    try:
-        with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
-            prepared = Prepared(size=size, folder=Path(name))
-            of = prepared.world.size
-            bundle = prepared.ours()["state"]
-            user = F.expr(f"concat('u', cast(pmod(xxhash64(id), {of.users}) as string))")
-            table = F.expr(
-                f"concat_ws('/', 'm', concat('c', pmod(xxhash64(id, 1), {of.catalogs})), "
-                f"concat('s', pmod(xxhash64(id, 2), {of.schemas})), concat('t', pmod(xxhash64(id, 3), {of.tables})))"
-            )
-
-            def run(rows: int) -> int:
-                made = session.range(rows, numPartitions=max(2, rows // 2_000_000)).select(
-                    user.alias("user"), table.alias("table")
-                )
-                decided = decide(
-                    made, prepared.program, bundle, subject="user", action="select", resource=("table", "table"),
-                    plan="kernel",
-                )  # fmt: skip
-                return int(decided.where("allowed").count())
-
-            run(GROWTH[0])
-            with Peak() as peak:
-                for _ in range(repetitions):
-                    counted = []
-                    for rows in GROWTH:
-                        started = time.perf_counter()
-                        counted.append(run(rows))
-                        seconds[rows].append(time.perf_counter() - started)
-                    if not all(counted):
-                        raise WrongAnswerError(f"growing: nobody may do anything: {counted}")
-    finally:
-        session.stop()
-    return {rows: Spread(values=tuple(of_rows)) for rows, of_rows in seconds.items()}, peak.mib
-
-
 # --- what is shown -----------------------------------------------------------------------------------------------------
 
 
@@ -388,14 +342,6 @@ def _preparation(seconds: Mapping[str, Mapping[str, float]], sizes: Sequence[str
     )
 
 
-def _growth(seconds: Mapping[int, Spread], mib: float) -> Table:
-    return Table(
-        title=f"Growing, kernel, rows made by `spark.range`; all processes together at most {mib:,.0f} MiB",
-        columns=("rows", "seconds", "rows a second"),
-        rows=tuple((f"{n:,}", s.text(1), f"{n / s.median:,.0f}") for n, s in seconds.items()),
-    )
-
-
 def _targets(rates: Mapping[tuple[str, str, str], Spread], size: str) -> list[Target]:
     kernel = rates[KERNEL, REPEATED, size]
     one = rates[ONE, REPEATED, size]
@@ -431,22 +377,3 @@ def _across(rates: Mapping[tuple[str, str, str], Spread], sizes: Sequence[str]) 
         )
         for shape in (REPEATED, ALONE)
     ]
-
-
-def _grown(seconds: Mapping[int, Spread], mib: float) -> list[Target]:
-    steps = itertools.pairwise(GROWTH)
-    return [
-        *(
-            Target(
-                what=f"time for {more:,} rows / ten times that for {rows:,}",
-                spread=Spread(values=tuple(s / 10 for s in seconds[more].over(seconds[rows]).values)),
-                wanted=1.15,
-                sense="at most",
-            )
-            for rows, more in steps
-        ),
-        Target(
-            what="memory of all processes", spread=Spread(values=(mib,)), wanted=MEMORY_MIB, sense="at most", digits=0,
-            unit=" MiB",
-        ),
-    ]  # fmt: skip
