@@ -170,13 +170,13 @@ class LocalLocation(BundleLocation):
         if not self.path.is_dir():
             return [self.path]
         archives = [path for path in sorted(self.path.iterdir()) if path.name.endswith(ARCHIVES)]
-        archives += [path for path in self._listed() if path not in archives]
+        archives += [path for path in self._listed_archives() if path not in archives]
         found = archives or [path for path in sorted(self.path.rglob("*")) if path.name.endswith(ARCHIVES)]
         if not found:
             raise _no_bundles(self.where)
         return found
 
-    def _listed(self) -> list[Path]:
+    def _listed_archives(self) -> list[Path]:
         """The bundles of a sharded state listed in the folder; they may lie in subfolders, beside older ones."""
         try:
             listing = strict_json.loads((self.path / SHARDS).read_bytes())

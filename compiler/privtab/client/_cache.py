@@ -25,7 +25,7 @@ def request_key(request: Request) -> Key:
     return request.user, request.action, resource.type, resource.id, *rest
 
 
-def _copied(answer: Any) -> Any:
+def _copy(answer: Any) -> Any:
     """A copy of an answer, so that changing the context of a decision does not change the cached one."""
     return replace(answer, context=deepcopy(dict(answer.context))) if isinstance(answer, Decision) else answer
 
@@ -69,12 +69,12 @@ class Cache:
                 del self._entries[key]
                 return None
             self._entries.move_to_end(key)
-            return _copied(answer)
+            return _copy(answer)
 
     def put(self, key: Key, answer: Any) -> None:
         """Add an answer."""
         with self._lock:
-            self._entries[key] = (self._clock() + self._seconds, _copied(answer))
+            self._entries[key] = (self._clock() + self._seconds, _copy(answer))
             self._entries.move_to_end(key)
             while len(self._entries) > self._size:
                 self._entries.popitem(last=False)

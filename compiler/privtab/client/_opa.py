@@ -255,7 +255,7 @@ class OpaFlows:
                 allowed.extend(positions_of[distinct[start + index]])
 
         calls = plan.listing(request, distinct, active, self._settings.chunk_size)
-        yield from self._together(chunk(start, call) for start, call in calls)
+        yield from self._run_flows(chunk(start, call) for start, call in calls)
         return sorted(allowed)
 
     def _each_once(
@@ -290,7 +290,7 @@ class OpaFlows:
             if cache is not None:
                 cache.put(keys[index], answer)
 
-        yield from self._together(flows_for(unanswered, set_answer))
+        yield from self._run_flows(flows_for(unanswered, set_answer))
         if (context := CURRENT.get()) is not None:
             context.deadline = None  # later exchanges of the same call get a new time budget
         for index, first_index in repeated:
@@ -304,7 +304,7 @@ class OpaFlows:
         for index, answer in zip(positions, answers, strict=True):
             set_answer(index, answer)
 
-    def _together(self, flows: Iterable[Flow[None]]) -> Flow[None]:
+    def _run_flows(self, flows: Iterable[Flow[None]]) -> Flow[None]:
         if self._settings.concurrency == 1:
             for flow in flows:
                 yield from flow

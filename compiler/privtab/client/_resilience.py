@@ -78,9 +78,9 @@ class Breaker:
     def before(self) -> None:
         """Raise DecisionUnavailable if nothing may be sent now."""
         if self._until is not None:
-            self._enter()
+            self._check_may_send()
 
-    def _enter(self) -> None:
+    def _check_may_send(self) -> None:
         with self._lock:
             if self._until is None:
                 return

@@ -71,7 +71,7 @@ def check(registry: Registry, *, repair: bool = False) -> CheckReport:
     revisions, broken_records = all_records(registry)
     problems = [problem for revision in revisions for problem in _revision_problems(registry, revision)]
     problems += _unreadable(registry, revisions, broken_records, repair=repair)
-    problems += [Problem(path=path, message="does not belong to a registry") for path in _strays(registry)]
+    problems += [Problem(path=path, message="does not belong to a registry") for path in _unexpected_paths(registry)]
     problems += [_unreadable_hold(registry, path, repair=repair) for path in registry.holds.unreadable()]
     channels = registry.channels()
     entries = 0
@@ -134,7 +134,7 @@ def _unneeded(registry: Registry, keep: int, older_than: float) -> GcReport:
     for current in channels:
         if current.held:
             raise RegistryError(f"it is unknown which bundles are needed: {current.trouble}")
-    needed, digests = _needed(registry, channels, keep)
+    needed, digests = _needed_revisions(registry, channels, keep)
     revisions, broken = all_records(registry)
     now = datetime.now(UTC)
     unneeded = [
@@ -191,7 +191,7 @@ def _unreadable(
         )
 
 
-def _strays(registry: Registry) -> Iterator[str]:
+def _unexpected_paths(registry: Registry) -> Iterator[str]:
     """Paths among those of systems and channels that are neither."""
     for top in (names.REVISIONS, names.CHANNELS):
         for name in registry.store.names(top):
@@ -269,7 +269,7 @@ def _stale_copies(registry: Registry, current: Channel, *, repair: bool) -> Iter
         yield Problem(path=path, message=f"is not that of release {current.sequence}", repaired=repaired)
 
 
-def _needed(registry: Registry, channels: list[Channel], keep: int) -> tuple[set[tuple[str, str]], set[str]]:
+def _needed_revisions(registry: Registry, channels: list[Channel], keep: int) -> tuple[set[tuple[str, str]], set[str]]:
     """The (system, pin) pairs and digests that must be kept."""
     entries = [
         entry for current in channels for entry in registry.history(current.channel, current.system, max(1, keep))

@@ -79,24 +79,24 @@ class CanaryCounts:
     def __init__(self, channel: Channel, fleet: Fleet) -> None:
         self._place = f"{channel.channel}/{channel.system}"
         self._sides = sides(channel)
-        self._start: Counts = {} if self._place in fleet.trials else self._all(fleet)
-        self._since = self._began(fleet)
+        self._start: Counts = {} if self._place in fleet.trials else self._counts_in(fleet)
+        self._since = self._start_times(fleet)
         self._before: Counts = {}
         self._found: Counts = {}
 
     def now(self, fleet: Fleet) -> Counts:
         """The counts so far."""
-        began = self._began(fleet)
+        began = self._start_times(fleet)
         if began != self._since:
             # A restarted server counts from zero; keep the earlier counts.
             self._since, self._before, self._start = began, self._found, {}
-        self._found = added(self._before, since(self._all(fleet), self._start))
+        self._found = added(self._before, since(self._counts_in(fleet), self._start))
         return self._found
 
-    def _began(self, fleet: Fleet) -> tuple[str, str]:
+    def _start_times(self, fleet: Fleet) -> tuple[str, str]:
         return fleet.started, fleet.trials.get(self._place, ("", ()))[0]
 
-    def _all(self, fleet: Fleet) -> Counts:
+    def _counts_in(self, fleet: Fleet) -> Counts:
         trial = fleet.trials.get(self._place)
         return counts(fleet.tallies if trial is None else trial[1], *self._sides)
 

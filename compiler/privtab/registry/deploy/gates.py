@@ -117,7 +117,7 @@ def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) ->
     findings = checked.findings.kept
     fail_on = checked.settings.fail_on or FailOn.ERROR
     fatal = [d for d in findings if fail_on.fails(d.severity) or d.severity is Severity.ERROR]
-    summary = _counted(len(fatal), "finding") if fatal else _counted(len(findings), "finding") + " that may stay"
+    summary = _count_text(len(fatal), "finding") if fatal else _count_text(len(findings), "finding") + " that may stay"
     gate = Gate(
         name="lint",
         outcome=Outcome.FAILED if fatal or checked.program is None else Outcome.PASSED,
@@ -142,7 +142,7 @@ def test_gate(
             engines += [] if engine == "reference" else [stack.enter_context(opa(plan.program))]
             failed += failures(plan, plan.cases, engines)
             case_count += len(plan.cases)
-    says = _counted(case_count, "case") + (" answered as expected" if not failed else f", {len(failed):,} failed")
+    says = _count_text(case_count, "case") + (" answered as expected" if not failed else f", {len(failed):,} failed")
     return Gate(
         name="tests",
         outcome=Outcome.FAILED if failed or not case_count else Outcome.PASSED,
@@ -277,5 +277,5 @@ def _changes(compared: Diff, blocking: Sequence[RowChange]) -> str:
     return f"{text}; {len(blocking)} not waived: {names}" + (f" and {indirect} through `can`" if indirect else "")
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_text(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
