@@ -128,3 +128,14 @@ def test_a_column_of_times_must_mean_moments(spark: SparkSession, sources: tuple
     df = spark.createDataFrame([("ann", "m/t", "2026-04-01T00:00:00Z")], "user string, path string, t string")
     with pytest.raises(UsageError, match="a column of the type string"):
         decide(df, *sources, **LOAD, at=F.col("t"))
+
+
+def test_tables_that_spark_reads_may_not_have_windows(spark: SparkSession, sources: tuple[str, str]) -> None:
+    """Ignoring the column would make a grant for a time a lasting one."""
+    grants = spark.createDataFrame(
+        [("user:ann", "allow", "SELECT", "catalog:m", "2026-04-01T00:00:00Z")],
+        "grantee string, effect string, privilege string, entity string, until string",
+    )
+    df = spark.createDataFrame([("ann", "m/t")], "user string, path string")
+    with pytest.raises(UsageError, match="until"):
+        decide(df, sources[0], {"grants": grants}, **LOAD)

@@ -79,6 +79,8 @@ def run(
         raise UsageError("`--state` is missing (only with `--url` an OPA has its own)")
     if state is not None and url is not None:
         raise UsageError("`--state` and `--url` exclude each other: the OPA at the URL has its own state")
+    if at is not None and url is not None:
+        raise UsageError("`--at` and `--url` exclude each other: the OPA at the URL decides by its own clock")
     program = load_policy(policy, variant=variant, readings=readings(reading))
     with ExitStack() as stack:
         lines = stack.enter_context(_lines(requests))

@@ -38,6 +38,7 @@ def index_parts(program: Program, state: State, *, ascii_only: bool = False) -> 
 
 def coded_parts(program: Program, state: State) -> tuple[dict[str, Part], dict[str, list[str]]]:
     """The parts of the index in columns of numbers, and the role and the scope of each principal that stands for both."""
+    state.plain("an index by columns")
     used = uses(program)
     allow, deny = _grants(program, state)
     people = _People(program, state, used)

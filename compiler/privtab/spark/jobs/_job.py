@@ -89,6 +89,11 @@ def policy_options(made: argparse.ArgumentParser) -> None:
     )
 
 
+def time_option(made: argparse.ArgumentParser) -> None:
+    """Add `--at`."""
+    made.add_argument("--at", metavar="TIME", help="the moment to answer for, as in 2026-03-03T12:00Z; default: now")
+
+
 def table_options(made: argparse.ArgumentParser, *, inputs: bool = True) -> None:
     """Add the options for input and output."""
     if inputs:
@@ -107,7 +112,8 @@ def table_options(made: argparse.ArgumentParser, *, inputs: bool = True) -> None
 
 
 def named_options(made: argparse.ArgumentParser) -> None:
-    """Add the options for resources, `with` objects, flags, groups and the plan."""
+    """Add the options for resources, `with` objects, flags, groups, the time and the plan."""
+    time_option(made)
     made.add_argument("--resource", metavar="COLUMN", help="a column of entities (type:path)")
     made.add_argument(
         "--type", metavar="TYPE", help="the type of all resources; --path says which column has their paths"
@@ -185,6 +191,7 @@ def named(options: argparse.Namespace, frame: DataFrame) -> dict[str, Any]:
         "flags": options.flag,
         "groups": groups(options, frame),
         "plan": options.plan,
+        "at": options.at,
     }
 
 

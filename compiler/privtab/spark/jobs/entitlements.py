@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     job.policy_options(made)
     matrix_options(made)
     job.table_options(made, inputs=False)
+    job.time_option(made)
     made.add_argument(
         "--ways", choices=("first", "all"), default="first", help="a row for each way, or for the first alone"
     )
@@ -136,6 +137,7 @@ def _entitlements(options: argparse.Namespace, spark: SparkSession, tell: Progre
         flags=options.flag,
         ways=options.ways,
         spark=spark,
+        at=options.at,
     )
     if (options.output_format or Path(options.output).suffix) in ("csv", ".csv"):
         matrix = matrix.withColumn("via", F.to_json("via"))
