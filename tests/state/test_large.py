@@ -241,6 +241,49 @@ def test_odd_parquet_is_read_alike(program: Program, tmp_path: Path, values: lis
     agree(*both_ways(program, lambda: load(tmp_path)))
 
 
+MEMBERSHIPS = "user,group\nann,hr\nbén,it\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("memberships.csv", MEMBERSHIPS.encode("latin-1"), "S001"),
+        ("memberships.csv", MEMBERSHIPS.encode("utf-16"), "S001"),
+        ("memberships.csv", MEMBERSHIPS.encode()[:-6] + b"\xc3", "S001"),
+        ("memberships.csv", b"user\nann\n", "S102"),
+        ("memberships.csv", b"user,group,group\nann,hr,it\n", "S106"),
+        ("memberships.json", b'[{"user": "ann", "group": "hr"}, {"us', "S002"),
+    ],
+)
+def test_a_broken_file_gives_no_row_either_way(
+    program: Program, tmp_path: Path, name: str, content: bytes, code: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    rows, columns = both_ways(program, lambda: load(tmp_path))
+    agree(rows, columns)
+    assert not columns[0].memberships
+    assert {finding.code for finding in columns[2]} == {code}
+
+
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.7, 0.99])
+@pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
+def test_a_half_written_parquet_file_gives_no_row_either_way(
+    program: Program, tmp_path: Path, part: float, folder: bool
+) -> None:
+    file = tmp_path / "memberships.parquet"
+    texts = {"user": [f"u{n}" for n in range(500)], "group": ["hr"] * 500}
+    if folder:
+        file.mkdir()
+        pyarrow.parquet.write_table(pyarrow.table(texts), file / "part-0.parquet")
+        file = file / "part-1.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(texts), file)
+    file.write_bytes(file.read_bytes()[: int(file.stat().st_size * part)])
+    rows, columns = both_ways(program, lambda: load(tmp_path))
+    agree(rows, columns)
+    assert not columns[0].memberships
+    assert [finding.code for finding in columns[2]] == ["S001"]
+
+
 def test_more_rows_than_are_read(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raw, "MOST_ROWS", 2)
     monkeypatch.setattr(raw, "MOST_COLUMN_ROWS", 2)
