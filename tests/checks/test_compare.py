@@ -34,7 +34,7 @@ def text(seed: int) -> str:
     """A policy with two rows, the same: one with another reading, one with another row in a variant."""
     rnd = random.Random(seed)
     terms, each = rnd.sample(TERMS + MORE, rnd.choice([2, 2, 3])), rnd.random() < 0.4
-    one, other = body(terms, each, rnd), body(terms, each, rnd)
+    first, second = body(terms, each, rnd), body(terms, each, rnd)
     return f"""\
 privtab: 1
 system: small
@@ -48,23 +48,25 @@ semantics:
 tables:
   mid: {{look: READ (mid)}}
   low:
-    open: {{{one}, ambiguous: {{why: Said so., readings: {{other: {{{other}}}}}}}}}
-    shut: {{{one}}}
-variants: {{strict: {{tables: {{low: {{shut: {{{other}}}}}}}}}}}
+    open: {{{first}, ambiguous: {{why: Said so., readings: {{other: {{{second}}}}}}}}}
+    shut: {{{first}}}
+variants: {{strict: {{tables: {{low: {{shut: {{{second}}}}}}}}}}}
 """
 
 
-def equal(of: Program, one: Rule, other: Rule) -> bool | None:
+def equal(program: Program, first: Rule, second: Rule) -> bool | None:
     """Whether two rules take the same requests and decide them alike in every state; None where there are too many."""
-    if one.unnamed != other.unnamed:
+    if first.unnamed != second.unnamed:
         return False
-    changed = replace(of, rules={**of.rules, (one.entity, one.operation): other})
-    flags = {frozenset(r.flags): r.flags for rule in (one, other) for r in small_policies.requests(of, rule)}
-    for request in (replace(r, flags=f) for r in small_policies.requests(of, one) for f in flags.values()):
-        states = small_policies.states([(of, one), (changed, other)], request)
+    changed = replace(program, rules={**program.rules, (first.entity, first.operation): second})
+    flags = {frozenset(r.flags): r.flags for rule in (first, second) for r in small_policies.requests(program, rule)}
+    for request in (replace(r, flags=f) for r in small_policies.requests(program, first) for f in flags.values()):
+        states = small_policies.states([(program, first), (changed, second)], request)
         if states is None:
             return None
-        if any(small_policies.allows(of, s, request) != small_policies.allows(changed, s, request) for s in states):
+        if any(
+            small_policies.allows(program, s, request) != small_policies.allows(changed, s, request) for s in states
+        ):
             return False
     return True
 
@@ -75,16 +77,16 @@ def verdicts(seeds: range) -> Iterator[bool]:
         assert tables is not None
         policy, found = model.resolve(tables)
         assert policy is not None, found
-        seen = view_of(policy)
+        view = view_of(policy)
         # A reading keeps what it does not speak of; a row of a variant does not.
-        [(_, reading)] = seen.alternative_rows.readings(policy.rows["low", "open"])
-        [(_, instead)] = seen.alternative_rows.variants()
-        for module, other in ((p329_equal_reading, reading), (p330_equal_variant_row, instead)):
-            rule = seen.program.rules["low", other.operation]
-            tried = equal(seen.program, rule, seen.lowering.rule(other))
-            if tried is not None:
-                assert bool(list(module.find(policy))) == tried, (module.KIND.code, text(seed))
-                yield tried
+        [(_, reading)] = view.alternative_rows.readings(policy.rows["low", "open"])
+        [(_, variant_row)] = view.alternative_rows.variants()
+        for module, alternative in ((p329_equal_reading, reading), (p330_equal_variant_row, variant_row)):
+            rule = view.program.rules["low", alternative.operation]
+            by_enumeration = equal(view.program, rule, view.lowering.rule(alternative))
+            if by_enumeration is not None:
+                assert bool(list(module.find(policy))) == by_enumeration, (module.KIND.code, text(seed))
+                yield by_enumeration
 
 
 @pytest.mark.slow

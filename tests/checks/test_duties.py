@@ -37,41 +37,41 @@ def text(seed: int) -> str:
     return start.replace("roles:\n", "roles:\n" + "\n".join(roles) + "\n")
 
 
-def both(of: Program, rules: list[Rule], state: State) -> bool:
+def both(program: Program, rules: list[Rule], state: State) -> bool:
     """Whether the caller, past the gate, may do all of the operations on one path, setting no flag."""
-    state = replace(state, members=((small_policies.USER, PATH[0]),) if of.semantics.gate else ())
+    state = replace(state, members=((small_policies.USER, PATH[0]),) if program.semantics.gate else ())
     path = {entity.type: entity for entity in PATH}
     requests = [Request(user=small_policies.USER, action=r.operation, resource=path[r.entity]) for r in rules]
-    return all(small_policies.allows(of, state, request) for request in requests)
+    return all(small_policies.allows(program, state, request) for request in requests)
 
 
-def granted(of: Program, names: tuple[str, ...]) -> State:
-    on = [(name, entity) for name in names for entity in PATH if entity.type in of.privileges[name].on]
+def granted(program: Program, names: tuple[str, ...]) -> State:
+    on = [(name, entity) for name in names for entity in PATH if entity.type in program.privileges[name].on]
     return State(grants=tuple(Grant(grantee=ME, effect="allow", privilege=n, entity=e) for n, e in on))
 
 
-def tried(of: Program, rules: list[Rule]) -> set[tuple[str, str]]:
+def by_enumeration(program: Program, rules: list[Rule]) -> set[tuple[str, str]]:
     """What is enough for all of the rules."""
-    found = {("privilege", name) for name in of.privileges if both(of, rules, granted(of, (name,)))}
-    told = {name for _, name in found}
-    for name, members in of.sets.items():
-        if both(of, rules, granted(of, members)) and told.isdisjoint(members):
+    found = {("privilege", name) for name in program.privileges if both(program, rules, granted(program, (name,)))}
+    sufficient_names = {name for _, name in found}
+    for name, members in program.sets.items():
+        if both(program, rules, granted(program, members)) and sufficient_names.isdisjoint(members):
             found.add(("set", name))
-    for role in of.roles.values():
+    for role in program.roles.values():
         scope = {entity.type: entity for entity in PATH}[role.scope] if role.scope is not None else None
         assigned = State(assignments=(Assignment(principal=ME, role=role.name, scope=scope),))
-        inside = scope is None or all(scope.type in of.chain(rule.entity) for rule in rules)
-        if inside and both(of, rules, assigned):
+        inside = scope is None or all(scope.type in program.chain(rule.entity) for rule in rules)
+        if inside and both(program, rules, assigned):
             found.add(("role", role.name))
-    for entity in PATH if of.semantics.owner is not None else ():
-        if both(of, rules, State(owners=((entity, ME),))):
+    for entity in PATH if program.semantics.owner is not None else ():
+        if both(program, rules, State(owners=((entity, ME),))):
             found.add(("owner", entity.type))
     return found
 
 
-def needs_more_than_the_gate(of: Program, rule: Rule) -> bool:
+def needs_more_than_the_gate(program: Program, rule: Rule) -> bool:
     """Whether the row asks for something that not everybody in the policy has."""
-    return rule.requires != ALWAYS and not both(of, [rule], State())
+    return rule.requires != ALWAYS and not both(program, [rule], State())
 
 
 def compared(seeds: range) -> set[str]:
@@ -92,11 +92,11 @@ def compared(seeds: range) -> set[str]:
             assert policy is not None, seed
             messages = [d.message for d in p320_separation_of_duty.find(policy)]
             matches = [match for message in messages if (match := SAID.match(message))]
-            said = {(match[1] or match[2], match[3]) for match in matches}
-            assert len(said) == len(messages)
-            expected = tried(lower(policy), list(pair))
-            assert said == expected, (seed, names)
-            kinds |= {kind for kind, _ in said} or {"nobody"}
+            reported = {(match[1] or match[2], match[3]) for match in matches}
+            assert len(reported) == len(messages)
+            expected = by_enumeration(lower(policy), list(pair))
+            assert reported == expected, (seed, names)
+            kinds |= {kind for kind, _ in reported} or {"nobody"}
     return kinds
 
 

@@ -46,34 +46,34 @@ def spans(module: object, policy: m.Policy) -> set[tuple[int, int]]:
     return {(d.span.line, d.span.column) for d in found}
 
 
-def implies(seen: View, rule: Rule, one: Formula, other: Formula) -> bool | None:
-    """Whether every state and request that gives `one` gives `other`; None where there are too many states."""
-    probe = replace(rule, gate=ALWAYS, requires=conjunction(one, other), each=None, creates=False)
-    requests = [r for r in small_policies.requests(seen.program, replace(rule, gate=ALWAYS)) if _named(seen, r)]
+def implies(view: View, rule: Rule, premise: Formula, conclusion: Formula) -> bool | None:
+    """Whether every state and request that gives the premise gives the conclusion; None if there are too many states."""
+    probe = replace(rule, gate=ALWAYS, requires=conjunction(premise, conclusion), each=None, creates=False)
+    requests = [r for r in small_policies.requests(view.program, replace(rule, gate=ALWAYS)) if _named(view, r)]
     for request in requests:
-        states = small_policies.states([(seen.program, probe)], request)
+        states = small_policies.states([(view.program, probe)], request)
         if states is None:
             return None
         for state in states:
-            asked = EvaluationContext(Reference(seen.program, small_policies.known(seen.program, state)), request)
-            if asked.holds(one) and not asked.holds(other):
+            context = EvaluationContext(Reference(view.program, small_policies.known(view.program, state)), request)
+            if context.holds(premise) and not context.holds(conclusion):
                 return False
     return True
 
 
-def _named(seen: View, request: Request) -> bool:
-    return len(request.resource.names) == seen.program.depth(request.resource.type)
+def _named(view: View, request: Request) -> bool:
+    return len(request.resource.names) == view.program.depth(request.resource.type)
 
 
-def unreachable(seen: View, rule: Rule) -> bool | None:
+def unreachable(view: View, rule: Rule) -> bool | None:
     """Whether there is a choice of flags, types and naming under which no state allows any request."""
     allowed: dict[object, bool] = {}
-    for request in small_policies.requests(seen.program, rule):
-        key = (request.flags, tuple(sorted((s, e.type) for s, e in request.with_.items())), _named(seen, request))
-        states = small_policies.states([(seen.program, rule)], request)
+    for request in small_policies.requests(view.program, rule):
+        key = (request.flags, tuple(sorted((s, e.type) for s, e in request.with_.items())), _named(view, request))
+        states = small_policies.states([(view.program, rule)], request)
         if states is None:
             return None
-        allowed[key] = allowed.get(key, False) or any(small_policies.allows(seen.program, s, request) for s in states)
+        allowed[key] = allowed.get(key, False) or any(small_policies.allows(view.program, s, request) for s in states)
     return not all(allowed.values())
 
 
@@ -81,13 +81,13 @@ def compared(seeds: range) -> int:
     """How many operations cannot be reached, by the check and by trying alike."""
     count = 0
     for seed, policy in policies(seeds):
-        seen = view_of(policy)
-        said = spans(p312_unreachable_operation, policy)
+        view = view_of(policy)
+        reported = spans(p312_unreachable_operation, policy)
         for row in policy.rows.values():
-            tried = unreachable(seen, seen.rule(row))
-            if tried is not None:
-                assert tried == ((row.decl.span.line, row.decl.span.column) in said), (seed, row.operation)
-                count += tried
+            by_enumeration = unreachable(view, view.rule(row))
+            if by_enumeration is not None:
+                assert by_enumeration == ((row.decl.span.line, row.decl.span.column) in reported), (seed, row.operation)
+                count += by_enumeration
     return count
 
 
@@ -117,7 +117,7 @@ OWN = [
 def beside_core(seed: int) -> str:
     """A policy whose type `low` has a row beside a core row."""
     rnd = random.Random(seed)
-    own = f" {rnd.choice(['and', 'or'])} ".join(rnd.sample(OWN, rnd.choice([1, 1, 2])))
+    own_condition = f" {rnd.choice(['and', 'or'])} ".join(rnd.sample(OWN, rnd.choice([1, 1, 2])))
     return f"""\
 privtab: 1
 system: small
@@ -131,33 +131,33 @@ semantics:
 core: {{open: {rnd.choice(CORE)}}}
 tables:
   mid: {{look: READ (mid)}}
-  low: {{open: {own}}}
+  low: {{open: {own_condition}}}
 """
 
 
 def core_verdicts(seeds: range) -> set[str]:
-    """What the checks say of rows beside core rows, each held against trying every state."""
-    said: set[str] = set()
+    """What the checks report for rows that override core rows, each compared with an enumeration of states."""
+    verdicts: set[str] = set()
     for seed in seeds:
         policy = resolved(beside_core(seed))
         assert policy is not None
-        seen = view_of(policy)
+        view = view_of(policy)
         row = policy.rows["low", "open"]
-        core = seen.alternative_rows.core(row)
+        core = view.alternative_rows.core(row)
         assert core is not None
-        rule, other = seen.rule(row), seen.lowering.rule(core)
-        less = implies(seen, rule, rule.requires, other.requires)
-        more = implies(seen, rule, other.requires, rule.requires)
-        if less is None or more is None:
+        rule, core_rule = view.rule(row), view.lowering.rule(core)
+        implies_core = implies(view, rule, rule.requires, core_rule.requires)
+        implied_by_core = implies(view, rule, core_rule.requires, rule.requires)
+        if implies_core is None or implied_by_core is None:
             continue
         breadth = {(True, True): "equal", (False, True): "more", (True, False): "less", (False, False): "others"}
-        told = [d.message for d in p314_deviates_from_core.find(policy)]
+        messages = [d.message for d in p314_deviates_from_core.find(policy)]
         words = {"allows more than": "more", "allows less than": "less", "allows and refuses": "others"}
-        verdict = next((word for text, word in words.items() for message in told if text in message), "equal")
-        assert verdict == breadth[less, more], seed
+        verdict = next((word for text, word in words.items() for message in messages if text in message), "equal")
+        assert verdict == breadth[implies_core, implied_by_core], seed
         assert bool(list(p313_repeats_core.find(policy))) == (verdict == "equal"), seed
-        said.add(verdict)
-    return said
+        verdicts.add(verdict)
+    return verdicts
 
 
 @pytest.mark.slow

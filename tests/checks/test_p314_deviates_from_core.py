@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "difference"),
     [
         ("READ/WRITE (shelf)", "allows more than"),
         ("READ + WRITE (shelf)", "allows less than"),
@@ -17,9 +17,9 @@ import pytest
         ("{requires: READ (shelf) and READ (to), with: {to: shop}}", "takes other objects than"),
     ],
 )
-def test_how_it_deviates(only: Callable[..., Any], row: str, said: str) -> None:
+def test_how_it_deviates(only: Callable[..., Any], row: str, difference: str) -> None:
     found = only(f"core: {{open: READ (entity)}}\ntables: {{shelf: {{open: {row}}}}}\n", "P314")
-    assert found.message == f"the row `shelf/open` {said} the core row"
+    assert found.message == f"the row `shelf/open` {difference} the core row"
     assert found.help == "explain why in a `note`, or drop the row so that the core row applies"
     assert found.under == "open"
 

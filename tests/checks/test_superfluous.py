@@ -34,105 +34,115 @@ def listed(condition: m.Condition) -> list[m.Condition]:
     return list(flat(condition, type(condition))) if isinstance(condition, m.AnyOf | m.AllOf) else []
 
 
-def paths(condition: m.Condition, at: Path) -> Iterator[tuple[Path, str]]:
+def paths(condition: m.Condition, path: Path) -> Iterator[tuple[Path, str]]:
     """Every part that the catalogue speaks of, and which finding it would be: P310 or P328."""
     match condition:
         case m.AnyOf() | m.AllOf():
             for i, part in enumerate(listed(condition)):
                 if part != m.AllOf():
-                    yield (*at, i), "P310" if isinstance(condition, m.AnyOf) else "P328"
-                yield from paths(part, (*at, i))
+                    yield (*path, i), "P310" if isinstance(condition, m.AnyOf) else "P328"
+                yield from paths(part, (*path, i))
         case m.Required(body=body):
-            yield from paths(body, (*at, 0))
+            yield from paths(body, (*path, 0))
         case m.HoldsPrivilege(uses=uses, every=every, places=places):
             grid = len(uses) > 1 and len(places) > 1
             for i, use in enumerate(uses if len(uses) > 1 else ()):
                 if not any(use.is_set or o.is_set for o in uses if o is not use) or not beside_set(uses, i, every):
-                    yield (*at, *([0] if grid else []), i), "P328" if every else "P310"
+                    yield (*path, *([0] if grid else []), i), "P328" if every else "P310"
             for i in range(len(places) if len(places) > 1 else 0):
-                yield (*at, *([1] if grid else []), i), "P310"
+                yield (*path, *([1] if grid else []), i), "P310"
         case m.Related(places=places) | m.CanDo(places=places):
-            yield from (((*at, i), "P310") for i in range(len(places) if len(places) > 1 else 0))
+            yield from (((*path, i), "P310") for i in range(len(places) if len(places) > 1 else 0))
         case m.IsSelf() | m.IsServiceAdmin():
             return
 
 
 def beside_set(uses: tuple[m.PrivilegeUse, ...], i: int, every: bool) -> bool:
     """Whether it is the idle one of a set and its member in one term; READ and WRITE are all there is to a set here."""
-    others = [o for j, o in enumerate(uses) if j != i]
-    return any(o.is_set for o in others) if every else uses[i].is_set
+    other_uses = [o for j, o in enumerate(uses) if j != i]
+    return any(o.is_set for o in other_uses) if every else uses[i].is_set
 
 
-def without(condition: m.Condition, at: Path, gone: frozenset[Path]) -> m.Condition | None:
+def without(condition: m.Condition, path: Path, removed: frozenset[Path]) -> m.Condition | None:
     """The condition with parts left out; None where nothing would be left of a list that needs something."""
     match condition:
         case m.AnyOf() | m.AllOf():
-            kept = [without(p, (*at, i), gone) for i, p in enumerate(listed(condition)) if (*at, i) not in gone]
-            parts = tuple(part for part in kept if part is not None)
-            if len(parts) < len(kept) or (not parts and isinstance(condition, m.AnyOf)):
+            parts_left = [
+                without(p, (*path, i), removed) for i, p in enumerate(listed(condition)) if (*path, i) not in removed
+            ]
+            parts = tuple(part for part in parts_left if part is not None)
+            if len(parts) < len(parts_left) or (not parts and isinstance(condition, m.AnyOf)):
                 return None
             return m.AnyOf(parts) if isinstance(condition, m.AnyOf) else m.AllOf(parts)
         case m.Required(body=body):
-            inner = without(body, (*at, 0), gone)
+            inner = without(body, (*path, 0), removed)
             return None if inner is None else replace(condition, body=inner)
         case m.HoldsPrivilege(uses=uses, every=every, places=places):
             grid = len(uses) > 1 and len(places) > 1
-            use_at, place_at = ((*at, 0), (*at, 1)) if grid else (at, at)
-            left = tuple(u for i, u in enumerate(uses) if len(uses) == 1 or (*use_at, i) not in gone)
-            where = tuple(p for i, p in enumerate(places) if len(places) == 1 or (*place_at, i) not in gone)
-            if not left and every:
+            use_at, place_at = ((*path, 0), (*path, 1)) if grid else (path, path)
+            remaining_uses = tuple(u for i, u in enumerate(uses) if len(uses) == 1 or (*use_at, i) not in removed)
+            remaining_places = tuple(
+                p for i, p in enumerate(places) if len(places) == 1 or (*place_at, i) not in removed
+            )
+            if not remaining_uses and every:
                 return m.AllOf()
-            return replace(condition, uses=left, places=where) if left and where else None
+            return (
+                replace(condition, uses=remaining_uses, places=remaining_places)
+                if remaining_uses and remaining_places
+                else None
+            )
         case m.Related(places=places) | m.CanDo(places=places):
-            where = tuple(p for i, p in enumerate(places) if len(places) == 1 or (*at, i) not in gone)
-            return replace(condition, places=where) if where else None
+            remaining_places = tuple(p for i, p in enumerate(places) if len(places) == 1 or (*path, i) not in removed)
+            return replace(condition, places=remaining_places) if remaining_places else None
         case m.IsSelf() | m.IsServiceAdmin():
             return condition
 
 
-class Tried:
-    """A row and all that states can be for it: of those that answer alike whatever it asks, one each."""
+class Enumeration:
+    """A row and every state that matters to it: one of each group of states with the same answers to all its parts."""
 
-    def __init__(self, seen: View, row: m.Row) -> None:
-        self.seen = seen
+    def __init__(self, view: View, row: m.Row) -> None:
+        self.view = view
         self.row = row
-        self.rule = seen.rule(row)
-        self.asked: list[EvaluationContext] | None = []
+        self.rule = view.rule(row)
+        self.contexts: list[EvaluationContext] | None = []
         units = list(dict.fromkeys(_units(item_condition(self.rule))))
-        for request in small_policies.requests(seen.program, self.rule):
-            states = small_policies.states([(seen.program, self.rule)], request)
+        for request in small_policies.requests(view.program, self.rule):
+            states = small_policies.states([(view.program, self.rule)], request)
             if states is None:
-                self.asked = None
+                self.contexts = None
                 return
             known: set[tuple[bool, ...]] = set()
             for state in states:
-                asked = EvaluationContext(Reference(seen.program, small_policies.known(seen.program, state)), request)
-                answers = tuple(asked.holds(unit) for unit in units)
+                context = EvaluationContext(Reference(view.program, small_policies.known(view.program, state)), request)
+                answers = tuple(context.holds(unit) for unit in units)
                 if answers not in known:
                     known.add(answers)
-                    self.asked.append(asked)
+                    self.contexts.append(context)
 
     def decisions(self, changed: Cells) -> list[bool]:
         """What is decided in each of them, with other cells."""
-        lower = self.seen.lowering.formula
+        lower = self.view.lowering.formula
         requires, each = (ALWAYS if c is None else lower(c) for c in changed)
-        assert self.asked is not None
-        return [a.holds(self.rule.gate) and a.holds(requires) and (not _named(a) or a.holds(each)) for a in self.asked]
+        assert self.contexts is not None
+        return [
+            a.holds(self.rule.gate) and a.holds(requires) and (not _named(a) or a.holds(each)) for a in self.contexts
+        ]
 
-    def same(self, gone: frozenset[Path]) -> bool:
+    def same(self, removed: frozenset[Path]) -> bool:
         """Whether the row decides the same without some parts; not if nothing is left of something."""
-        changed = [None if c is None else without(c, (i,), gone) for i, c in enumerate(cells(self.row))]
+        changed = [None if c is None else without(c, (i,), removed) for i, c in enumerate(cells(self.row))]
         if any(new is None and old is not None for new, old in zip(changed, cells(self.row), strict=True)):
             return False
         return self.decisions((changed[0], changed[1])) == self.decisions(cells(self.row))
 
     def has_idle_or(self) -> bool:
         """Whether some `or` holds for all who pass the gate."""
-        assert self.asked is not None
-        named = [a for a in self.asked if _named(a)]
+        assert self.contexts is not None
+        named = [a for a in self.contexts if _named(a)]
         ors = [o for c in cells(self.row) if c is not None for o in _ors(c)]
         return any(
-            all(a.holds(f) for a in named if a.holds(self.rule.gate)) for f in map(self.seen.lowering.formula, ors)
+            all(a.holds(f) for a in named if a.holds(self.rule.gate)) for f in map(self.view.lowering.formula, ors)
         )
 
 
@@ -154,27 +164,27 @@ def _units(formula: Formula) -> Iterator[Formula]:
             yield unit
 
 
-def _named(asked: EvaluationContext) -> bool:
-    return RESOURCE in asked.complete
+def _named(context: EvaluationContext) -> bool:
+    return RESOURCE in context.complete
 
 
-def verdicts(seen: View, row: m.Row, said: dict[Path, Superfluous]) -> dict[str, int] | None:
-    """Holds what is said of a row against trying; how many parts of each kind were found; None: too many states, or open."""
-    tried = Tried(seen, row)
-    if tried.asked is None or tried.has_idle_or():
+def verdicts(view: View, row: m.Row, reported: dict[Path, Superfluous]) -> dict[str, int] | None:
+    """Check what is reported for a row by enumeration, and count the parts of each kind; None if there are too many states."""
+    enumeration = Enumeration(view, row)
+    if enumeration.contexts is None or enumeration.has_idle_or():
         return None
-    every = {p: code for i, c in enumerate(cells(row)) if c is not None for p, code in paths(c, (i,))}
-    assert said.keys() <= every.keys()
-    gone = frozenset(said)
-    assert not any(path[:length] in gone for path in gone for length in range(1, len(path))), "one inside another"
-    for path in every:
-        alone = tried.same(frozenset({path}))
-        if path in gone:
+    codes = {p: code for i, c in enumerate(cells(row)) if c is not None for p, code in paths(c, (i,))}
+    assert reported.keys() <= codes.keys()
+    removed = frozenset(reported)
+    assert not any(path[:length] in removed for path in removed for length in range(1, len(path))), "one inside another"
+    for path in codes:
+        alone = enumeration.same(frozenset({path}))
+        if path in removed:
             assert alone, f"{path} is needed"
-        elif alone and not any(path[:length] in gone for length in range(1, len(path))):
-            assert not tried.same(gone | {path}), f"{path} is not needed"
-    assert tried.same(gone), "not all can be dropped together"
-    return {code: sum(every[path] == code for path in gone) for code in ("P310", "P328")}
+        elif alone and not any(path[:length] in removed for length in range(1, len(path))):
+            assert not enumeration.same(removed | {path}), f"{path} is not needed"
+    assert enumeration.same(removed), "not all can be dropped together"
+    return {code: sum(codes[path] == code for path in removed) for code in ("P310", "P328")}
 
 
 def compared(seeds: range) -> dict[str, int]:
@@ -184,33 +194,33 @@ def compared(seeds: range) -> dict[str, int]:
         tables, _ = syntax.read(SourceFile.of("small.yaml", small_policies.policy(seed, deep=True)))
         policy = None if tables is None else model.resolve(tables)[0]
         assert policy is not None
-        seen = view_of(policy)
+        view = view_of(policy)
         for row in policy.rows.values():
-            said = {s.path: s for s in seen.superfluous if s.spot.span.line == row.decl.span.line}
+            reported = {s.path: s for s in view.superfluous if s.spot.span.line == row.decl.span.line}
             try:
-                found = verdicts(seen, row, said)
+                found = verdicts(view, row, reported)
             except AssertionError as error:
                 raise AssertionError(f"seed {seed}: {row.requires_text}; each: {row.each_text}: {error}") from error
             if found is None:
                 counts["passed over"] += 1
                 continue
-            counts["none"] += not said
+            counts["none"] += not reported
             for code, number in found.items():
                 counts[code] += number
-        told = {
+        reported_positions = {
             (d.span.line, d.span.column, d.code)
             for module in (p310_shadowed_alternative, p328_redundant_condition)
             for d in module.find(policy)
         }
-        assert told == {
+        assert reported_positions == {
             (s.spot.span.line, s.spot.span.column, "P328" if s.kind == "condition" else "P310")
-            for s in seen.superfluous
+            for s in view.superfluous
         }
     return counts
 
 
 def found(text: str, inheritance: str = "none") -> list[str]:
-    """What is told of a policy with these rows of `shelf`, as the text that it stands under."""
+    """The superfluous parts of a policy with these rows of `shelf`, each as the text from its position on."""
     head = """\
         privtab: 1
         system: demo
@@ -222,8 +232,8 @@ def found(text: str, inheritance: str = "none") -> list[str]:
         """
     tables, _ = syntax.read(SourceFile.of("demo.yaml", head % (inheritance, text)))
     assert tables is not None
-    policy, more = model.resolve(tables)
-    assert policy is not None, more
+    policy, model_findings = model.resolve(tables)
+    assert policy is not None, model_findings
     return [f"{s.kind} {s.spot.cell.text[s.spot.start :]}: {s.why}" for s in view_of(policy).superfluous]
 
 
@@ -275,17 +285,17 @@ def test_what_is_superfluous_is_what_trying_says() -> None:
 
 
 def test_objects_of_many_types_are_judged_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    def told(seed: int) -> list[Superfluous]:
+    def superfluous(seed: int) -> list[Superfluous]:
         tables, _ = syntax.read(SourceFile.of("small.yaml", small_policies.policy(seed, deep=True)))
         policy = None if tables is None else model.resolve(tables)[0]
         assert policy is not None
         return list(View(policy).superfluous)
 
-    one_by_one = [told(seed) for seed in range(12)]
+    one_by_one = [superfluous(seed) for seed in range(12)]
     monkeypatch.setattr(_superfluous, "_CHOICES", 0)
-    together = [told(seed) for seed in range(12)]
-    assert [[(s.path, s.why) for s in one] for one in one_by_one] == [
-        [(s.path, s.why) for s in one] for one in together
+    together = [superfluous(seed) for seed in range(12)]
+    assert [[(s.path, s.why) for s in parts] for parts in one_by_one] == [
+        [(s.path, s.why) for s in parts] for parts in together
     ]
     assert sum(map(len, one_by_one)) > 20
 
@@ -299,16 +309,16 @@ def test_what_is_superfluous_in_many_policies() -> None:
 def test_what_needs_no_solver_is_told_as_the_solver_has_it(monkeypatch: pytest.MonkeyPatch, inheritance: str) -> None:
     rnd = random.Random(7)
     cells = [_short_cell(rnd, 2) for _ in range(120)]
-    told = [found(f"open: {cell!r}", inheritance) for cell in cells]
+    expected = [found(f"open: {cell!r}", inheritance) for cell in cells]
     decided: list[bool] = []
 
     absorbed = _superfluous._absorbed
 
-    def asked(seen: View, rows: list[m.Row], listed: list[Part]) -> None:
-        decided.append(absorbed(seen, rows, listed) is not None)
+    def undecided(view: View, rows: list[m.Row], listed: list[Part]) -> None:
+        decided.append(absorbed(view, rows, listed) is not None)
 
-    monkeypatch.setattr(_superfluous, "_absorbed", asked)
-    assert [found(f"open: {cell!r}", inheritance) for cell in cells] == told
+    monkeypatch.setattr(_superfluous, "_absorbed", undecided)
+    assert [found(f"open: {cell!r}", inheritance) for cell in cells] == expected
     assert 40 < sum(decided) < len(cells)
 
 
@@ -322,5 +332,5 @@ def _short_cell(rnd: random.Random, depth: int) -> str:
 
 def test_parts_that_are_equal_without_the_last_name_are_told_of() -> None:
     cell = "A (shop) and A/B (shop, shelf) and A/B (shop)"
-    told = found(f"list: {{requires: {cell!r}, each: C (shelf)}}", "down")
-    assert told == found(f"list: {{requires: {cell!r}}}", "down") != []
+    reported = found(f"list: {{requires: {cell!r}, each: C (shelf)}}", "down")
+    assert reported == found(f"list: {{requires: {cell!r}}}", "down") != []

@@ -35,7 +35,7 @@ def notes(text: str) -> Counter[str]:
     return Counter(text[start:end].rstrip() for start, end in comments(text))
 
 
-def said(text: str, folder: Path) -> tuple[object, object]:
+def meaning(text: str, folder: Path) -> tuple[object, object]:
     path = folder / "policy.yaml"
     path.write_text(text, encoding="utf-8", newline="")
     program = load_program(path)
@@ -43,12 +43,12 @@ def said(text: str, folder: Path) -> tuple[object, object]:
 
 
 def without_places(value: Any) -> Any:
-    """What is told of a policy, save for the lines where it is told."""
+    """The description of a policy, without the positions of its rows."""
     match value:
         case dict():
-            return {key: without_places(held) for key, held in value.items() if key != "defined"}
+            return {key: without_places(inner) for key, inner in value.items() if key != "defined"}
         case list():
-            return [without_places(held) for held in value]
+            return [without_places(inner) for inner in value]
         case _:
             return value
 
@@ -70,11 +70,11 @@ def test_a_mess_of_a_shipped_file_gives_one_layout_with_all_comments(path: Path)
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: "/".join(path.parts[-2:]))
 def test_shipped_policies_mean_the_same(path: Path, tmp_path: Path) -> None:
     text = load(path).text
-    before = said(text, tmp_path)
-    assert said(laid_out(text), tmp_path) == before
+    before = meaning(text, tmp_path)
+    assert meaning(laid_out(text), tmp_path) == before
     other = reformatted(text, 7)
-    assert said(other, tmp_path) == before, "the mess itself"
-    assert said(laid_out(other), tmp_path) == before
+    assert meaning(other, tmp_path) == before, "the mess itself"
+    assert meaning(laid_out(other), tmp_path) == before
 
 
 @pytest.mark.slow
@@ -86,4 +86,4 @@ def test_random_policies_mean_the_same(seed: int, mess: int, tmp_path_factory: p
     once = laid_out(other)
     assert laid_out(once) == once
     assert notes(once) == notes(other)
-    assert said(once, folder) == said(other, folder)
+    assert meaning(once, folder) == meaning(other, folder)

@@ -17,13 +17,13 @@ from privtab.ir.nodes import Formula, Program
 HEAD = "privtab: 1\nsystem: shop\nversion: '1'\nentities: {shop: {shelf: {box: }}}\nprivileges: [A, B]\n"
 
 
-def condition(semantics: str, asked: str) -> tuple[Program, Formula]:
-    made, _ = generated_programs.lowered(f"{HEAD}semantics: {{{semantics}}}\ntables: {{box: {{open: {asked}}}}}\n")
-    return made, item_condition(made.rules["box", "open"])
+def condition(semantics: str, cell: str) -> tuple[Program, Formula]:
+    program, _ = generated_programs.lowered(f"{HEAD}semantics: {{{semantics}}}\ntables: {{box: {{open: {cell}}}}}\n")
+    return program, item_condition(program.rules["box", "open"])
 
 
 @pytest.mark.parametrize(
-    ("semantics", "asked", "left"),
+    ("semantics", "cell", "remaining"),
     [
         ("inheritance: down", "A (shop) or A (shelf) or B (shop)", {"A shelf", "B shop"}),
         ("inheritance: down", "A (shop) and A (shelf) and B (shop)", {"A shop", "B shop"}),
@@ -35,10 +35,10 @@ def condition(semantics: str, asked: str) -> tuple[Program, Formula]:
         ("inheritance: down, owner: {holds: [A]}", "A (box) and owner (box)", {"owner box"}),
     ],
 )
-def test_what_is_left(semantics: str, asked: str, left: set[str]) -> None:
-    program, formula = condition(semantics, asked)
+def test_what_is_left(semantics: str, cell: str, remaining: set[str]) -> None:
+    program, formula = condition(semantics, cell)
     shorter = absorbed(canonical(program), formula)
-    assert {f"{getattr(a, 'privilege', 'owner')} {a.target.type}" for a in atoms(shorter)} == left  # type: ignore[union-attr]
+    assert {f"{getattr(a, 'privilege', 'owner')} {a.target.type}" for a in atoms(shorter)} == remaining  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -46,13 +46,13 @@ def test_it_means_the_same(seed: int) -> None:
     program = generated_programs.program(seed)
     exact, form = ImplicationChecker(program), canonical(program)
     for rule in program.rules.values():
-        asked = item_condition(rule)
-        shorter = absorbed(form, asked)
-        assert exact.always_implies(rule, asked, shorter)
-        assert exact.always_implies(rule, shorter, asked)
+        formula = item_condition(rule)
+        shorter = absorbed(form, formula)
+        assert exact.always_implies(rule, formula, shorter)
+        assert exact.always_implies(rule, shorter, formula)
         slots = {slot.name: slot.types for slot in rule.withs}
         if unrelated(program, [shorter], slots):
-            needed = NeededAtoms(FactSemantics(program)).needed([asked], slots, (), form.entailments)
+            needed = NeededAtoms(FactSemantics(program)).needed([formula], slots, (), form.entailments)
             assert needed == set(leaves(program, shorter))
 
 

@@ -68,19 +68,21 @@ ATOMS: tuple[Atom, ...] = (
 )
 
 
-def truths(of: Program) -> Iterator[Mapping[Atom, bool]]:
+def truths(program: Program) -> Iterator[Mapping[Atom, bool]]:
     """What is true in each possible state: allowed, denied and owned at each level, a member or not."""
-    down = of.semantics.inheritance == "down"
-    denies = of.semantics.deny == "overrides"
-    held = of.semantics.owner is not None and "P" in of.semantics.owner.holds
+    down = program.semantics.inheritance == "down"
+    denies = program.semantics.deny == "overrides"
+    owners_have = program.semantics.owner is not None and "P" in program.semantics.owner.holds
     levels = list(itertools.product([False, True], repeat=3))
-    for allow, deny, own, member in itertools.product(levels, levels if denies else [(False,) * 3], levels, [0, 1]):
+    for allow, deny, owned, member in itertools.product(levels, levels if denies else [(False,) * 3], levels, [0, 1]):
         truth: dict[Atom, bool] = {Member(target=target("top")): bool(member)}
         for i, type_ in enumerate(TYPES):
-            seen = range(i + 1) if down else [i]
-            granted = any(allow[j] for j in seen) and not any(deny[j] for j in seen)
-            truth[Has(privilege="P", target=target(type_))] = granted or (held and any(own[j] for j in seen))
-            truth[Owner(target=target(type_))] = own[i]
+            levels_that_count = range(i + 1) if down else [i]
+            granted = any(allow[j] for j in levels_that_count) and not any(deny[j] for j in levels_that_count)
+            truth[Has(privilege="P", target=target(type_))] = granted or (
+                owners_have and any(owned[j] for j in levels_that_count)
+            )
+            truth[Owner(target=target(type_))] = owned[i]
         yield truth
 
 

@@ -56,17 +56,17 @@ WORDS = {
 """What the JSON leaves out; every other field of every node must come back. Of a rule the two properties below come back too."""
 
 
-def told(node: Any) -> Any:
+def plain(node: Any) -> Any:
     """A node as plain values, without what the JSON leaves out."""
     if is_dataclass(node) and not isinstance(node, type):
         kind = type(node).__name__
-        kept = {f.name: told(getattr(node, f.name)) for f in fields(node) if f.name not in WORDS.get(kind, ())}
+        values = {f.name: plain(getattr(node, f.name)) for f in fields(node) if f.name not in WORDS.get(kind, ())}
         if isinstance(node, Rule):
-            kept |= {"unnamed": node.unnamed, "call": told(call_condition(node))}
-        return {"kind": kind} | kept
+            values |= {"unnamed": node.unnamed, "call": plain(call_condition(node))}
+        return {"kind": kind} | values
     if isinstance(node, Mapping):
-        return {key: told(value) for key, value in node.items()}
-    return [told(one) for one in node] if isinstance(node, tuple) else node
+        return {key: plain(value) for key, value in node.items()}
+    return [plain(item) for item in node] if isinstance(node, tuple) else node
 
 
 def written(program: Program) -> Any:
@@ -82,16 +82,16 @@ def program(request: pytest.FixtureRequest, tmp_path: Path) -> Program:
 
 
 def test_every_field_survives_the_round_trip(program: Program) -> None:
-    made = program_from_json(written(program), "json")
-    assert told(made) == told(program)
-    assert program_json(made) == program_json(program)
+    restored = program_from_json(written(program), "json")
+    assert plain(restored) == plain(program)
+    assert program_json(restored) == program_json(program)
 
 
 def test_the_round_trip_is_proved_on_every_kind_of_value(tmp_path: Path) -> None:
     (tmp_path / "clinic.yaml").write_text(EVERYTHING)
-    whole = repr(told(load_program(tmp_path / "clinic.yaml")))
+    text = repr(plain(load_program(tmp_path / "clinic.yaml")))
     for kind in ("Has", "Owner", "Member", "Self", "Holds", "ServiceAdmin", "And", "Or", "When", "Can", "ByType"):
-        assert f"'kind': '{kind}'" in whole, kind
+        assert f"'kind': '{kind}'" in text, kind
 
 
 @pytest.mark.parametrize(

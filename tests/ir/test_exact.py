@@ -32,24 +32,24 @@ def setting(program: Program, rule: Rule, request: Request) -> Setting:
     )
 
 
-def tried(one: tuple[Program, Rule], other: tuple[Program, Rule]) -> dict[Setting, bool] | None:
-    """For each way to ask whether every state that the one allows the other allows too; None where states are too many."""
+def by_enumeration(first: tuple[Program, Rule], second: tuple[Program, Rule]) -> dict[Setting, bool] | None:
+    """For each kind of request, whether every state that the first allows is allowed by the second; None if there are too many."""
     found: dict[Setting, bool] = {}
-    asked = {
+    keys = {
         r
-        for p, rule in (one, other)
+        for p, rule in (first, second)
         for r in map(_Key, small_policies.requests(p, rule))
-        if _both(r.request, one, other)
+        if _both(r.request, first, second)
     }
-    for request in (key.request for key in asked):
-        states = small_policies.states([one, other], request)
+    for request in (key.request for key in keys):
+        states = small_policies.states([first, second], request)
         if states is None:
             return None
-        key = setting(*one, request)
+        key = setting(*first, request)
         implied = all(
-            small_policies.allows(other[0], state, _asked(request, other[1]))
+            small_policies.allows(second[0], state, _for_rule(request, second[1]))
             for state in states
-            if small_policies.allows(one[0], state, _asked(request, one[1]))
+            if small_policies.allows(first[0], state, _for_rule(request, first[1]))
         )
         found[key] = found.get(key, True) and implied
     return found
@@ -69,7 +69,7 @@ class _Key:
         return isinstance(other, _Key) and other.text == self.text
 
 
-def _asked(request: Request, rule: Rule) -> Request:
+def _for_rule(request: Request, rule: Rule) -> Request:
     return Request(
         user=request.user,
         action=rule.operation,
@@ -90,20 +90,25 @@ def _both(request: Request, *pairs: tuple[Program, Rule]) -> bool:
     )
 
 
-def said(one: tuple[Program, Rule], other: tuple[Program, Rule], at: Setting) -> bool:
+def by_checker(first: tuple[Program, Rule], second: tuple[Program, Rule], setting: Setting) -> bool:
     """What `ImplicationChecker` says; its counterexample, given names, must be one to the reference meaning too."""
-    (here, f), (there, g) = one, other
-    condition = call_condition if at.unnamed else item_condition
-    exact = ImplicationChecker(here, None if here is there else there)
-    types = dict(at.types)
-    unnamed = f.entity if at.unnamed else None
-    facts = exact.counterexample(condition(f), condition(g), at.flags, types, unnamed=unnamed)
+    (program, f), (other_program, g) = first, second
+    condition = call_condition if setting.unnamed else item_condition
+    exact = ImplicationChecker(program, None if program is other_program else other_program)
+    types = dict(setting.types)
+    unnamed = f.entity if setting.unnamed else None
+    facts = exact.counterexample(condition(f), condition(g), setting.flags, types, unnamed=unnamed)
     if facts is not None:
-        scene = WitnessBuilder(here, f, types, facts, unnamed=at.unnamed)
-        request, state = scene.request(at.flags), scene.state()
-        assert small_policies.allows(here, small_policies.known(here, state), _asked(request, f)), (facts, state)
-        assert not small_policies.allows(there, small_policies.known(there, state), _asked(request, g)), (facts, state)
-    assert (facts is None) == exact.implies(condition(f), condition(g), at.flags, types, unnamed=unnamed)
+        scene = WitnessBuilder(program, f, types, facts, unnamed=setting.unnamed)
+        request, state = scene.request(setting.flags), scene.state()
+        assert small_policies.allows(program, small_policies.known(program, state), _for_rule(request, f)), (
+            facts,
+            state,
+        )
+        assert not small_policies.allows(
+            other_program, small_policies.known(other_program, state), _for_rule(request, g)
+        ), (facts, state)
+    assert (facts is None) == exact.implies(condition(f), condition(g), setting.flags, types, unnamed=unnamed)
     return facts is None
 
 
@@ -111,15 +116,17 @@ def differences(pairs: Iterator[tuple[tuple[Program, Rule], tuple[Program, Rule]
     """Every disagreement, and how often which verdict was right."""
     wrong: list[str] = []
     counts = {"implied": 0, "not implied": 0, "passed over": 0}
-    for one, other in pairs:
-        by_trying = tried(one, other)
-        if by_trying is None:
+    for first, second in pairs:
+        enumerated = by_enumeration(first, second)
+        if enumerated is None:
             counts["passed over"] += 1
             continue
-        for at, implied in by_trying.items():
+        for setting, implied in enumerated.items():
             counts["implied" if implied else "not implied"] += 1
-            if said(one, other, at) != implied:
-                wrong.append(f"{one[1].id} => {other[1].id} at {at}: trying says {implied}\n{one[1]}\n{other[1]}")
+            if by_checker(first, second, setting) != implied:
+                wrong.append(
+                    f"{first[1].id} => {second[1].id} at {setting}: trying says {implied}\n{first[1]}\n{second[1]}"
+                )
     return wrong, counts
 
 

@@ -29,9 +29,9 @@ def program() -> Callable[..., Program]:
 
     def lowered(text: str, **options: Any) -> Program:
         text = dedent(text)
-        said = {line.split(":")[0] for line in text.splitlines()}
-        whole = text + "".join(f"{line}\n" for key, line in HEAD.items() if key not in said)
-        tables, found = syntax.read(SourceFile.of("shop.yaml", whole))
+        present = {line.split(":")[0] for line in text.splitlines()}
+        document = text + "".join(f"{line}\n" for key, line in HEAD.items() if key not in present)
+        tables, found = syntax.read(SourceFile.of("shop.yaml", document))
         assert tables is not None
         policy, more = model.resolve(tables, **options)
         errors = [d for d in (*found, *more) if d.severity is Severity.ERROR]
@@ -49,9 +49,9 @@ def text(formula: ir.Formula) -> str:
     """A formula with every parenthesis written out; an object's slot stands before its type."""
     match formula:
         case ir.Has(privilege=privilege, target=target):
-            return f"{privilege}({at(target)})"
+            return f"{privilege}({target_text(target)})"
         case ir.Owner(target=target) | ir.Member(target=target) | ir.Self(target=target) | ir.Holds(target=target):
-            return f"{type(formula).__name__.lower()}({at(target)})"
+            return f"{type(formula).__name__.lower()}({target_text(target)})"
         case ir.ServiceAdmin():
             return "service admin"
         case ir.And(parts=parts):
@@ -61,12 +61,12 @@ def text(formula: ir.Formula) -> str:
         case ir.When(flag=flag, body=body):
             return f"[{text(body)} when {flag}]"
         case ir.Can(operation=operation, target=target):
-            return f"can {operation}({at(target)})"
+            return f"can {operation}({target_text(target)})"
         case ir.ByType(slot=slot, cases=cases, text=said):
             return f"<{said} {slot}: " + ", ".join(f"{t}={text(f)}" for t, f in cases) + ">"
 
 
-def at(target: ir.Target) -> str:
+def target_text(target: ir.Target) -> str:
     return f"{target.slot}:{target.type}" if target.slot else target.type
 
 

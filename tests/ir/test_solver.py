@@ -15,8 +15,8 @@ from privtab.ir.needed_atoms import NeededAtoms
 from privtab.ir.nodes import Program, Rule
 
 
-def pairs(one: Program, other: Program) -> list[tuple[Rule, Rule]]:
-    rules = [(a, b) for a, b in product(one.rules.values(), other.rules.values()) if a.entity == b.entity]
+def pairs(program: Program, other: Program) -> list[tuple[Rule, Rule]]:
+    rules = [(a, b) for a, b in product(program.rules.values(), other.rules.values()) if a.entity == b.entity]
     return [(a, b) for a, b in rules if a.withs == b.withs][:40]
 
 
@@ -24,20 +24,20 @@ def pairs(one: Program, other: Program) -> list[tuple[Rule, Rule]]:
 def test_the_solver_and_the_enumeration_agree_within_a_program(seed: int) -> None:
     program = generated_programs.program(seed)
     exact = ImplicationChecker(program)
-    for one, other in pairs(program, program):
-        f, g = item_condition(one), item_condition(other)
-        for flags, types in islice(settings(program, one, f, g), 8):
+    for rule, other in pairs(program, program):
+        f, g = item_condition(rule), item_condition(other)
+        for flags, types in islice(settings(program, rule, f, g), 8):
             assert exact.implies(f, g, flags, types) == (exact.counterexample(f, g, flags, types) is None)
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_solver_and_the_enumeration_agree_between_two_programs(seed: int) -> None:
-    one, other = generated_programs.program(seed), generated_programs.program(seed + 1)
-    shared = [p for p in pairs(one, other) if p[0].entity in other.entities]
-    exact = ImplicationChecker(one, other)
-    for mine, theirs in shared:
-        f, g = call_condition(mine), item_condition(theirs)
-        for flags, types in islice(settings(one, mine, f), 4):
+    program, other_program = generated_programs.program(seed), generated_programs.program(seed + 1)
+    shared = [p for p in pairs(program, other_program) if p[0].entity in other_program.entities]
+    exact = ImplicationChecker(program, other_program)
+    for rule, other_rule in shared:
+        f, g = call_condition(rule), item_condition(other_rule)
+        for flags, types in islice(settings(program, rule, f), 4):
             assert exact.implies(f, g, flags, types) == (exact.counterexample(f, g, flags, types) is None)
 
 
@@ -45,10 +45,10 @@ def test_the_solver_and_the_enumeration_agree_between_two_programs(seed: int) ->
 def test_one_question_about_all_requests_is_every_question(seed: int) -> None:
     program = generated_programs.program(seed)
     exact = ImplicationChecker(program)
-    for one, other in pairs(program, program):
-        f, g = item_condition(one), item_condition(other)
-        each = all(exact.implies(f, g, flags, types) for flags, types in settings(program, one, f, g))
-        assert exact.always_implies(one, f, g) == each
+    for rule, other in pairs(program, program):
+        f, g = item_condition(rule), item_condition(other)
+        each = all(exact.implies(f, g, flags, types) for flags, types in settings(program, rule, f, g))
+        assert exact.always_implies(rule, f, g) == each
 
 
 @pytest.mark.parametrize("seed", range(24))

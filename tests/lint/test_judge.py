@@ -17,62 +17,71 @@ def finding(line: int, code: str = "P305", severity: Severity = Severity.WARNING
     return Diagnostic(code=code, name="x", severity=severity, message="m", span=span)
 
 
-def judged(text: str, *found: Diagnostic, settings: Settings | None = None, complete: bool = True) -> FilteredFindings:
+def filter_text(
+    text: str, *found: Diagnostic, settings: Settings | None = None, complete: bool = True
+) -> FilteredFindings:
     source = SourceFile.of("a.yaml", text)
     return filter_findings(found, source, Path("a.yaml"), settings or Settings(), complete=complete)
 
 
-def codes(judged: FilteredFindings) -> list[tuple[str, int]]:
-    return [(one.code, one.span.line) for one in judged.kept]
+def codes(filtered: FilteredFindings) -> list[tuple[str, int]]:
+    return [(finding.code, finding.span.line) for finding in filtered.kept]
 
 
 def test_a_finding_beside_the_comment_goes_and_is_remembered_with_the_reason() -> None:
-    done = judged("a: 1  # privtab: ignore P305 why\nb: 1\n", finding(1), finding(2))
+    done = filter_text("a: 1  # privtab: ignore P305 why\nb: 1\n", finding(1), finding(2))
     assert codes(done) == [("P305", 2)]
-    assert [(one.finding.span.line, one.reason, one.in_source) for one in done.ignored] == [(1, "why", True)]
+    assert [(suppressed.finding.span.line, suppressed.reason, suppressed.in_source) for suppressed in done.ignored] == [
+        (1, "why", True)
+    ]
 
 
 def test_only_the_code_that_is_named_goes() -> None:
-    assert codes(judged("a: 1  # privtab: ignore P305 why\n", finding(1), finding(1, "P310"))) == [("P310", 1)]
+    assert codes(filter_text("a: 1  # privtab: ignore P305 why\n", finding(1), finding(1, "P310"))) == [("P310", 1)]
 
 
 def test_errors_stay() -> None:
     text = "a: 1  # privtab: ignore P101 why\n"
-    assert codes(judged(text, finding(1, "P101", Severity.ERROR))) == [("P101", 1), ("P402", 1)]
+    assert codes(filter_text(text, finding(1, "P101", Severity.ERROR))) == [("P101", 1), ("P402", 1)]
 
 
 def test_a_comment_without_a_finding_is_one_for_each_code() -> None:
     text = "a: 1  # privtab: ignore P305, P310 why\n"
-    assert codes(judged(text, finding(1))) == [("P401", 1)]
-    assert codes(judged(text)) == [("P401", 1), ("P401", 1)]
-    assert codes(judged(text, complete=False)) == []
+    assert codes(filter_text(text, finding(1))) == [("P401", 1)]
+    assert codes(filter_text(text)) == [("P401", 1), ("P401", 1)]
+    assert codes(filter_text(text, complete=False)) == []
 
 
 def test_the_narrowest_comment_counts_so_a_wider_one_may_be_unused() -> None:
     text = "# privtab: ignore-file P305 all\na: 1  # privtab: ignore P305 this\n"
-    done = judged(text, finding(2))
-    assert [one.reason for one in done.ignored] == ["this"]
+    done = filter_text(text, finding(2))
+    assert [suppressed.reason for suppressed in done.ignored] == ["this"]
     assert codes(done) == [("P401", 1)]
 
 
 @pytest.mark.parametrize("code", ["P001", "P002", "P003"])
 def test_what_is_no_yaml_has_no_comments(code: str) -> None:
-    assert codes(judged("a: [\n# privtab: ignore\n", finding(1, code, Severity.ERROR))) == [(code, 1)]
+    assert codes(filter_text("a: [\n# privtab: ignore\n", finding(1, code, Severity.ERROR))) == [(code, 1)]
 
 
 def test_settings_change_severities_and_switch_findings_off() -> None:
     off, note = Level(severity=None, span=AT), Level(severity=Severity.NOTE, span=AT)
     settings = Settings(root=Path.cwd(), severity={"P305": off, "P310": note})
-    done = judged("a: 1\n", finding(1), finding(1, "P310"), finding(1, "P311"), settings=settings)
-    assert [(one.code, one.severity) for one in done.kept] == [("P310", Severity.NOTE), ("P311", Severity.WARNING)]
-    assert [(one.reason, one.in_source) for one in done.ignored] == [("off in privtab.toml:2", False)]
+    done = filter_text("a: 1\n", finding(1), finding(1, "P310"), finding(1, "P311"), settings=settings)
+    assert [(suppressed.code, suppressed.severity) for suppressed in done.kept] == [
+        ("P310", Severity.NOTE),
+        ("P311", Severity.WARNING),
+    ]
+    assert [(suppressed.reason, suppressed.in_source) for suppressed in done.ignored] == [
+        ("off in privtab.toml:2", False)
+    ]
 
 
 def test_a_comment_for_a_finding_that_is_off_is_used() -> None:
     settings = Settings(root=Path.cwd(), severity={"P305": Level(severity=None, span=AT)})
-    done = judged("a: 1  # privtab: ignore P305 why\n", finding(1), settings=settings)
+    done = filter_text("a: 1  # privtab: ignore P305 why\n", finding(1), settings=settings)
     assert codes(done) == []
-    assert [one.reason for one in done.ignored] == ["why"]
+    assert [suppressed.reason for suppressed in done.ignored] == ["why"]
 
 
 @pytest.mark.parametrize(

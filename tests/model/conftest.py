@@ -25,12 +25,12 @@ def resolve() -> Callable[..., model.Policy]:
 
     def resolved(text: str, **options: Any) -> model.Policy:
         text = dedent(text)
-        said = {line.split(":")[0] for line in text.splitlines()}
-        whole = text + "".join(f"{line}\n" for key, line in HEAD.items() if key not in said)
-        tables, found = syntax.read(SourceFile.of("shop.yaml", whole))
+        present = {line.split(":")[0] for line in text.splitlines()}
+        document = text + "".join(f"{line}\n" for key, line in HEAD.items() if key not in present)
+        tables, found = syntax.read(SourceFile.of("shop.yaml", document))
         assert tables is not None
-        policy, more = model.resolve(tables, **options)
-        errors = [d for d in (*found, *more) if d.severity is Severity.ERROR]
+        policy, model_findings = model.resolve(tables, **options)
+        errors = [d for d in (*found, *model_findings) if d.severity is Severity.ERROR]
         assert policy is not None, errors
         assert errors == []
         return policy
