@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab.analysis.changes import Change, apply
-from privtab.analysis.turns import universe, ways
+from privtab.analysis.turns import all_changes, ways
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
@@ -38,7 +38,7 @@ def check(policy: int, seed: int) -> None:
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     for request in worlds.requests(program, seed, per_rule=1):
-        thought_of = universe(reference, state, request)
+        thought_of = all_changes(reference, state, request)
         if len(thought_of) <= MOST:
             found = {frozenset(way) for way in ways(reference, state, request).sets}
             assert found == by_trying(program, state, request, thought_of), request

@@ -183,7 +183,7 @@ def results(
             objects = {"": resource, **with_}
             on = ancestor(made, objects[effect.target.slot], effect.target.type)
             if on is None:
-                on = fresh.under(resource, effect.target.type, rule)
+                on = fresh.created_in(resource, effect.target.type, rule)
                 entities.add(on)
             if effect.kind == "grant":
                 rows = tuple(
@@ -289,7 +289,7 @@ def test_a_path_tells_each_step_with_what_it_needs_and_brings() -> None:
     ]
     assert path.steps[3].with_ == {"by": Entity("report", "a/web/new")}
     assert [reason["atom"] for reason in path.steps[1].because] == ["member (workspace:a)"]
-    assert [str(fact) for fact in path.steps[1].brings] == ["SHARE (workspace:a)"]
+    assert [str(fact) for fact in path.steps[1].gained] == ["SHARE (workspace:a)"]
 
 
 def test_a_denial_of_the_state_stays() -> None:
@@ -311,7 +311,7 @@ def test_what_is_held_needs_no_step_and_what_takes_too_many_is_no_path() -> None
 def test_the_goal_may_be_an_operation_or_a_set_on_an_entity_that_nobody_names() -> None:
     asked, state = reference(grant("WRITE", "project:a/web"))
     dataset = Entity("dataset", "a/web/clicks")
-    reach = ReachableRights(asked, state, "ann", more=[dataset])
+    reach = ReachableRights(asked, state, "ann", extra_entities=[dataset])
     path = reach.path(operation_goal(asked, "drop", dataset))
     assert path is not None
     assert path.steps[-1].rule.operation == "take"
@@ -335,13 +335,13 @@ def test_escalations_are_about_what_is_there_and_not_held() -> None:
     found = {str(fact): len(path.steps) for fact, path in escalations(asked, state, "ann")}
     assert found == {"member (workspace:a)": 1, "SHARE (workspace:a)": 2, "ADMIN (project:a/web)": 4}
     reach = ReachableRights(asked, state, "ann")
-    assert {str(action.resource) for action in reach.makes()} == {"project:a/new", "report:a/web/new"}
+    assert {str(action.resource) for action in reach.creating_actions()} == {"project:a/new", "report:a/web/new"}
 
 
 def test_where_the_shortest_takes_too_long_a_path_without_spare_steps_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("privtab.analysis.paths.MOST_TRIALS", 0)
+    monkeypatch.setattr("privtab.analysis.paths.MAX_TRIALS", 0)
     asked, state = reference()
     path = ReachableRights(asked, state, "ann").path(goal(asked, "ADMIN", WEB))
     assert path is not None

@@ -15,7 +15,7 @@ class HypotheticalHoldings(Holdings):
     """The holdings of a state, with hypothetical changes for one user.
 
     The user may hold more grants, ownership and membership, and denials may be lifted. `allowed` holds (privilege,
-    key), `owned` and `member_of` hold keys, `lifted` holds (privilege, key, principal). All may be changed between two
+    key), `owned` and `member_of` hold keys, `removed_denials` holds (privilege, key, principal). All may be changed between two
     questions.
     """
 
@@ -25,7 +25,7 @@ class HypotheticalHoldings(Holdings):
         self.allowed: Collection[tuple[str, str]] = ()
         self.owned: Collection[str] = ()
         self.member_of: Collection[str] = ()
-        self.lifted: Collection[tuple[str, str, str]] = ()
+        self.removed_denials: Collection[tuple[str, str, str]] = ()
         self.service_admins = base.service_admins
 
     def grants_on(self, privilege: str, key: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -33,8 +33,8 @@ class HypotheticalHoldings(Holdings):
         allow, deny = self._base.grants_on(privilege, key)
         if (privilege, key) in self.allowed:
             allow |= {f"user:{self.user}"}
-        if deny and self.lifted:
-            deny = frozenset(p for p in deny if (privilege, key, p) not in self.lifted)
+        if deny and self.removed_denials:
+            deny = frozenset(principal for principal in deny if (privilege, key, principal) not in self.removed_denials)
         return allow, deny
 
     def owners(self, key: str) -> frozenset[str]:
@@ -76,16 +76,16 @@ class Caller(EvaluationContext):
     ) -> None:  # not EvaluationContext.__init__: there is no request yet
         self.program = reference.program
         self.vocabulary = reference.vocabulary
-        self.imagined = HypotheticalHoldings(reference.holdings, user)
-        self.holdings = self.imagined
+        self.hypothetical = HypotheticalHoldings(reference.holdings, user)
+        self.holdings = self.hypothetical
         self.revision = reference.revision
         self.user = user
         self.flags = flags
-        brought = groups if "request" in self.program.semantics.groups else ()
-        self.groups = self.holdings.groups(user, brought)
-        self.principals = self.holdings.principals(user, brought)
-        self.scoped = self.holdings.scoped(user, brought)
-        self.roles = self.holdings.roles(user, brought)
+        request_groups = groups if "request" in self.program.semantics.groups else ()
+        self.groups = self.holdings.groups(user, request_groups)
+        self.principals = self.holdings.principals(user, request_groups)
+        self.scoped = self.holdings.scoped(user, request_groups)
+        self.roles = self.holdings.roles(user, request_groups)
         self.about({})
 
     @classmethod
@@ -117,21 +117,21 @@ class EquivalenceClasses:
 
     def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
         principals = caller.principals | {role for role, _ in caller.scoped}
-        self.touched = {scope.partition(":")[2] for _, scope in caller.scoped}
-        for table, who, entity, asked in (
+        self.named_paths = {scope.partition(":")[2] for _, scope in caller.scoped}
+        for table, principal_column, entity_column, values in (
             ("grants", "grantee", "entity", principals),
             ("owners", "owner", "entity", principals),
             ("members", "user", "of", {caller.user}),
         ):
-            keys = state.column(table, entity).take(state.column(table, who).where(asked))
-            self.touched |= {str(key).partition(":")[2] for key in keys}
+            keys = state.column(table, entity_column).take(state.column(table, principal_column).where(values))
+            self.named_paths |= {str(key).partition(":")[2] for key in keys}
         for type_ in caller.program.entities.values():
             if type_.principal is not None:
-                self.touched |= set(universe.by_type[type_.name])
+                self.named_paths |= set(universe.by_type[type_.name])
 
     def of(self, entity: Entity) -> tuple[str, str]:
         """The class of an entity: its type, and the path of the nearest entity that a row about the caller names."""
         path = entity.id
-        while path and path not in self.touched:
+        while path and path not in self.named_paths:
             path = path.rpartition("/")[0]
         return entity.type, path

@@ -12,7 +12,7 @@ from privtab.state.nodes import Assignment, Grant, State
 
 STEPS = 2_000_000
 """How many pairs of sets are compared for one question; this takes some tenths of a second."""
-LISTED = 25
+MAX_LISTED = 25
 """How many sets are kept at one place if there are too many."""
 
 
@@ -80,8 +80,8 @@ def change_text(change: Change, user: str) -> str:
         case Join():
             return f"make user:{user} a member of {change.entity}"
         case Assign():
-            within = "" if change.scope is None else f" within {change.scope}"
-            return f"assign role:{change.role} to user:{user}{within}"
+            scope = "" if change.scope is None else f" within {change.scope}"
+            return f"assign role:{change.role} to user:{user}{scope}"
         case AddToGroup():
             return f"add user:{user} to group:{change.group}"
         case Appoint():
@@ -146,47 +146,47 @@ def in_order(found: Iterable[Changes]) -> tuple[tuple[Change, ...], ...]:
 
 
 class Smallest:
-    """Computes smallest sets of changes within a budget; `cut` tells whether some were left out."""
+    """Computes smallest sets of changes within a budget; `truncated` tells whether some were left out."""
 
     def __init__(self) -> None:
-        self.cut = False
-        self._left = STEPS
+        self.truncated = False
+        self._remaining = STEPS
 
     def of(self, sets: Iterable[Changes]) -> frozenset[Changes]:
         """The sets that contain no other set; only a few of them if there are too many to compare."""
         candidates = list(dict.fromkeys(sets))
-        if len(candidates) ** 2 // 2 > self._left:
-            self.cut = True
+        if len(candidates) ** 2 // 2 > self._remaining:
+            self.truncated = True
             candidates = self.first(candidates)
-        kept: list[Changes] = []
+        minimal: list[Changes] = []
         for candidate in sorted(candidates, key=len):
-            self._left -= len(kept)
-            if not any(known <= candidate for known in kept):
-                kept.append(candidate)
-        return frozenset(kept)
+            self._remaining -= len(minimal)
+            if not any(smaller <= candidate for smaller in minimal):
+                minimal.append(candidate)
+        return frozenset(minimal)
 
     def in_order(self, sets: Iterable[Changes]) -> tuple[tuple[Change, ...], ...]:
         """The sets that contain no other set, fewest changes first; at most `LISTED` if some were left out."""
         found = in_order(self.of(sets))
-        return found[:LISTED] if self.cut else found
+        return found[:MAX_LISTED] if self.truncated else found
 
-    def both(self, one: frozenset[Changes], other: frozenset[Changes]) -> frozenset[Changes]:
+    def unions(self, first: frozenset[Changes], second: frozenset[Changes]) -> frozenset[Changes]:
         """The smallest unions of a set of each side."""
-        if (len(one) * len(other)) ** 2 // 2 <= self._left:
-            return self.of(a | b for a in one for b in other)
-        self.cut = True
-        return self.of(islice(self._pairs(self.first(one), self.first(other)), 4 * LISTED))
+        if (len(first) * len(second)) ** 2 // 2 <= self._remaining:
+            return self.of(first_set | second_set for first_set in first for second_set in second)
+        self.truncated = True
+        return self.of(islice(self._pairs(self.first(first), self.first(second)), 4 * MAX_LISTED))
 
     @staticmethod
-    def _pairs(one: list[Changes], other: list[Changes]) -> Iterator[Changes]:
+    def _pairs(first: list[Changes], second: list[Changes]) -> Iterator[Changes]:
         """Unions, with the smallest sets of both sides first."""
-        for _, i, j in sorted((i + j, i, j) for i in range(len(one)) for j in range(len(other))):
-            yield one[i] | other[j]
+        for _, i, j in sorted((i + j, i, j) for i in range(len(first)) for j in range(len(second))):
+            yield first[i] | second[j]
 
     @staticmethod
     def first(sets: Iterable[Changes]) -> list[Changes]:
         """`LISTED` of the sets, fewest changes first."""
-        return [frozenset(way) for way in in_order(sets)[:LISTED]]
+        return [frozenset(way) for way in in_order(sets)[:MAX_LISTED]]
 
 
 _RANK: Mapping[str, int] = {

@@ -43,13 +43,17 @@ class GainedFact:
 
 def granting_rules(program: Program) -> tuple[Rule, ...]:
     """The rules that give their caller something or create an entity."""
-    return tuple(r for r in program.rules.values() if r.creates or any(e.kind != "revoke" for e in r.effects))
+    return tuple(
+        rule
+        for rule in program.rules.values()
+        if rule.creates or any(effect.kind != "revoke" for effect in rule.effects)
+    )
 
 
 def effect_slots(rule: Rule) -> tuple[str, ...]:
     """The `with` slots that a rule's effects refer to."""
-    named = {effect.target.slot for effect in rule.effects if effect.kind != "revoke"}
-    return tuple(w.name for w in rule.withs if w.name in named)
+    slots = {effect.target.slot for effect in rule.effects if effect.kind != "revoke"}
+    return tuple(slot.name for slot in rule.withs if slot.name in slots)
 
 
 def creates_resource(program: Program, rule: Rule) -> bool:
@@ -87,22 +91,27 @@ class FreshNames:
     def __init__(self, program: Program, taken: Iterable[str]) -> None:
         self.program = program
         base = "new"
-        used = set(taken)
-        while any(name.startswith(base) for name in used):
+        existing = set(taken)
+        while any(name.startswith(base) for name in existing):
             base += "_"
-        makers: dict[str, list[str]] = {}
+        creating_rules: dict[str, list[str]] = {}
         for rule in granting_rules(program):
-            made = {rule.entity} if creates_resource(program, rule) else set()
-            made |= {t for e in rule.effects if e.kind != "revoke" for t in _children(program, rule, e.target)}
-            for type_ in sorted(made):
-                makers.setdefault(type_, []).append(rule.id)
+            created = {rule.entity} if creates_resource(program, rule) else set()
+            created |= {
+                child_type
+                for effect in rule.effects
+                if effect.kind != "revoke"
+                for child_type in _children(program, rule, effect.target)
+            }
+            for type_ in sorted(created):
+                creating_rules.setdefault(type_, []).append(rule.id)
         self._names = {
             (type_, rule): base if len(rules) == 1 else f"{base}{number}"
-            for type_, rules in makers.items()
+            for type_, rules in creating_rules.items()
             for number, rule in enumerate(rules, start=1)
         }
 
-    def under(self, parent: Entity | None, type_: str, rule: Rule) -> Entity:
+    def created_in(self, parent: Entity | None, type_: str, rule: Rule) -> Entity:
         """The entity that a rule creates in a parent, or at the root."""
         name = self._names[type_, rule.id]
         return Entity(type_, f"{parent.id}/{name}" if parent is not None and parent.id else name)
@@ -110,15 +119,15 @@ class FreshNames:
     def resources(self, rule: Rule, universe: Universe) -> Iterator[Entity]:
         """The possible resources of a rule: existing entities, or the one that it creates in each parent."""
         if not creates_resource(self.program, rule):
-            found = universe.by_type[rule.entity]
-            yield from (found[path] for path in sorted(found))
+            entities = universe.by_type[rule.entity]
+            yield from (entities[path] for path in sorted(entities))
             return
-        above = self.program.entities[rule.entity].parent
-        if above is None:
-            yield self.under(None, rule.entity, rule)
+        parent_type = self.program.entities[rule.entity].parent
+        if parent_type is None:
+            yield self.created_in(None, rule.entity, rule)
             return
-        parents = universe.by_type[above]
-        yield from (self.under(parents[path], rule.entity, rule) for path in sorted(parents))
+        parents = universe.by_type[parent_type]
+        yield from (self.created_in(parents[path], rule.entity, rule) for path in sorted(parents))
 
     def gained_facts(
         self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity]
@@ -132,12 +141,15 @@ class FreshNames:
             if effect.kind == "revoke":
                 continue
             if _children(self.program, rule, effect.target):
-                entity = self.under(resource, effect.target.type, rule)
+                entity = self.created_in(resource, effect.target.type, rule)
                 found[GainedFact(kind="exists", entity=entity)] = None
             else:
                 entity = Entity.parse(caller.path(effect.target)[-1])
             if effect.kind == "grant":
-                found |= {GainedFact(kind="grant", entity=entity, privilege=p): None for p in effect.privileges}
+                found |= {
+                    GainedFact(kind="grant", entity=entity, privilege=privilege): None
+                    for privilege in effect.privileges
+                }
             else:
                 found[GainedFact(kind="owner" if effect.what == "owner" else "member", entity=entity)] = None
         return tuple(found)

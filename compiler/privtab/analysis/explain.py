@@ -61,34 +61,34 @@ def explain(
 
     `state`: the one that the reference was built from. Without it the explanation has no rows and no changes.
     """
-    found = reference.explanation(request)
-    rows = None if state is None else Provenance(found.asked, state, places)
-    listed = listing(found.asked, found.rule, found.asked.condition(found.rule))
+    explanation = reference.explanation(request)
+    rows = None if state is None else Provenance(explanation.evaluation, state, places)
+    minimal_sets = listing(explanation.evaluation, explanation.rule, explanation.evaluation.condition(explanation.rule))
     turns, complete = Ways(()), True
     proposed: tuple[Proposal, ...] = ()
-    if state is not None and not found.allowed:
+    if state is not None and not explanation.allowed:
         turns = ways(reference, state, request)
         proposed, complete = proposals(reference, state, request, turns)
     return RequestExplanation(
         request=request,
-        decision=Decision(allowed=found.allowed, context=found.context()),
-        rule=found.rule,
-        sets=tuple(tuple(_part(found, rows, atom) for atom in atoms) for atoms in listed.sets),
+        decision=Decision(allowed=explanation.allowed, context=explanation.context()),
+        rule=explanation.rule,
+        sets=tuple(tuple(_part(explanation, rows, atom) for atom in atoms) for atoms in minimal_sets.sets),
         turns=turns.sets,
         proposals=proposed,
-        sets_complete=listed.complete,
+        sets_complete=minimal_sets.complete,
         turns_complete=complete,
     )
 
 
-def _part(found: Explanation, rows: Provenance | None, atom: Leaf) -> Part:
+def _part(explanation: Explanation, rows: Provenance | None, atom: Leaf) -> Part:
     assert not isinstance(atom, ByType), "a request gives every object its type"
-    text, why = found.text(atom), found.asked.why(atom)
+    text, why = explanation.text(atom), explanation.evaluation.why(atom)
     if why is not None:
         return Part(atom=text, holds=True, on=why.on, through=why.through, because=rows.of(atom) if rows else ())
     if not isinstance(atom, Has):
         return Part(atom=text, holds=False)
-    denials = found.asked.denials(atom.privilege, atom.target)
+    denials = explanation.evaluation.denials(atom.privilege, atom.target)
     return Part(
         atom=text,
         holds=False,

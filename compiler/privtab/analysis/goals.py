@@ -30,23 +30,25 @@ class Goal:
         return cls(text=str(fact), resource=fact.entity, atoms=(fact.atom(),))
 
 
-def goal(reference: Reference, wanted: str, entity: Entity) -> Goal:
+def goal(reference: Reference, name: str, entity: Entity) -> Goal:
     """The goal of holding `owner`, `member`, a privilege, or all of a set on an entity.
 
     Raises InvalidRequest if the policy knows no such entity, or if nothing of that name can be held on it.
     """
     reference.vocabulary.check_path(entity)
-    text = f"{wanted} ({entity})"
-    if wanted in {"owner", "member"}:
-        fact = GainedFact(kind="owner" if wanted == "owner" else "member", entity=entity)
+    text = f"{name} ({entity})"
+    if name in {"owner", "member"}:
+        fact = GainedFact(kind="owner" if name == "owner" else "member", entity=entity)
         return Goal(text=text, resource=entity, atoms=(fact.atom(),))
     names = StateNames(reference.program)
-    problem = names.grantable(wanted, entity.type)
-    if problem is not None and (entity.type, wanted) in reference.program.rules:
-        raise InvalidRequest(f"`{wanted}` is an operation: ask for it by `{entity} --operation {wanted}`")
+    problem = names.grantable(name, entity.type)
+    if problem is not None and (entity.type, name) in reference.program.rules:
+        raise InvalidRequest(f"`{name}` is an operation: ask for it by `{entity} --operation {name}`")
     if problem is not None:
         raise InvalidRequest(f"{problem.message}; {problem.help}" if problem.help else problem.message)
-    facts = (GainedFact(kind="grant", entity=entity, privilege=p) for p in names.given(wanted, entity.type))
+    facts = (
+        GainedFact(kind="grant", entity=entity, privilege=privilege) for privilege in names.given(name, entity.type)
+    )
     return Goal(text=text, resource=entity, atoms=tuple(fact.atom() for fact in facts))
 
 
@@ -63,13 +65,13 @@ def operation_goal(
     """
     shape = reference.vocabulary.check_operation(entity.type, operation)
     reference.vocabulary.check_path(entity)
-    given = {name: entity for name, entity in (with_ or {}).items() if name in shape.withs}
+    with_objects = {name: entity for name, entity in (with_ or {}).items() if name in shape.withs}
     reference.vocabulary.check_context(
-        Request(user="", action=operation, resource=entity, with_=given, flags=flags),
-        replace(shape, withs={name: types for name, types in shape.withs.items() if name in given}),
+        Request(user="", action=operation, resource=entity, with_=with_objects, flags=flags),
+        replace(shape, withs={name: types for name, types in shape.withs.items() if name in with_objects}),
     )
     rule = reference.program.rules[entity.type, operation]
-    return Goal(text=f"{operation} {entity}", resource=entity, rule=rule, with_=given)
+    return Goal(text=f"{operation} {entity}", resource=entity, rule=rule, with_=with_objects)
 
 
 class RelevantFacts:
@@ -78,27 +80,27 @@ class RelevantFacts:
     def __init__(self, caller: Caller, resource: Entity, with_: Mapping[str, Entity], atoms: Collection[Atom]) -> None:
         keys = caller.vocabulary.keys
         self._paths = {
-            slot: {e.id for e in map(Entity.parse, keys(entity))}
+            slot: {ancestor.id for ancestor in map(Entity.parse, keys(entity))}
             for slot, entity in {RESOURCE: resource, **with_}.items()
         }
         owner = caller.program.semantics.owner
-        self._asked: set[tuple[str, str, str]] = set()
+        self._required: set[tuple[str, str, str]] = set()
         for atom in atoms:
             if isinstance(atom, Has):
-                self._asked.add((atom.target.slot, "grant", atom.privilege))
+                self._required.add((atom.target.slot, "grant", atom.privilege))
                 if owner is not None and atom.privilege in owner.holds:
-                    self._asked.add((atom.target.slot, "owner", ""))
+                    self._required.add((atom.target.slot, "owner", ""))
             elif isinstance(atom, Owner):
-                self._asked.add((atom.target.slot, "owner", ""))
+                self._required.add((atom.target.slot, "owner", ""))
             elif isinstance(atom, Member):
-                self._asked.add((atom.target.slot, "member", ""))
-        self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in self._asked)}
+                self._required.add((atom.target.slot, "member", ""))
+        self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in self._required)}
 
     def may_help(self, fact: GainedFact) -> bool:
         """Whether a fact may help. May be true for facts that do not."""
         for slot in self._slots:
             path = self._paths.get(slot)
-            near = path is None or fact.entity.id in path
-            if near and (fact.kind == "exists" or (slot, fact.kind, fact.privilege) in self._asked):
+            is_on_path = path is None or fact.entity.id in path
+            if is_on_path and (fact.kind == "exists" or (slot, fact.kind, fact.privilege) in self._required):
                 return True
         return False

@@ -119,7 +119,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         path = self.asked.path(target)
         if not path:
             return set()
-        looked_at = self.asked.looked_at(path)
+        looked_at = self.asked.relevant_keys(path)
         allowed: set[str] = set()
         denied: set[str] = set()
         for key in looked_at:

@@ -33,9 +33,9 @@ from privtab.state.nodes import State
 
 EXACT = 5_000
 """The largest number of rows in a state for which the gain of a proposal is computed exactly."""
-MOST = 24
+MAX_TRIED = 24
 """How many roles and groups are tried, and how many proposals are measured."""
-MOST_CUT = 6
+MAX_MEASURED_IF_TRUNCATED = 6
 """How many proposals are measured if there are too many to list."""
 
 
@@ -57,67 +57,71 @@ class Proposal:
 def proposals(reference: Reference, state: State, request: Request, turns: Ways) -> tuple[tuple[Proposal, ...], bool]:
     """Return proposals for a denial, best first, and whether they are complete. `turns`: from `turns.ways`."""
     budget = Smallest()
-    alone = HypotheticalDecision(reference, state, request, (), budget)
-    found: list[Changes] = [frozenset(way) for way in turns.sets]
-    for candidate in _candidates(reference, alone):
-        found += HypotheticalDecision(reference, state, request, (candidate,), budget).sets_with_extra(alone)
+    unchanged = HypotheticalDecision(reference, state, request, (), budget)
+    found: list[Changes] = [frozenset(changes) for changes in turns.sets]
+    for candidate in _candidates(reference, unchanged):
+        found += HypotheticalDecision(reference, state, request, (candidate,), budget).sets_with_extra(unchanged)
     ways = budget.in_order(found)
-    measured = _Measure(reference, state, request)
-    most = MOST_CUT if budget.cut else MOST
-    made = [
+    measure = _Measure(reference, state, request)
+    limit = MAX_MEASURED_IF_TRUNCATED if budget.truncated else MAX_TRIED
+    result = [
         Proposal(
-            changes=way,
-            gains=measured.gains(way) if at < most else None,
-            direct=_is_direct(way),
+            changes=changes,
+            gains=measure.gains(changes) if index < limit else None,
+            direct=_is_direct(changes),
         )
-        for at, way in enumerate(sorted(ways, key=_is_direct))
+        for index, changes in enumerate(sorted(ways, key=_is_direct))
     ]
-    made.sort(key=_rank)
-    if made and made[0].direct and not reference.program.roles:
-        made.insert(0, replace(made[0], direct=False, new_role=True))
-    return tuple(made), turns.complete and not budget.cut
+    result.sort(key=_rank)
+    if result and result[0].direct and not reference.program.roles:
+        result.insert(0, replace(result[0], direct=False, new_role=True))
+    return tuple(result), turns.complete and not budget.truncated
 
 
-def _is_direct(way: tuple[Change, ...]) -> bool:
-    return any(isinstance(change, Give) for change in way)
+def _is_direct(changes: tuple[Change, ...]) -> bool:
+    return any(isinstance(change, Give) for change in changes)
 
 
 def _rank(proposal: Proposal) -> tuple[bool, bool, bool, float, int]:
     """The sort key: direct grants last; then changes that affect only the caller first; then the least gain."""
-    others = any(isinstance(c, Lift) and c.row.grantee.startswith(("role:", "group:")) for c in proposal.changes)
+    affects_others = any(
+        isinstance(change, Lift) and change.row.grantee.startswith(("role:", "group:")) for change in proposal.changes
+    )
     gains = float("inf") if proposal.gains is None else proposal.gains
-    return proposal.direct, others, proposal.gains is None, gains, len(proposal.changes)
+    return proposal.direct, affects_others, proposal.gains is None, gains, len(proposal.changes)
 
 
-def _candidates(reference: Reference, turned: HypotheticalDecision) -> list[Assign | AddToGroup]:
+def _candidates(reference: Reference, decision: HypotheticalDecision) -> list[Assign | AddToGroup]:
     """The roles and groups that relevant rows of the state name, and groups that hold such roles; at most MOST."""
-    caller = turned.caller
-    principals = set(_named(reference, turned))
+    caller = decision.caller
+    principals = set(_relevant_principals(reference, decision))
     held = {f"role:{role}" for role in caller.roles}
     roles = {name for name in principals - held if name.startswith("role:")}
     groups = {name for name in principals if name.startswith("group:")}
-    rows = turned.state.column("assignments", "role").where(role.removeprefix("role:") for role in roles)
-    holders = map(str, turned.state.column("assignments", "principal").take(rows))
+    rows = decision.state.column("assignments", "role").where(role.removeprefix("role:") for role in roles)
+    holders = map(str, decision.state.column("assignments", "principal").take(rows))
     groups |= {holder for holder in holders if holder.startswith("group:")}
     found: list[Assign | AddToGroup] = []
     for name in sorted(roles):
         role = name.removeprefix("role:")
-        declared = reference.program.roles.get(role)
-        if declared is None or declared.scope is None:
+        declaration = reference.program.roles.get(role)
+        if declaration is None or declaration.scope is None:
             found.append(Assign(role=role))
             continue
-        above = {key for keys in caller.keys.values() for key in keys if key.partition(":")[0] == declared.scope}
-        found += [Assign(role=role, scope=Entity.parse(key)) for key in sorted(above)]
+        scope_keys = {
+            key for keys in caller.keys.values() for key in keys if key.partition(":")[0] == declaration.scope
+        }
+        found += [Assign(role=role, scope=Entity.parse(key)) for key in sorted(scope_keys)]
     if "state" in reference.program.semantics.groups:
         found += [AddToGroup(group=name.removeprefix("group:")) for name in sorted(groups - caller.principals)]
-    return found[:MOST]
+    return found[:MAX_TRIED]
 
 
-def _named(reference: Reference, turned: HypotheticalDecision) -> Iterator[str]:
+def _relevant_principals(reference: Reference, decision: HypotheticalDecision) -> Iterator[str]:
     """The principals that hold something that the condition requires."""
-    program, caller, holdings = reference.program, turned.caller, reference.holdings
+    program, caller, holdings = reference.program, decision.caller, reference.holdings
     owner = program.semantics.owner
-    for atom in turned.reached:
+    for atom in decision.reachable_atoms:
         if not isinstance(atom, Has | Owner):
             continue
         path = caller.path(atom.target)
@@ -126,7 +130,7 @@ def _named(reference: Reference, turned: HypotheticalDecision) -> Iterator[str]:
         if isinstance(atom, Owner):
             yield from holdings.owners(path[-1])
             continue
-        for key in caller.looked_at(path):
+        for key in caller.relevant_keys(path):
             yield from holdings.grants_on(atom.privilege, key)[0]
             if owner is not None and atom.privilege in owner.holds:
                 yield from holdings.owners(key)
@@ -145,24 +149,28 @@ class _Measure:
         self.exact = sum(map(len, (state.grants, state.assignments, state.owners, state.members))) <= EXACT
         self._before = self._allowed(reference, state) if self.exact else frozenset[tuple[str, Entity, bool]]()
 
-    def gains(self, way: tuple[Change, ...]) -> int:
+    def gains(self, changes: tuple[Change, ...]) -> int:
         """How much the changes give."""
         if not self.exact:
-            taken = {f"role:{c.role}" for c in way if isinstance(c, Assign)}
-            taken |= {f"group:{c.group}" for c in way if isinstance(c, AddToGroup)}
-            rows = self.state.column("grants", "grantee").where(taken)
-            return self.state.column("grants", "effect").take(rows).count("allow") + len(way)
-        state = apply(self.state, self.request.user, way)
+            principals = {f"role:{change.role}" for change in changes if isinstance(change, Assign)}
+            principals |= {f"group:{change.group}" for change in changes if isinstance(change, AddToGroup)}
+            rows = self.state.column("grants", "grantee").where(principals)
+            return self.state.column("grants", "effect").take(rows).count("allow") + len(changes)
+        state = apply(self.state, self.request.user, changes)
         return len(self._allowed(Reference(self.reference.program, state), state) - self._before)
 
     def _allowed(self, reference: Reference, state: State) -> frozenset[tuple[str, Entity, bool]]:
         request = self.request
         objects = [request.resource, *request.with_.values()]
-        known = [o for o in objects if len(reference.vocabulary.keys(o)) == len(reference.vocabulary.chains[o.type])]
+        known = [
+            object_
+            for object_ in objects
+            if len(reference.vocabulary.keys(object_)) == len(reference.vocabulary.chains[object_.type])
+        ]
         return frozenset(
-            (may.operation, may.resource, may.unnamed)
+            (operation.operation, operation.resource, operation.unnamed)
             for entity in (None, *known)
-            for may in what_can(
+            for operation in what_can(
                 reference, state, request.user, entity, flags=request.flags, groups=request.groups
             ).allowed
         )

@@ -39,139 +39,146 @@ Chain: TypeAlias = tuple[Step, ...]
 class Provenance:
     """The rows of a state that concern one caller."""
 
-    def __init__(self, asked: EvaluationContext, state: State, places: Places = NOWHERE) -> None:
-        self.asked = asked
-        self.program = asked.program
+    def __init__(self, evaluation: EvaluationContext, state: State, places: Places = NOWHERE) -> None:
+        self.evaluation = evaluation
+        self.program = evaluation.program
         self.state = state
         self.places = places
-        names = StateNames(asked.program)
-        user = asked.user
+        names = StateNames(evaluation.program)
+        user = evaluation.user
         self._groups: dict[str, list[Step]] = defaultdict(list)
         if "state" in self.program.semantics.groups:
-            for n, group in self._rows_of("memberships", "user", {user}, "group"):
+            for row, group in self._rows_of("memberships", "user", {user}, "group"):
                 self._groups[group].append(
-                    self._step("membership", row_text("memberships", {"user": user, "group": group}), "memberships", n)
+                    self._step(
+                        "membership", row_text("memberships", {"user": user, "group": group}), "memberships", row
+                    )
                 )
-        for group in sorted(asked.groups - set(self._groups)):
+        for group in sorted(evaluation.groups - set(self._groups)):
             self._groups[group].append(Step(kind="request", text=f"the request says that {user} is in group:{group}"))
-        own = {f"user:{user}", *(f"group:{group}" for group in asked.groups)}
+        direct_principals = {f"user:{user}", *(f"group:{group}" for group in evaluation.groups)}
         self._roles: dict[str, list[tuple[Assignment, Step]]] = defaultdict(list)
-        for n in state.column("assignments", "principal").where(own):
-            a = state.assignments[n]
-            cells = {"principal": a.principal, "role": a.role} | ({} if a.scope is None else {"scope": str(a.scope)})
-            step = self._step("assignment", row_text("assignments", cells), "assignments", n)
-            self._roles[f"role:{a.role}"].append((a, step))
-        everything = own | set(self._roles)
+        for row in state.column("assignments", "principal").where(direct_principals):
+            assignment = state.assignments[row]
+            cells = {"principal": assignment.principal, "role": assignment.role} | (
+                {} if assignment.scope is None else {"scope": str(assignment.scope)}
+            )
+            step = self._step("assignment", row_text("assignments", cells), "assignments", row)
+            self._roles[f"role:{assignment.role}"].append((assignment, step))
+        all_principals = direct_principals | set(self._roles)
         self._grants: dict[tuple[Effect, str, str], list[tuple[Grant, Step]]] = defaultdict(list)
-        for n in state.column("grants", "grantee").where(everything):
-            grant = state.grants[n]
+        for row in state.column("grants", "grantee").where(all_principals):
+            grant = state.grants[row]
             cells = {"grantee": grant.grantee, "effect": grant.effect, "privilege": grant.privilege}
             text = row_text("grants", cells | {"entity": str(grant.entity)})
             kind: StepKind = "grant" if grant.effect == "allow" else "deny"
             for privilege in names.given(grant.privilege, grant.entity.type):
                 self._grants[grant.effect, privilege, str(grant.entity)].append(
-                    (grant, self._step(kind, text, "grants", n))
+                    (grant, self._step(kind, text, "grants", row))
                 )
         self._owners: dict[str, list[tuple[str, Step]]] = defaultdict(list)
-        for n in state.column("owners", "owner").where(everything):
-            entity, owner = state.owners[n]
-            step = self._step("owner", row_text("owners", {"entity": str(entity), "owner": owner}), "owners", n)
+        for row in state.column("owners", "owner").where(all_principals):
+            entity, owner = state.owners[row]
+            step = self._step("owner", row_text("owners", {"entity": str(entity), "owner": owner}), "owners", row)
             self._owners[str(entity)].append((owner, step))
 
     def of(self, atom: Atom) -> tuple[Chain, ...]:
         """Every chain through which an atom holds for the caller; empty if it does not hold."""
         match atom:
             case Has():
-                return (*self._owning(atom), *(() if self.denied(atom) else self.granted(atom)))
+                return (*self._owner_chains(atom), *(() if self.denied(atom) else self.granted(atom)))
             case Owner():
-                path = self.asked.path(atom.target)
-                return tuple(self._owned(path[-1])) if path else ()
+                path = self.evaluation.path(atom.target)
+                return tuple(self._ownership_chains(path[-1])) if path else ()
             case Member():
-                return tuple(self._joined(atom.target))
+                return tuple(self._member_chains(atom.target))
             case Holds():
-                path = self.asked.path(atom.target)
-                named = [
+                path = self.evaluation.path(atom.target)
+                roles = [
                     role
                     for role in sorted(self._roles)
                     if path and refers_to(role.removeprefix("role:"), path_of(path[-1]))
                 ]
                 return tuple(
-                    chain for role in named for a, step in self._roles[role] for chain in self._behind(a, step)
+                    chain
+                    for role in roles
+                    for assignment, step in self._roles[role]
+                    for chain in self._assignment_chains(assignment, step)
                 )
             case Self():
-                is_self = self.asked.is_self(atom.target)
-                return ((Step(kind="self", text=f"that is {self.asked.user}"),),) if is_self else ()
+                is_self = self.evaluation.is_self(atom.target)
+                return ((Step(kind="self", text=f"that is {self.evaluation.user}"),),) if is_self else ()
             case ServiceAdmin():
-                rows = self.state.column("service_admins", "user").where([self.asked.user])
-                text = row_text("service_admins", {"user": self.asked.user})
-                return tuple((self._step("service admin", text, "service_admins", n),) for n in rows)
+                rows = self.state.column("service_admins", "user").where([self.evaluation.user])
+                text = row_text("service_admins", {"user": self.evaluation.user})
+                return tuple((self._step("service admin", text, "service_admins", row),) for row in rows)
             case _:
                 assert_never(atom)
 
     def granted(self, atom: Has) -> tuple[Chain, ...]:
         """Every grant of a privilege that counts on an object, nearest first, denied or not."""
-        path = self.asked.path(atom.target)
+        path = self.evaluation.path(atom.target)
         found: list[Chain] = []
-        for key in reversed(self.asked.looked_at(path)):
-            found += self._rows("allow", atom.privilege, key, path)
-            for role in sorted(self.asked.by_default(atom.privilege, path, key)):
+        for key in reversed(self.evaluation.relevant_keys(path)):
+            found += self._grant_chains("allow", atom.privilege, key, path)
+            for role in sorted(self.evaluation.default_roles(atom.privilege, path, key)):
                 text = f"{role} has {atom.privilege} at {key} by its declaration"
                 step = Step(kind="role", text=text)
-                found += [(step, *chain) for chain in self._as(role, path[: path.index(key) + 1])]
+                found += [(step, *chain) for chain in self._to_caller(role, path[: path.index(key) + 1])]
         return tuple(found)
 
     def denied(self, atom: Has) -> tuple[tuple[Grant, Chain], ...]:
         """Every denial that blocks a privilege on an object: its row, and the chain from it to the caller."""
-        path = self.asked.path(atom.target)
+        path = self.evaluation.path(atom.target)
         if self.program.semantics.deny != "overrides":
             return ()
         return tuple(
             (grant, (step, *chain))
-            for key in self.asked.looked_at(path)
+            for key in self.evaluation.relevant_keys(path)
             for grant, step in self._grants.get(("deny", atom.privilege, key), ())
-            for chain in self._as(grant.grantee, path)
+            for chain in self._to_caller(grant.grantee, path)
         )
 
-    def _owning(self, atom: Has) -> Iterator[Chain]:
+    def _owner_chains(self, atom: Has) -> Iterator[Chain]:
         owner = self.program.semantics.owner
         if owner is not None and atom.privilege in owner.holds:
-            for key in reversed(self.asked.looked_at(self.asked.path(atom.target))):
-                yield from self._owned(key)
+            for key in reversed(self.evaluation.relevant_keys(self.evaluation.path(atom.target))):
+                yield from self._ownership_chains(key)
 
-    def _rows(self, effect: Effect, privilege: str, key: str, path: tuple[str, ...]) -> Iterator[Chain]:
+    def _grant_chains(self, effect: Effect, privilege: str, key: str, path: tuple[str, ...]) -> Iterator[Chain]:
         for grant, step in self._grants.get((effect, privilege, key), ()):
-            for chain in self._as(grant.grantee, path):
+            for chain in self._to_caller(grant.grantee, path):
                 yield (step, *chain)
 
-    def _owned(self, key: str) -> Iterator[Chain]:
+    def _ownership_chains(self, key: str) -> Iterator[Chain]:
         for owner, step in self._owners.get(key, ()):
-            for chain in self._as(owner, ()):
+            for chain in self._to_caller(owner, ()):
                 yield (step, *chain)
 
-    def _as(self, principal: str, path: Iterable[str]) -> Iterator[Chain]:
+    def _to_caller(self, principal: str, path: Iterable[str]) -> Iterator[Chain]:
         """The chains by which the caller is a principal; scoped roles count only if the scope is on the path."""
         kind, _, name = principal.partition(":")
         if kind == "role":
-            for a, step in self._roles.get(principal, ()):
-                if a.scope is None or str(a.scope) in path:
-                    yield from self._behind(a, step)
+            for assignment, step in self._roles.get(principal, ()):
+                if assignment.scope is None or str(assignment.scope) in path:
+                    yield from self._assignment_chains(assignment, step)
         elif kind == "group":
             yield from ((step,) for step in self._groups.get(name, ()))
         else:
             yield ()
 
-    def _behind(self, assignment: Assignment, step: Step) -> Iterator[Chain]:
-        for chain in self._as(assignment.principal, ()):
+    def _assignment_chains(self, assignment: Assignment, step: Step) -> Iterator[Chain]:
+        for chain in self._to_caller(assignment.principal, ()):
             yield (step, *chain)
 
-    def _joined(self, target: Target) -> Iterator[Chain]:
-        path = self.asked.path(target)
+    def _member_chains(self, target: Target) -> Iterator[Chain]:
+        path = self.evaluation.path(target)
         if not path:
             return
-        user = self.asked.user
-        for n, entity in self._rows_of("members", "user", {user}, "of"):
+        user = self.evaluation.user
+        for row, entity in self._rows_of("members", "user", {user}, "of"):
             if entity == path[-1]:
-                yield (self._step("member", row_text("members", {"user": user, "of": entity}), "members", n),)
+                yield (self._step("member", row_text("members", {"user": user, "of": entity}), "members", row),)
         if self.program.entities[target.type].principal == "group":
             for group, steps in sorted(self._groups.items()):
                 if refers_to(group, path_of(path[-1])):

@@ -64,33 +64,33 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
     `state`: the one that the reference was built from.
     """
     budget = Smallest()
-    alone = HypotheticalDecision(reference, state, request, (), budget)
+    unchanged = HypotheticalDecision(reference, state, request, (), budget)
     found: list[Changes] = []
-    for roles in _role_sets(alone.roles(), budget):
+    for roles in _role_sets(unchanged.roles(), budget):
         found += (
-            HypotheticalDecision(reference, state, request, roles, budget).sets_with_extra(alone)
+            HypotheticalDecision(reference, state, request, roles, budget).sets_with_extra(unchanged)
             if roles
-            else alone.sets()
+            else unchanged.sets()
         )
-    return Ways(budget.in_order(found), complete=not budget.cut)
+    return Ways(budget.in_order(found), complete=not budget.truncated)
 
 
-def universe(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
+def all_changes(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
     """Every change that `ways` considers for a request."""
-    asked = HypotheticalDecision(reference, state, request, ()).roles()
+    required_roles = HypotheticalDecision(reference, state, request, ()).roles()
     found = {
-        c
-        for roles in _role_sets(asked, Smallest())
-        for c in HypotheticalDecision(reference, state, request, roles).candidate_changes()
+        change
+        for roles in _role_sets(required_roles, Smallest())
+        for change in HypotheticalDecision(reference, state, request, roles).candidate_changes()
     }
-    return tuple(sorted(found | set(asked), key=order))
+    return tuple(sorted(found | set(required_roles), key=order))
 
 
 def _role_sets(roles: tuple[Assign, ...], budget: Smallest) -> Iterator[tuple[Assign, ...]]:
     """The sets of roles to try, smallest first."""
-    every = chain.from_iterable(combinations(roles, size) for size in range(len(roles) + 1))
-    yield from islice(every, ROLE_SETS)
-    budget.cut |= next(every, None) is not None
+    all_sets = chain.from_iterable(combinations(roles, size) for size in range(len(roles) + 1))
+    yield from islice(all_sets, ROLE_SETS)
+    budget.truncated |= next(all_sets, None) is not None
 
 
 class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
@@ -101,34 +101,40 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         reference: Reference,
         state: State,
         request: Request,
-        more: Iterable[Assign | AddToGroup],
+        additions: Iterable[Assign | AddToGroup],
         budget: Smallest | None = None,
     ) -> None:
         self.budget = Smallest() if budget is None else budget
         reference.vocabulary.check(request)
         rule = reference.program.rules[request.resource.type, request.action]
         self.caller = Caller(reference, request.user, groups=request.groups, flags=request.flags)
-        self.caller.about({RESOURCE: request.resource, **{w.name: request.with_[w.name] for w in rule.withs}})
+        self.caller.about({RESOURCE: request.resource, **{slot.name: request.with_[slot.name] for slot in rule.withs}})
         super().__init__(reference.program, request.flags, self.caller.types)
         self.condition = self.caller.condition(rule)
-        self.more = tuple(more)
-        for change in self.more:
+        self.additions = tuple(additions)
+        for change in self.additions:
             if isinstance(change, Assign):
-                self._hold(change.role, change.scope)
+                self._add_role(change.role, change.scope)
                 continue
             group = f"group:{change.group}"
             self.caller.groups |= {change.group}
             self.caller.principals |= {group}
             for row in state.column("assignments", "principal").where([group]):
-                self._hold(state.assignments[row].role, state.assignments[row].scope)
-        self.state = apply(state, request.user, self.more)
+                self._add_role(state.assignments[row].role, state.assignments[row].scope)
+        self.state = apply(state, request.user, self.additions)
         self.provenance = Provenance(self.caller, self.state)
-        self._known: dict[Atom, frozenset[Changes]] = {}
-        self.reached = tuple(dict.fromkeys(_Reached(self.program, self.flags, self.types).fold(self.condition)))
-        self.ownable = {change.entity for change in self.candidate_changes() if isinstance(change, MakeOwner)}
-        self.givable = {(c.privilege, str(c.entity)): c for c in self.candidate_changes() if isinstance(c, Give)}
+        self._sets: dict[Atom, frozenset[Changes]] = {}
+        self.reachable_atoms = tuple(
+            dict.fromkeys(_ReachableAtoms(self.program, self.flags, self.types).fold(self.condition))
+        )
+        self.entities_to_own = {change.entity for change in self.candidate_changes() if isinstance(change, MakeOwner)}
+        self.grants_by_key = {
+            (candidate.privilege, str(candidate.entity)): candidate
+            for candidate in self.candidate_changes()
+            if isinstance(candidate, Give)
+        }
 
-    def _hold(self, role: str, scope: Entity | None) -> None:
+    def _add_role(self, role: str, scope: Entity | None) -> None:
         self.caller.roles |= {role}
         if scope is None:
             self.caller.principals |= {f"role:{role}"}
@@ -138,7 +144,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
     def roles(self) -> tuple[Assign, ...]:
         """The roles that the condition requires and the caller does not hold."""
         found: dict[Assign, None] = {}
-        for atom in self.reached:
+        for atom in self.reachable_atoms:
             if isinstance(atom, Holds) and self.caller.why_holds(atom.target) is None:
                 path = self.caller.path(atom.target)
                 if path:
@@ -147,27 +153,29 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 
     def _assign(self, path: tuple[str, ...]) -> Assign:
         """The assignment of the role with this path, named by its full path if only that occurs in the state."""
-        whole = path_of(path[-1])
-        last = last_name(whole)
-        known = self.state.distinct(("assignments", "role"))
-        known |= {
-            g.removeprefix("role:") for g in self.state.column("grants", "grantee").names if g.startswith("role:")
+        full_name = path_of(path[-1])
+        short_name = last_name(full_name)
+        role_names = self.state.distinct(("assignments", "role"))
+        role_names |= {
+            grantee.removeprefix("role:")
+            for grantee in self.state.column("grants", "grantee").names
+            if grantee.startswith("role:")
         }
-        role = whole if whole in known and last not in known else last
-        declared = self.program.roles.get(role)
-        if declared is None or declared.scope is None:
+        role = full_name if full_name in role_names and short_name not in role_names else short_name
+        declaration = self.program.roles.get(role)
+        if declaration is None or declaration.scope is None:
             return Assign(role=role)
-        above = [Entity.parse(key) for key in path if key.partition(":")[0] == declared.scope]
-        return Assign(role=role, scope=above[0] if above else self._elsewhere(declared.scope))
+        scopes = [Entity.parse(key) for key in path if key.partition(":")[0] == declaration.scope]
+        return Assign(role=role, scope=scopes[0] if scopes else self._unrelated_scope(declaration.scope))
 
-    def _elsewhere(self, type_: str) -> Entity:
+    def _unrelated_scope(self, type_: str) -> Entity:
         """A scope unrelated to the request, so that the role is held but has no other influence on the decision."""
         return Entity(type_, "/".join(["elsewhere"] * self.program.depth(type_)))
 
     def candidate_changes(self) -> Iterator[Change]:
         """The changes for each atom that the condition reaches; may repeat."""
         owner = self.program.semantics.owner
-        for atom in self.reached:
+        for atom in self.reachable_atoms:
             match atom:
                 case ServiceAdmin():
                     yield Appoint()
@@ -183,7 +191,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             entity = Entity.parse(path[-1])
             match atom:
                 case Has():
-                    yield Give(privilege=atom.privilege, entity=entity, also_at=self._above(atom.privilege, path))
+                    yield Give(privilege=atom.privilege, entity=entity, also_at=self._ancestors(atom.privilege, path))
                     if owner is not None and atom.privilege in owner.holds:
                         yield MakeOwner(entity=entity)
                     yield from (Lift(row=grant) for grant, _ in self.provenance.denied(atom))
@@ -194,24 +202,24 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
                 case _:
                     assert_never(atom)
 
-    def _above(self, privilege: str, path: tuple[str, ...]) -> tuple[Entity, ...]:
-        on = self.program.privileges[privilege].on
-        above = (Entity.parse(key) for key in self.caller.looked_at(path)[:-1])
-        return tuple(entity for entity in above if entity.type in on)
+    def _ancestors(self, privilege: str, path: tuple[str, ...]) -> tuple[Entity, ...]:
+        types = self.program.privileges[privilege].on
+        ancestors = (Entity.parse(key) for key in self.caller.relevant_keys(path)[:-1])
+        return tuple(entity for entity in ancestors if entity.type in types)
 
     def sets(self) -> frozenset[Changes]:
         """The smallest sets of changes that turn the denial, besides the additional roles and groups."""
         found = self.fold(self.condition)
-        if not self.budget.cut:
+        if not self.budget.truncated:
             return found
         return self.budget.of(map(self._minimise, self.budget.first(found)))
 
-    def sets_with_extra(self, alone: HypotheticalDecision) -> Iterator[Changes]:
-        """The smallest sets of changes, with the additional roles and groups. `alone`: the decision without them."""
-        for rest in self.sets():
+    def sets_with_extra(self, unchanged: HypotheticalDecision) -> Iterator[Changes]:
+        """The smallest sets of changes, with the additional roles and groups. `unchanged`: the decision without them."""
+        for changes in self.sets():
             # If sets were left out, one that suffices without the additional roles may be among them.
-            if not (self.budget.cut and alone.suffices(rest)):
-                yield frozenset(self.more) | rest
+            if not (self.budget.truncated and unchanged.suffices(changes)):
+                yield frozenset(self.additions) | changes
 
     def suffices(self, changes: Changes) -> bool:
         """Whether the changes turn the denial."""
@@ -230,15 +238,15 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 
     def atom(self, atom: Atom) -> frozenset[Changes]:
         """The smallest sets of changes, besides additional roles, under which an atom holds."""
-        if atom not in self._known:
-            self._known[atom] = self.budget.of(self._atom(atom))
-        return self._known[atom]
+        if atom not in self._sets:
+            self._sets[atom] = self.budget.of(self._atom(atom))
+        return self._sets[atom]
 
     def all_of(self, values: Iterable[frozenset[Changes]]) -> frozenset[Changes]:
         """The smallest sets under which all parts hold; only some of them if there are too many."""
         found = frozenset({frozenset[Change]()})
         for sets in values:
-            found = self.budget.both(found, sets)
+            found = self.budget.unions(found, sets)
         return found
 
     def any_of(self, values: Iterable[frozenset[Changes]]) -> frozenset[Changes]:
@@ -272,33 +280,33 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
                 assert_never(atom)
 
     def _has(self, atom: Has, path: tuple[str, ...]) -> Iterator[Changes]:
-        looked_at = self.caller.looked_at(path)
+        keys = self.caller.relevant_keys(path)
         owner = self.program.semantics.owner
         if owner is not None and atom.privilege in owner.holds:
-            entities = (Entity.parse(key) for key in looked_at)
-            yield from (frozenset({MakeOwner(entity=entity)}) for entity in entities if entity in self.ownable)
-        lifted = frozenset[Change](Lift(row=grant) for grant, _ in self.provenance.denied(atom))
+            entities = (Entity.parse(key) for key in keys)
+            yield from (frozenset({MakeOwner(entity=entity)}) for entity in entities if entity in self.entities_to_own)
+        removals = frozenset[Change](Lift(row=grant) for grant, _ in self.provenance.denied(atom))
         if self.caller.granted(atom.privilege, path) is not None:
-            yield lifted
-        for key in looked_at:
-            give = self.givable.get((atom.privilege, key))
-            if give is not None:
-                yield lifted | {give}
+            yield removals
+        for key in keys:
+            grant_ = self.grants_by_key.get((atom.privilege, key))
+            if grant_ is not None:
+                yield removals | {grant_}
 
 
-class _Reached(RequestAlgebra[Iterator[Atom]]):
+class _ReachableAtoms(RequestAlgebra[Iterator[Atom]]):
     """Every atom that the condition reaches for the request's flags and types; may repeat."""
 
     def __init__(self, program: Program, flags: Collection[str], types: Mapping[str, str]) -> None:
         super().__init__(program, flags, types)
-        self._seen: set[Can] = set()
+        self._visited: set[Can] = set()
 
     def atom(self, atom: Atom) -> Iterator[Atom]:
         yield atom
 
     def can(self, can: Can) -> Iterator[Atom]:
-        if can not in self._seen:
-            self._seen.add(can)
+        if can not in self._visited:
+            self._visited.add(can)
             yield from self.referred(can)
 
     def all_of(self, values: Iterable[Iterator[Atom]]) -> Iterator[Atom]:

@@ -36,10 +36,13 @@ class Universe:
         self._chains: dict[str, tuple[tuple[str, int], ...]] = {}
         for type_ in program.entities:
             chain = program.chain(type_)
-            depths = [sum(not program.entities[t].single for t in chain[: i + 1]) for i in range(len(chain))]
+            depths = [
+                sum(not program.entities[chain_type].single for chain_type in chain[: index + 1])
+                for index in range(len(chain))
+            ]
             self._chains[type_] = tuple(zip(chain, depths, strict=True))
         self._singles: dict[str, list[str]] = {
-            type_: [s.name for s in program.entities.values() if s.single and s.parent == type_]
+            type_: [single.name for single in program.entities.values() if single.single and single.parent == type_]
             for type_ in program.entities
         }
         self.by_type: dict[str, dict[str, Entity]] = {type_: {} for type_ in program.entities}
@@ -48,17 +51,17 @@ class Universe:
 
     def copy(self) -> Universe:
         """A copy that can grow independently."""
-        other = copy(self)
-        other.by_type = {type_: dict(found) for type_, found in self.by_type.items()}
-        return other
+        duplicate = copy(self)
+        duplicate.by_type = {type_: dict(entities) for type_, entities in self.by_type.items()}
+        return duplicate
 
     def __contains__(self, entity: Entity) -> bool:
         return entity.id in self.by_type[entity.type]
 
     def __iter__(self) -> Iterator[Entity]:
         """All entities, by type in the order of the file, then by path."""
-        for found in self.by_type.values():
-            yield from (found[path] for path in sorted(found))
+        for entities in self.by_type.values():
+            yield from (entities[path] for path in sorted(entities))
 
     def __len__(self) -> int:
         return sum(map(len, self.by_type.values()))
@@ -77,23 +80,23 @@ class Universe:
             missing.append((type_, path))
         new: list[Entity] = []
         for type_, path in reversed(missing):
-            self._take(Entity(type_, path), new)
+            self._insert(Entity(type_, path), new)
         return new
 
-    def _take(self, entity: Entity, new: list[Entity]) -> None:
+    def _insert(self, entity: Entity, new: list[Entity]) -> None:
         if entity in self:
             return
         self.by_type[entity.type][entity.id] = entity
         new.append(entity)
         for single in self._singles[entity.type]:
-            self._take(Entity(single, entity.id), new)
+            self._insert(Entity(single, entity.id), new)
 
 
 def universe(program: Program, state: State, types: Collection[str] | None = None) -> Universe:
     """The entities that exist according to a state; complete for the given types only, where these are given."""
     if types is not None:
-        asked = {base_type(program, type_) for type_ in types}
-        types = {type_ for type_ in program.entities if not asked.isdisjoint(program.chain(type_))}
+        base_types = {base_type(program, type_) for type_ in types}
+        types = {type_ for type_ in program.entities if not base_types.isdisjoint(program.chain(type_))}
     return Universe(program, rows_entities(state, types))
 
 
@@ -114,8 +117,8 @@ def names(program: Program, state: State) -> frozenset[str]:
 def users(program: Program, state: State) -> frozenset[str]:
     """Every user that some row of the state names."""
     found = state.distinct(*USERS)
-    found |= {p.removeprefix("user:") for p in named_principals(state) if p.startswith("user:")}
-    kinds = {t.name for t in program.entities.values() if t.principal == "user"}
+    found |= {principal.removeprefix("user:") for principal in named_principals(state) if principal.startswith("user:")}
+    kinds = {entity_type.name for entity_type in program.entities.values() if entity_type.principal == "user"}
     if kinds:
-        found |= {decode_name(e.names[-1]) for e in rows_entities(state, kinds) if e.names}
+        found |= {decode_name(entity.names[-1]) for entity in rows_entities(state, kinds) if entity.names}
     return frozenset(found)

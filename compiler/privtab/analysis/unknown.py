@@ -25,19 +25,21 @@ def notes(
         if kind not in known:
             known[kind] = users(program, state) if kind == "user" else named(program, state, kind)
         if name not in known[kind]:
-            near = nearest(name, known[kind], cutoff=0.6)
-            found.append(f"`{principal}` is not in the state" + (f"; did you mean `{kind}:{near}`?" if near else ""))
+            closest = nearest(name, known[kind], cutoff=0.6)
+            found.append(
+                f"`{principal}` is not in the state" + (f"; did you mean `{kind}:{closest}`?" if closest else "")
+            )
     for entity in dict.fromkeys(entities):
-        found += _of_entity(program, state, entity)
+        found += _entity_notes(program, state, entity)
     return tuple(found)
 
 
 def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
     """The entities that must exist for a request to make sense; for one that is created, its parent."""
     rule = program.rules.get((request.resource.type, request.action))
-    slots = [] if rule is None else [w.name for w in rule.withs]
-    whole = len(request.resource.names) == program.depths[request.resource.type]
-    if whole and not (rule is not None and rule.creates):
+    slots = [] if rule is None else [with_slot.name for with_slot in rule.withs]
+    is_complete = len(request.resource.names) == program.depths[request.resource.type]
+    if is_complete and not (rule is not None and rule.creates):
         yield request.resource
     else:
         parent = program.entities[request.resource.type].parent
@@ -48,41 +50,41 @@ def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
 
 def _is_named(state: State, kind: str, name: str) -> bool:
     """Whether a row clearly names a principal: look this up before all names are collected."""
-    bare = {"user": USERS, "group": (("memberships", "group"),), "role": (("assignments", "role"),)}[kind]
+    own_columns = {"user": USERS, "group": (("memberships", "group"),), "role": (("assignments", "role"),)}[kind]
     return any(
         state.column(*column).where([text])
-        for columns, text in ((bare, name), (PRINCIPALS, f"{kind}:{name}"))
+        for columns, text in ((own_columns, name), (PRINCIPALS, f"{kind}:{name}"))
         for column in columns
     )
 
 
 def named(program: Program, state: State, kind: str) -> frozenset[str]:
     """Every group, or every role, that a row names, including roles that the policy declares."""
-    found = {p.partition(":")[2] for p in named_principals(state) if p.startswith(f"{kind}:")}
+    found = {principal.partition(":")[2] for principal in named_principals(state) if principal.startswith(f"{kind}:")}
     if kind == "group":
         found |= state.distinct(("memberships", "group"))
     else:
         found |= state.distinct(("assignments", "role")) | set(program.roles)
-    types = {t.name for t in program.entities.values() if t.principal == kind}
+    types = {entity_type.name for entity_type in program.entities.values() if entity_type.principal == kind}
     if types:
-        found |= {decode_name(e.names[-1]) for e in rows_entities(state, types) if e.names}
+        found |= {decode_name(entity.names[-1]) for entity in rows_entities(state, types) if entity.names}
     return frozenset(found)
 
 
-def _of_entity(program: Program, state: State, entity: Entity) -> list[str]:
+def _entity_notes(program: Program, state: State, entity: Entity) -> list[str]:
     """A note if the state names neither the entity nor anything inside it."""
     base = base_type(program, entity.type)
-    holding = {type_ for type_ in program.entities if base in program.chain(type_)}
+    types_inside = {type_ for type_ in program.entities if base in program.chain(type_)}
     depth = program.depths[base]
     texts = (text.partition(":") for text in state.entities())
-    paths = {path if type_ == base else _begin(path, depth) for type_, _, path in texts if type_ in holding}
+    paths = {path if type_ == base else _prefix(path, depth) for type_, _, path in texts if type_ in types_inside}
     if entity.id in paths:
         return []
-    near = nearest(entity.id, paths, cutoff=0.8)
-    if near is not None:
-        return [f"`{entity}` is not in the state; did you mean `{entity.type}:{near}`?"]
+    closest = nearest(entity.id, paths, cutoff=0.8)
+    if closest is not None:
+        return [f"`{entity}` is not in the state; did you mean `{entity.type}:{closest}`?"]
     return [f"`{entity}` is not in the state"]
 
 
-def _begin(path: str, depth: int) -> str:
+def _prefix(path: str, depth: int) -> str:
     return "/".join(path.split("/")[:depth])

@@ -187,7 +187,7 @@ class _PathsQuery:
             self.reference,
             self.state,
             user,
-            more=extra_entities,
+            extra_entities=extra_entities,
             groups=self.groups,
             flags=self.flags,
             max_steps=self.max_steps,
@@ -225,7 +225,7 @@ class _PathsQuery:
             facts = reach.gains()
             shown = facts[: self.max_shown or len(facts)]
             found = [(fact, path) for fact in shown if (path := reach.path(Goal.of_fact(fact))) is not None]
-        creations = reach.makes()
+        creations = reach.creating_actions()
         facts_created = {a: [str(fact) for fact in reach.actions[a] if fact.kind != "exists"] for a in creations}
         answer = {
             "user": user,
@@ -276,7 +276,7 @@ class _PathsQuery:
         with progress(len(names)) as bar:
             for name in [*names, ""] if names else []:
                 gained = escalations(
-                    self.reference, self.state, name or stranger, ground=search_space, max_steps=self.max_steps
+                    self.reference, self.state, name or stranger, space=search_space, max_steps=self.max_steps
                 )
                 found += [(name, fact, path) for fact, path in gained]
                 bar.advance(bar.task_ids[0])
@@ -312,7 +312,7 @@ def _show_steps(console: Console, steps: Sequence[Step]) -> None:
             reason["atom"] + (f" by {reason['through']}" if not reason["through"].startswith("user:") else "")
             for reason in step.because
         ]
-        gained = [str(fact) for fact in step.brings if fact.kind != "exists"]
+        gained = [str(fact) for fact in step.gained if fact.kind != "exists"]
         for label, content in (("needs", _join_by_object(needs) or "nothing"), ("brings", _join_by_object(gained))):
             if content:
                 console.print(f"     {label:<6} ", style="dim", end="")
@@ -332,7 +332,7 @@ def _join_by_object(words: Sequence[str]) -> str:
 
 
 def _legend(console: Console, steps: Sequence[Step], *, creates: bool = False) -> None:
-    if creates or any(step.makes for step in steps):
+    if creates or any(step.creates for step in steps):
         console.print("\na name that begins with `new` stands for an entity that they create there", style="dim")
 
 
@@ -350,9 +350,9 @@ def _path_json(path: Path) -> dict[str, Any]:
                 "resource": str(step.resource),
                 "with": {name: str(object_) for name, object_ in step.with_.items()},
                 "rule": rule_json(step.rule),
-                "makes": step.makes,
+                "makes": step.creates,
                 "because": [dict(reason) for reason in step.because],
-                "brings": [str(fact) for fact in step.brings if fact.kind != "exists"],
+                "brings": [str(fact) for fact in step.gained if fact.kind != "exists"],
             }
             for step in path.steps
         ],

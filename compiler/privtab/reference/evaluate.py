@@ -53,19 +53,19 @@ class Reference:
 
     def decide(self, request: Request) -> Decision:
         """Decide one request. Raises InvalidRequest if it uses a name that the policy does not know."""
-        asked = self.explanation(request)
-        return Decision(allowed=asked.allowed, context=asked.context())
+        explanation = self.explanation(request)
+        return Decision(allowed=explanation.allowed, context=explanation.context())
 
     def explanation(self, request: Request) -> Explanation:
         """Decide one request and explain the decision. Raises InvalidRequest as `decide` does."""
         self.vocabulary.check(request)
-        asked = EvaluationContext(self, request)
+        evaluation = EvaluationContext(self, request)
         rule = self.program.rules[request.resource.type, request.action]
-        condition = asked.condition(rule)
-        types = {w.name: asked.types[w.name] for w in rule.withs}
-        named = RESOURCE in asked.complete
-        listed = listing(self.program, rule, named=named, flags=request.flags, types=types)
-        return Explanation(asked, rule, listed, allowed=asked.holds(condition))
+        condition = evaluation.condition(rule)
+        types = {slot.name: evaluation.types[slot.name] for slot in rule.withs}
+        named = RESOURCE in evaluation.complete
+        minimal_sets = listing(self.program, rule, named=named, flags=request.flags, types=types)
+        return Explanation(evaluation, rule, minimal_sets, allowed=evaluation.holds(condition))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class EvaluationContext:
         self.scoped = self.holdings.scoped(request.user, groups)
         self.roles = self.holdings.roles(request.user, groups)
         rule = self.program.rules[request.resource.type, request.action]
-        entities = {RESOURCE: request.resource, **{w.name: request.with_[w.name] for w in rule.withs}}
+        entities = {RESOURCE: request.resource, **{slot_.name: request.with_[slot_.name] for slot_ in rule.withs}}
         self.types: Mapping[str, str] = {slot: entity.type for slot, entity in entities.items()}
         self.keys = {slot: reference.vocabulary.keys(entity) for slot, entity in entities.items()}
         self.complete = {
@@ -102,25 +102,25 @@ class EvaluationContext:
         """The condition for the request; if that omits the last name of its resource, without the parts that cannot hold."""
         return asked_condition(self.program, rule, named=RESOURCE in self.complete)
 
-    def holds(self, formula: Formula, known: dict[Can, bool] | None = None) -> bool:
-        """Whether a condition holds, evaluated as written. `known`: the result for each `can` in it, which is evaluated once."""
-        known = {} if known is None else known
+    def holds(self, formula: Formula, results: dict[Can, bool] | None = None) -> bool:
+        """Whether a condition holds, evaluated as written. `results`: those for each `can` in it, which is evaluated once."""
+        results = {} if results is None else results
         match formula:
             case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
                 return self.why(formula) is not None
             case And():
-                return all(self.holds(part, known) for part in formula.parts)
+                return all(self.holds(part, results) for part in formula.parts)
             case Or():
-                return any(self.holds(part, known) for part in formula.parts)
+                return any(self.holds(part, results) for part in formula.parts)
             case When():
-                return formula.flag not in self.flags or self.holds(formula.body, known)
+                return formula.flag not in self.flags or self.holds(formula.body, results)
             case Can():
-                if formula not in known:
-                    known[formula] = self.holds(resolve(self.program, formula), known)
-                return known[formula]
+                if formula not in results:
+                    results[formula] = self.holds(resolve(self.program, formula), results)
+                return results[formula]
             case ByType():
-                case_ = dict(formula.cases).get(self.types[formula.slot])
-                return case_ is not None and self.holds(case_, known)
+                body = dict(formula.cases).get(self.types[formula.slot])
+                return body is not None and self.holds(body, results)
             case _:
                 assert_never(formula)
 
@@ -153,7 +153,7 @@ class EvaluationContext:
         path += [f"{type_}:{name}" for type_ in self.program.chain(target.type)[index + 1 :]] if single else []
         return tuple(path)
 
-    def within(self, path: tuple[str, ...]) -> frozenset[str]:
+    def principals_within(self, path: tuple[str, ...]) -> frozenset[str]:
         """The caller's principals for an object: those that count everywhere, and the roles whose scope contains it."""
         return self.principals | {role for role, scope in self.scoped if scope in path}
 
@@ -162,47 +162,49 @@ class EvaluationContext:
         path = self.path(target)
         if not path:
             return None
-        looked_at = self.looked_at(path)
+        keys = self.relevant_keys(path)
         owner = self.program.semantics.owner
         if owner is not None and privilege in owner.holds:
-            for key in reversed(looked_at):
+            for key in reversed(keys):
                 for principal in sorted(self.holdings.owners(key) & self.principals):
                     return Reason(key, f"owner {principal}")
         if self.denials(privilege, target):
             return None
         return self.granted(privilege, path)
 
-    def looked_at(self, path: tuple[str, ...]) -> tuple[str, ...]:
+    def relevant_keys(self, path: tuple[str, ...]) -> tuple[str, ...]:
         """The keys whose grants and denials count for the last of them."""
         return path if self.program.semantics.inheritance == "down" else path[-1:]
 
     def granted(self, privilege: str, path: tuple[str, ...]) -> Reason | None:
         """The nearest grant of the privilege, by a row of the state or by a role's default grants."""
-        who = self.within(path)
-        for key in reversed(self.looked_at(path)):
+        principals = self.principals_within(path)
+        for key in reversed(self.relevant_keys(path)):
             allowed, _ = self.holdings.grants_on(privilege, key)
-            through = (allowed & who) | self.by_default(privilege, path, key)
-            if through:
-                return Reason(key, min(through))
+            holders = (allowed & principals) | self.default_roles(privilege, path, key)
+            if holders:
+                return Reason(key, min(holders))
         return None
 
-    def by_default(self, privilege: str, path: tuple[str, ...], key: str) -> frozenset[str]:
+    def default_roles(self, privilege: str, path: tuple[str, ...], key: str) -> frozenset[str]:
         """The caller's declared roles whose default grants give the privilege on `key`, an object on `path`."""
         type_ = key.partition(":")[0]
-        giving = {
+        roles = {
             f"role:{role.name}" for role in self.program.roles.values() if privilege in dict(role.grants).get(type_, ())
         }
         scopes = path[: path.index(key) + 1]
-        return frozenset(giving & (self.principals | {role for role, scope in self.scoped if scope in scopes}))
+        return frozenset(roles & (self.principals | {role for role, scope in self.scoped if scope in scopes}))
 
     def denials(self, privilege: str, target: Target) -> tuple[tuple[str, str], ...]:
         """The denials of a privilege that apply on an object: (key, principal)."""
         path = self.path(target)
         if self.program.semantics.deny != "overrides":
             return ()
-        who = self.within(path)
+        principals = self.principals_within(path)
         return tuple(
-            (key, p) for key in self.looked_at(path) for p in sorted(self.holdings.grants_on(privilege, key)[1] & who)
+            (key, principal)
+            for key in self.relevant_keys(path)
+            for principal in sorted(self.holdings.grants_on(privilege, key)[1] & principals)
         )
 
     def allowed_but_for_denials(self, privilege: str, target: Target) -> bool:
@@ -213,8 +215,8 @@ class EvaluationContext:
     def why_owner(self, target: Target) -> Reason | None:
         """Through which principal the caller owns an object, or None."""
         path = self.path(target)
-        owning = sorted(self.holdings.owners(path[-1]) & self.principals) if path else []
-        return Reason(path[-1], owning[0]) if owning else None
+        owners = sorted(self.holdings.owners(path[-1]) & self.principals) if path else []
+        return Reason(path[-1], owners[0]) if owners else None
 
     def why_member(self, target: Target) -> Reason | None:
         """Why the caller belongs to an object: through a row of members, or of memberships if it is a group."""

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Explanation:
     """A decision and its explanation, the `context` of the answer."""
 
-    def __init__(self, asked: EvaluationContext, rule: Rule, listing: Listing, *, allowed: bool) -> None:
-        self.asked = asked
+    def __init__(self, evaluation: EvaluationContext, rule: Rule, listing: Listing, *, allowed: bool) -> None:
+        self.evaluation = evaluation
         self.rule = rule
         self.sets, self.complete = listing
         self.allowed = allowed
@@ -28,13 +28,13 @@ class Explanation:
             "rule": self.rule.id,
             "missing": [] if self.allowed else self.missing(),
             "reasons": self.reasons() if self.allowed else [],
-            "effects": [self.effect_text(e) for e in self.rule.effects] if self.allowed else [],
+            "effects": [self.effect_text(effect) for effect in self.rule.effects] if self.allowed else [],
             "source": source_text(self.rule.source),
         }
         if not self.complete:
             context["minimal_sets_complete"] = False
-        if self.asked.revision is not None:
-            context["revision"] = self.asked.revision
+        if self.evaluation.revision is not None:
+            context["revision"] = self.evaluation.revision
         return context
 
     def missing(self) -> list[list[str]]:
@@ -42,28 +42,31 @@ class Explanation:
         return smallest([self._missing_of(atom) for atom in atoms] for atoms in self.sets)
 
     def _missing_of(self, atom: Leaf) -> list[str]:
-        asked = self.asked
+        evaluation = self.evaluation
         assert not isinstance(atom, ByType)
-        if asked.holds(atom):
+        if evaluation.holds(atom):
             return []
         if not isinstance(atom, Has):
             return [self.text(atom)]
-        denied = [f"deny {atom.privilege} ({key}) to {p}" for key, p in asked.denials(atom.privilege, atom.target)]
-        return denied if asked.allowed_but_for_denials(atom.privilege, atom.target) else [self.text(atom), *denied]
+        denied = [
+            f"deny {atom.privilege} ({key}) to {principal}"
+            for key, principal in evaluation.denials(atom.privilege, atom.target)
+        ]
+        return denied if evaluation.allowed_but_for_denials(atom.privilege, atom.target) else [self.text(atom), *denied]
 
     def reasons(self) -> list[dict[str, str]]:
         """Each atom of the first minimal set that holds: on which entity and through which principal."""
         for atoms in self.sets:
-            if all(self.asked.holds(atom) for atom in atoms):
+            if all(self.evaluation.holds(atom) for atom in atoms):
                 return [self._reason(atom) for atom in atoms]
         return []
 
     def _reason(self, atom: Leaf) -> dict[str, str]:
         assert not isinstance(atom, ByType)
-        why = self.asked.why(atom)
-        assert why is not None
-        on = {} if why.on is None else {"on": why.on}
-        return {"atom": self.text(atom), **on, "through": why.through}
+        reason = self.evaluation.why(atom)
+        assert reason is not None
+        on = {} if reason.on is None else {"on": reason.on}
+        return {"atom": self.text(atom), **on, "through": reason.through}
 
     def text(self, atom: Leaf) -> str:
         """An atom with the request's entities: `READ (namespace:i/n)`."""
@@ -71,7 +74,7 @@ class Explanation:
 
     def key(self, target: Target) -> str:
         """The target's key, or its type alone if the request does not name it."""
-        path = self.asked.path(target)
+        path = self.evaluation.path(target)
         return path[-1] if path else target.type
 
     def effect_text(self, effect: Effect) -> str:
@@ -82,8 +85,8 @@ class Explanation:
 def smallest(sets: Iterable[Sequence[Sequence[str]]]) -> list[list[str]]:
     """The sets that contain no other, each sorted, smallest first; a set is given as the parts for each of its atoms."""
     candidates = sorted({frozenset(text for part in parts for text in part) for parts in sets}, key=len)
-    kept: list[frozenset[str]] = []
+    minimal: list[frozenset[str]] = []
     for candidate in candidates:
-        if not any(known <= candidate for known in kept):
-            kept.append(candidate)
-    return sorted((sorted(s) for s in kept), key=lambda s: (len(s), s))
+        if not any(smaller <= candidate for smaller in minimal):
+            minimal.append(candidate)
+    return sorted((sorted(set_) for set_ in minimal), key=lambda set_: (len(set_), set_))

@@ -13,7 +13,7 @@ from privtab.state.nodes import Assignment, Grant, State
 
 T = TypeVar("T")
 
-GROUP, BROUGHT = "team", "guests"
+GROUP, REQUEST_GROUP = "team", "guests"
 """Names of the group in the state and of the group that a request brings."""
 
 
@@ -29,20 +29,23 @@ class WitnessBuilder:
         *,
         user: str = "alice",
         unnamed: bool = False,
-        apart: bool = True,
+        separate_ancestors: bool = True,
     ) -> None:
         """`types`: the type of each `with` object that allows several. `facts`: those that the state must have.
 
-        `unnamed`: the request omits the last name of the resource. `apart`: objects of different slots share no ancestor;
-        otherwise ancestors of one type are the same entity, which reads better if the facts allow it.
+        `unnamed`: the request omits the last name of the resource. `separate_ancestors`: objects of different slots share
+        no ancestor; otherwise ancestors of one type are the same entity, which reads better if the facts allow it.
         """
         self.program = program
         self.rule = rule
         self.facts = facts
         self.user = user
         self.unnamed = unnamed
-        self.apart = apart
-        self.types = {RESOURCE: rule.entity, **{w.name: (types or {}).get(w.name, w.types[0]) for w in rule.withs}}
+        self.separate_ancestors = separate_ancestors
+        self.types = {
+            RESOURCE: rule.entity,
+            **{slot.name: (types or {}).get(slot.name, slot.types[0]) for slot in rule.withs},
+        }
         self._role = _fresh("crew", program.roles)
 
     def request(self, flags: frozenset[str] = frozenset()) -> Request:
@@ -50,12 +53,12 @@ class WitnessBuilder:
         resource = self.entity(Target(slot=RESOURCE, type=self.rule.entity))
         if self.unnamed:
             resource = Entity(resource.type, resource.id.rpartition("/")[0])
-        brought = any(getattr(fact, "carrier", None) == "brought" for fact in self.facts)
+        in_request_group = any(getattr(fact, "carrier", None) == "brought" for fact in self.facts)
         return Request(
             user=self.user,
             action=self.rule.operation,
             resource=resource,
-            groups=(BROUGHT,) if brought else (),
+            groups=(REQUEST_GROUP,) if in_request_group else (),
             with_={
                 slot: self.entity(Target(slot=slot, type=type_))
                 for slot, type_ in self.types.items()
@@ -67,7 +70,11 @@ class WitnessBuilder:
     def entity(self, target: Target) -> Entity:
         """The entity that a target stands for."""
         chain = self.program.chain(target.type)
-        names = [self._name(Target(slot=target.slot, type=t)) for t in chain if not self.program.entities[t].single]
+        names = [
+            self._name(Target(slot=target.slot, type=type_))
+            for type_ in chain
+            if not self.program.entities[type_].single
+        ]
         return Entity(target.type, "/".join(names))
 
     def _name(self, target: Target) -> str:
@@ -76,22 +83,22 @@ class WitnessBuilder:
             return self.user
         for carrier in ("group", "brought"):
             if Joined(target=target, carrier=carrier) in self.facts:
-                return GROUP if carrier == "group" else BROUGHT
-        itself = target.type == self.types[target.slot]
-        same = target.slot == RESOURCE or (not self.apart and not itself)
-        number = 1 if same else 1 + list(self.types).index(target.slot)
+                return GROUP if carrier == "group" else REQUEST_GROUP
+        is_object = target.type == self.types[target.slot]
+        is_first = target.slot == RESOURCE or (not self.separate_ancestors and not is_object)
+        number = 1 if is_first else 1 + list(self.types).index(target.slot)
         return _fresh(f"{target.type}{number}", self.program.roles)
 
     def state(self) -> State:
         """The smallest state with the facts."""
         rows = [self._rows(fact) for fact in sorted(self.facts, key=repr)]
         return State(
-            members=_once(row.members for row in rows),
-            memberships=_once(row.memberships for row in rows),
-            assignments=_once(row.assignments for row in rows),
-            grants=_once(row.grants for row in rows),
-            owners=_once(row.owners for row in rows),
-            service_admins=_once(row.service_admins for row in rows),
+            members=_distinct(row.members for row in rows),
+            memberships=_distinct(row.memberships for row in rows),
+            assignments=_distinct(row.assignments for row in rows),
+            grants=_distinct(row.grants for row in rows),
+            owners=_distinct(row.owners for row in rows),
+            service_admins=_distinct(row.service_admins for row in rows),
         )
 
     def _rows(self, fact: Fact) -> State:
@@ -100,29 +107,29 @@ class WitnessBuilder:
                 grant = Grant(
                     grantee=self._principal(carrier), effect=effect, privilege=name, entity=self.entity(target)
                 )
-                return State(grants=(grant,), memberships=self._joins(carrier))
+                return State(grants=(grant,), memberships=self._memberships(carrier))
             case Owned(target=target, kind="role", carrier=carrier):
-                assigned = Assignment(principal=self._principal(carrier), role=self._role)
+                assignment = Assignment(principal=self._principal(carrier), role=self._role)
                 return State(
                     owners=((self.entity(target), f"role:{self._role}"),),
-                    assignments=(assigned,),
-                    memberships=self._joins(carrier),
+                    assignments=(assignment,),
+                    memberships=self._memberships(carrier),
                 )
             case Owned(target=target, carrier=carrier):
                 owner = (self.entity(target), self._principal(carrier))
-                return State(owners=(owner,), memberships=self._joins(carrier))
+                return State(owners=(owner,), memberships=self._memberships(carrier))
             case Joined(target=target, carrier=None):
                 return State(members=((self.user, self.entity(target)),))
             case Joined(carrier="group"):
                 return State(memberships=((self.user, GROUP),))
             case Assigned(role=role, scope=scope, carrier=carrier):
-                within = None if scope is None else self.entity(scope)
-                assigned = Assignment(principal=self._principal(carrier), role=role, scope=within)
-                return State(assignments=(assigned,), memberships=self._joins(carrier))
+                scope_entity = None if scope is None else self.entity(scope)
+                assignment = Assignment(principal=self._principal(carrier), role=role, scope=scope_entity)
+                return State(assignments=(assignment,), memberships=self._memberships(carrier))
             case HasRole(target=target, carrier=carrier):
                 role = self.entity(target).id.rpartition("/")[2]
-                assigned = Assignment(principal=self._principal(carrier), role=role)
-                return State(assignments=(assigned,), memberships=self._joins(carrier))
+                assignment = Assignment(principal=self._principal(carrier), role=role)
+                return State(assignments=(assignment,), memberships=self._memberships(carrier))
             case Joined() | Is():
                 return State()
             case Administers():
@@ -137,11 +144,11 @@ class WitnessBuilder:
             case "group":
                 return f"group:{GROUP}"
             case "brought":
-                return f"group:{BROUGHT}"
+                return f"group:{REQUEST_GROUP}"
             case _:
                 assert_never(carrier)
 
-    def _joins(self, carrier: Carrier) -> tuple[tuple[str, str], ...]:
+    def _memberships(self, carrier: Carrier) -> tuple[tuple[str, str], ...]:
         return ((self.user, GROUP),) if carrier == "group" else ()
 
     def tables(self) -> dict[str, list[dict[str, str]]]:
@@ -155,5 +162,5 @@ def _fresh(name: str, taken: Mapping[str, object]) -> str:
     return name
 
 
-def _once(rows: Iterable[Sequence[T]]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(row for some in rows for row in some))
+def _distinct(rows: Iterable[Sequence[T]]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(row for table in rows for row in table))

@@ -26,11 +26,24 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
     """A witness for two programs: types that only one of them has get names by their depth."""
 
     def __init__(
-        self, shape: Shape, other: Program, original_types: Mapping[str, str], separation: Separation, *, apart: bool
+        self,
+        shape: Shape,
+        other: Program,
+        original_types: Mapping[str, str],
+        separation: Separation,
+        *,
+        separate_ancestors: bool,
     ) -> None:
         """`original_types`: the original names of types that were renamed for the comparison."""
         unnamed = separation.names < shape.program.depth(shape.rule.entity)
-        super().__init__(shape.program, shape.rule, separation.types, separation.facts, unnamed=unnamed, apart=apart)
+        super().__init__(
+            shape.program,
+            shape.rule,
+            separation.types,
+            separation.facts,
+            unnamed=unnamed,
+            separate_ancestors=separate_ancestors,
+        )
         self.other_program = other
         self.original_types = original_types
 
@@ -60,8 +73,10 @@ class WitnessCheck:
         """Return the facts as a state and a request. Raises AssertionError unless both sides answer as expected."""
         expected = {"wider": (False, True), "narrower": (True, False), "effects": (True, True)}[shows]
         witness: Witness | None = None
-        for apart in (False, True) if shape.rule.withs else (True,):
-            builder = ProgramPairWitnessBuilder(shape, other, original_types, separation, apart=apart)
+        for separate_ancestors in (False, True) if shape.rule.withs else (True,):
+            builder = ProgramPairWitnessBuilder(
+                shape, other, original_types, separation, separate_ancestors=separate_ancestors
+            )
             witness = self._decide(shows, builder.request(separation.flags), builder.tables())
             if (witness.before == "allow", witness.after == "allow") == expected:
                 return witness
