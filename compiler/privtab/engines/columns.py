@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab import arrow
 from privtab.arrow import Codes, Truth
 from privtab.engines.arrays import Arrays
 from privtab.names import ESCAPES
@@ -60,7 +61,7 @@ class Level:
     """For each path, the position of its last name in `names`."""
 
 
-_EMPTY = pa.array([""], pa.string())
+_EMPTY = arrow.texts([""])
 
 
 class Paths:
