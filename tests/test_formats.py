@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privtab.errors import UsageError
-from privtab.formats import ENDINGS, LOCAL, SPARK, WHOLE, YAML
+from privtab.formats import ENDINGS, LOCAL, SPARK, WHOLE
 from privtab.state.load import load
 
 GRANTS = {
@@ -22,7 +22,6 @@ def test_every_ending_is_read_by_somebody_and_stands_once() -> None:
     assert len(set(ENDINGS)) == len(ENDINGS)
     assert set(ENDINGS) == {*LOCAL, *SPARK}
     assert set(WHOLE) <= set(LOCAL)
-    assert set(YAML) <= set(WHOLE)
 
 
 @pytest.mark.parametrize("ending", [ending for ending in LOCAL if ending != ".parquet"])

@@ -25,7 +25,7 @@ from privtab.state.nodes import TABLES, State
 SEEDS = st.integers(min_value=0, max_value=2**31)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(policy=st.integers(0, 40), seed=SEEDS)
 def test_the_python_engine_agrees_with_the_reference_at_every_moment(policy: int, seed: int) -> None:
     program = generated_programs.program(policy)

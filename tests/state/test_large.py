@@ -142,7 +142,7 @@ def programs(program: Program) -> list[Program]:
     return [program, replace(program, semantics=plain)]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables=states())
 def test_columns_and_rows_agree_on_good_and_bad_states(
     program: Program, tables: dict[str, list[dict[str, str]]]

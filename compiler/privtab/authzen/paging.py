@@ -42,8 +42,8 @@ def page_position(search: Search, system: str, default_limit: int) -> PagePositi
             limit=min(page.limit if page.limit is not None else default_limit, MOST_RESULTS),
             search_hash=search_hash,
         )
-    token_hash, limit, after = _read(page.token)
-    if token_hash != search_hash:
+    page_hash, limit, after = _read(page.token)
+    if page_hash != search_hash:
         raise Malformed("`page.token` is of another search: everything but the page must stay as it was")
     if page.limit is not None and min(page.limit, MOST_RESULTS) != limit:
         raise Malformed(f"`page.limit` is {page.limit}, and was {limit} on the page before; it must stay as it was")

@@ -55,12 +55,6 @@ def render(
         ),
         f"{base}/explain/explain.rego": explanation(name, program.system),
     }
-    if not sharded:
-        modules[f"{base}/lib/windows.rego"] = _template("windows.rego.j2").render(
-            **common,
-            groups="request" if "request" in program.semantics.groups else "state",
-            role_grants=role_grants(program),
-        )
     if not indexed:
         rows, found = dispatched(rows, emitter)
         modules[f"{base}/dispatch.rego"] = _template("dispatch.rego.j2").render(**common, dispatch=found)

@@ -308,3 +308,129 @@ holds_named(user, name) if {
 }
 
 service_admin(user) if state.service_admins[user]
+
+# Rows that hold for a time. A state with such rows lies where rules that know no time find nothing. What holds at any
+# time is there as in other states; in `windows`, times are in the place of `true`: pairs of nanoseconds, from the first
+# on and before the second.
+
+# Whether rows of the state hold for a time.
+default windowed := false
+
+windowed if state.windowed.revision
+
+ready if state.windowed.revision
+
+now := time.now_ns()
+
+open_now(times) if {
+	some [begin, end] in times
+	begin <= now
+	now < end
+}
+
+# The user's principals at the moment: themselves, their groups, their roles.
+all_principals(user) := array.concat(user_always(user), [principal |
+	some principal, times in state.windowed.windows.principals[user]
+	open_now(times)
+]) if {
+	state.windowed.revision
+}
+
+user_always(user) := split(state.windowed.principals[user], "\n")
+
+user_always(user) := [] if not state.windowed.principals[user]
+
+# Declared roles of a user that count within one of these keys.
+scoped_now(user, keys) := union({
+	{principal | some principal in state.windowed.scoped[user][keys[_]]},
+	{principal |
+		some principal, times in state.windowed.windows.scoped[user][keys[_]]
+		open_now(times)
+	},
+})
+
+has(user, privilege, keys) if {
+	state.windowed.revision
+	principals_now := all_principals(user)
+	granted_now(principals_now, privilege, keys)
+	not denied_now(principals_now, privilege, keys)
+}
+
+granted_now(principals_now, privilege, keys) if {
+	holders := state.windowed.allow[privilege][keys[_]]
+	holders[principals_now[_]]
+}
+
+granted_now(principals_now, privilege, keys) if {
+	holders := state.windowed.windows.allow[privilege][keys[_]]
+	some times in holders[principals_now[_]]
+	open_now(times)
+}
+
+denied_now(principals_now, privilege, keys) if {
+	holders := state.windowed.deny[privilege][keys[_]]
+	holders[principals_now[_]]
+}
+
+denied_now(principals_now, privilege, keys) if {
+	holders := state.windowed.windows.deny[privilege][keys[_]]
+	some times in holders[principals_now[_]]
+	open_now(times)
+}
+
+owns(user, key) if {
+	state.windowed.revision
+	owned_now(all_principals(user), [key])
+}
+
+owns_any(user, keys) if {
+	state.windowed.revision
+	owned_now(all_principals(user), keys)
+}
+
+owned_now(principals_now, keys) if {
+	owners := state.windowed.owners[keys[_]]
+	owners[principals_now[_]]
+}
+
+owned_now(principals_now, keys) if {
+	owners := state.windowed.windows.owners[keys[_]]
+	open_now(owners[principals_now[_]])
+}
+
+in_group_named(user, name) if {
+	state.windowed.revision
+	$"group:{name}" in all_principals(user)
+}
+
+holds_named(user, name) if {
+	state.windowed.revision
+	some principal in all_principals(user)
+	named_role(principal) == $"role:{name}"
+}
+
+named_role(principal) := state.within[principal][0]
+
+named_role(principal) := principal if not state.within[principal]
+
+owner(_, key, principal) if owned_now([principal], [key])
+
+allowed_on(_, privilege, key, principal) := array.concat(
+	[origin | some origin in origins(state.windowed.allow[privilege][key][principal], key)],
+	[origin |
+		some origin, times in state.windowed.windows.allow[privilege][key][principal]
+		open_now(times)
+	],
+) if {
+	state.windowed.revision
+}
+
+denied_on(_, privilege, key, principal) := array.concat(
+	[origin | some origin in origins(state.windowed.deny[privilege][key][principal], key)],
+	[origin |
+		some origin, times in state.windowed.windows.deny[privilege][key][principal]
+		open_now(times)
+	],
+) if {
+	state.windowed.revision
+}

@@ -14,11 +14,6 @@ chains := {
 	"card_index": [["branch", 1], ["card_index", 1]],
 }
 
-# Rows of a sharded state hold at any time.
-default windowed := false
-
-scoped_now(_, _) := set()
-
 # Whether the people are there, and every shard that the request needs.
 ready if {
 	people
@@ -365,3 +360,8 @@ holds_named(user, name) if {
 }
 
 service_admin(user) if state.service_admins[user]
+
+# Rows of a sharded state hold at any time.
+default windowed := false
+
+scoped_now(_, _) := set()
