@@ -59,7 +59,9 @@ class Block:
     def is_policy(self) -> bool:
         """Whether it is a policy, or sections of one: not a state, scenarios or an import document."""
         return (
-            self.language == "yaml" and "state" not in self.says and not self.text.startswith(("scenarios:", "import:"))
+            self.language == "yaml"
+            and not {"state", "sketch"} & self.says.keys()
+            and not self.text.startswith(("scenarios:", "import:"))
         )
 
     def names(self, directive: str) -> list[str]:
