@@ -58,6 +58,7 @@ def test_every_part_of_every_decision_is_the_references(seed: int, tmp_path: Pat
     assert 0.1 < allowed / total < 0.9
 
 
+@pytest.mark.slow
 def test_names_of_all_planes_mean_what_they_mean_elsewhere(tmp_path: Path, opa_binary: Path) -> None:
     """Also those that JSON in ASCII writes as two halves of a surrogate pair, which the JSON reader of OPA's Wasm misreads."""
     policy = tmp_path / "planes.yaml"

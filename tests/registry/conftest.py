@@ -37,7 +37,7 @@ def s3() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(params=["file", "memory", "s3"])
+@pytest.fixture(params=["file", "memory", pytest.param("s3", marks=pytest.mark.slow)])
 def any_registry(request: pytest.FixtureRequest, tmp_path: Path) -> Registry:
     """An empty registry on each kind of storage."""
     place = uuid.uuid4().hex

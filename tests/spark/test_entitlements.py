@@ -162,7 +162,7 @@ def test_small_portions_make_the_same_matrix(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(compare(seed) for seed in range(60, 80)) > 2_000
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(s, marks=pytest.mark.slow) for s in range(8, 25))])
 def test_a_group_or_a_role_has_what_somebody_has_who_holds_nothing_else(seed: int) -> None:
     program, rnd = generated_programs.program(seed), random.Random(seed)
     state = worlds.state(program, seed)

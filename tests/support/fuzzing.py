@@ -113,7 +113,7 @@ def fuzzed(seeds: Sequence[bytes], target: Target, seconds: float | None) -> Non
     ends = time.monotonic() + (seconds or 30)
 
     @settings(
-        max_examples=60 if seconds is None else 5_000,
+        max_examples=25 if seconds is None else 5_000,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),

@@ -226,7 +226,7 @@ WAYS: dict[str, dict[str, Any]] = {
     ("policy", "state", "cases"),
     [
         pytest.param(DOWN, STATE, CASES, marks=pytest.mark.slow, id="down"),
-        pytest.param(FLAT, FLAT_STATE, FLAT_CASES, id="flat"),
+        pytest.param(FLAT, FLAT_STATE, FLAT_CASES, marks=pytest.mark.slow, id="flat"),
     ],
 )
 def test_features(
