@@ -11,7 +11,7 @@ JOBS   ?= 4
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lock demo stack test test-full test-long coverage format lint types tests policies rego bench clean
+.PHONY: help setup setup-test lock demo stack test test-full test-long coverage connect format lint types tests policies rego bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,7 +75,7 @@ stack: setup ## registry server, OPA sidecars and a Spark job, as docker-compose
 
 test: setup-test ## what must pass before a change goes in, in minutes
 	@# mypy takes one core for a while, and the tests often wait.
-	@$(MAKE) --no-print-directory --jobs 2 tests static
+	@$(MAKE) --no-print-directory --jobs 3 tests connect static
 
 .PHONY: static
 static: format lint policies types
@@ -99,8 +99,10 @@ CONNECT := $(BIN)/pytest -q -n $(JOBS) --spark connect
 
 tests:
 	@$(PYTEST) -m "not slow and not long"
+
+connect:
 	@echo "some of it on Spark Connect"
-	@$(CONNECT) -m "spark and not slow and not long" $(addprefix tests/spark/test_,decide.py visible.py functions.py)
+	@$(BIN)/pytest -q --spark connect -m "spark and not slow and not long" $(addprefix tests/spark/test_,decide.py visible.py functions.py)
 
 test-full: setup-test coverage ## the rest: processes, packaging, load, examples, large worlds, Spark on Connect
 	@$(PYTEST) -m "slow and not long"
