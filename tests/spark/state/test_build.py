@@ -64,7 +64,7 @@ def cells(state: State) -> dict[str, list[tuple[Any, ...]]]:
 
 def frames(spark: SparkSession, state: State) -> dict[str, DataFrame]:
     return {
-        table: spark.createDataFrame(rows, ", ".join(f"`{c}` string" for c in COLUMNS[table].all))
+        table: spark.createDataFrame(rows, ", ".join(f"`{c}` string" for c in COLUMNS[table].names))
         for table, rows in cells(state).items()
     }
 

@@ -26,7 +26,7 @@ ONE = State(grants=(*MANY, Grant(grantee="role:r1", effect="allow", privilege="M
 
 def grants(spark: SparkSession, state: State) -> dict[str, object]:
     rows = [(g.grantee, g.effect, g.privilege, str(g.entity)) for g in state.grants]
-    return {"grants": spark.createDataFrame(rows, ", ".join(f"{c} string" for c in COLUMNS["grants"].all))}
+    return {"grants": spark.createDataFrame(rows, ", ".join(f"{c} string" for c in COLUMNS["grants"].names))}
 
 
 @pytest.mark.slow

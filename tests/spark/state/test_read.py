@@ -92,7 +92,7 @@ def messy_rows(seed: int, count: int) -> Rows:
     def cell(column: str) -> str | None:
         return None if rnd.random() < 0.03 else rnd.choice(CELLS[column])
 
-    found: Rows = {t: [{c: cell(c) for c in COLUMNS[t].all} for _ in range(count)] for t in TABLES}
+    found: Rows = {t: [{c: cell(c) for c in COLUMNS[t].names} for _ in range(count)] for t in TABLES}
     for table in TABLES:
         found[table] += found[table][:5]
     return found
@@ -113,7 +113,7 @@ def test_messy_rows_are_judged_as_rows_of_files_are(spark: SparkSession, shop: P
     rows = messy_rows(lean, 400)
     state, findings = validate(program, from_tables(rows, "rows"))
     frames = {
-        t: spark.createDataFrame([tuple(r.values()) for r in rs], ", ".join(f"`{c}` string" for c in COLUMNS[t].all))
+        t: spark.createDataFrame([tuple(r.values()) for r in rs], ", ".join(f"`{c}` string" for c in COLUMNS[t].names))
         for t, rs in rows.items()
     }
     read = read_state(spark, frames, program)
