@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -87,20 +85,6 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
         name = policy_path.as_posix()
         committed = None if content is None else source.decode(content, f"HEAD:{name}")
         yield Side(file=committed, name=f"HEAD:{name}"), Side(file=source.load(policy_path), name=name)
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Disable garbage collection in the block: all of a large program is live, and collecting would take half of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        # Exclude it from later collections too: it stays alive until the process ends.
-        gc.freeze()
-        if enabled:
-            gc.enable()
 
 
 def programs(before: Side, after: Side) -> tuple[Program, Program]:

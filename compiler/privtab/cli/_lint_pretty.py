@@ -11,9 +11,9 @@ from rich.cells import cell_len
 from rich.padding import Padding
 from rich.text import Text
 
-from privtab.cli._output import count
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.diagnostics_render import shown_columns
+from privtab.plural import count
 
 if TYPE_CHECKING:
     from rich.console import Console

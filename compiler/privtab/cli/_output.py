@@ -209,11 +209,6 @@ def show_state_findings(findings: Iterable[object]) -> None:
         sys.stderr.write(render_text([finding]))
 
 
-def count(number: int, noun: str, plural: str | None = None) -> str:
-    """`1 policy`, `2 policies`, `1,000 grants`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 @contextmanager
 def progress(total: int) -> Iterator[Progress]:
     """A progress bar on standard error that disappears at the end; none without a terminal or without work."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab.cli._output import complain, count, out, table
+from privtab.cli._output import complain, out, table
 from privtab.errors import FileError
+from privtab.plural import count
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,7 +8,8 @@ from typing import Any
 
 from privtab import strict_json
 from privtab._staged import write
-from privtab.cli._output import count, out
+from privtab.cli._output import out
+from privtab.plural import count
 
 
 def write_shards(folder: Path, bundles: Mapping[str, bytes]) -> dict[str, Any]:

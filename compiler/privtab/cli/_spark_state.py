@@ -12,10 +12,11 @@ import typer
 
 from privtab._install import how_to_install
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
-from privtab.cli._output import Format, complain, count, err, fail_if, out, printed, table
+from privtab.cli._output import Format, complain, err, fail_if, out, printed, table
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
+from privtab.plural import count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,6 @@ from privtab.cli._complete import policies
 from privtab.cli._options import AtOption, PartialOption, VariantOption, load_windows_to_ask, moment_of
 from privtab.cli._output import (
     complain,
-    count,
     err,
     fail_if,
     out,
@@ -27,6 +26,7 @@ from privtab.cli._output import (
 )
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
+from privtab.plural import count
 from privtab.sensitive import SENSITIVE
 
 if TYPE_CHECKING:

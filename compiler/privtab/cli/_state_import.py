@@ -14,9 +14,10 @@ from privtab._install import how_to_install
 from privtab._resources import import_documents
 from privtab._staged import write
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
-from privtab.cli._output import Format, complain, count, err, out, printed
+from privtab.cli._output import Format, complain, err, out, printed
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
+from privtab.plural import count
 from privtab.source import read_text
 
 if TYPE_CHECKING:

@@ -149,7 +149,8 @@ def as_stored(program: Program, state: State) -> State:
 
 def _imported(program: Program | None, given: str) -> RawState:
     """The rows that an import document gives of another system, now."""
-    from privtab.cli._output import complain, count
+    from privtab.cli._output import complain
+    from privtab.plural import count
     from privtab.spark.state.imports import import_state
     from privtab.state.load import from_tables, to_tables
 

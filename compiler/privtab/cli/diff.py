@@ -92,9 +92,10 @@ def run(
       privtab diff old.yaml new.yaml --format markdown
       privtab diff registry:/srv/registry#prod policy_src/cdap/final.yaml
     """
+    from privtab._collection import no_collection
     from privtab.analysis.diff import diff as compare
     from privtab.analysis.diff.waivers import apply_waivers, failing
-    from privtab.cli._diff_sources import Choice, no_collection, programs, sides
+    from privtab.cli._diff_sources import Choice, programs, sides
 
     verdicts = _verdicts(fail_on)
     choices = (
@@ -103,7 +104,7 @@ def run(
     )
     active_waivers, waiver_file_findings = waivers_of(waivers)
     diffs = []
-    with no_collection(), working("comparing"):
+    with no_collection(keep=True), working("comparing"):
         for old_side, new_side in sides(before, after, choices):
             program_pair = programs(old_side, new_side)
             diffs.append(compare(*program_pair, shown=(old_side.display_name, new_side.display_name), renames=renames))

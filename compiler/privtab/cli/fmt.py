@@ -14,10 +14,11 @@ import typer
 from privtab._staged import write
 from privtab.cli._complete import policies
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, count, fail_if, out, print_file, printed, show_diagnostics
+from privtab.cli._output import Format, fail_if, out, print_file, printed, show_diagnostics
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
+from privtab.plural import count
 
 if TYPE_CHECKING:
     from privtab.source import SourceFile

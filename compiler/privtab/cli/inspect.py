@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, count, fail_if, out, printed, table
+from privtab.cli._output import Format, fail_if, out, printed, table
 from privtab.cli._signing import ScopeOption, VerificationKeyOption, trust
 from privtab.errors import BrokenBundle
+from privtab.plural import count
 
 if TYPE_CHECKING:
     from privtab.bundle.inspect import Inspected, Signature

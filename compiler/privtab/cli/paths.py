@@ -32,8 +32,9 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import Format, count, err, fail_if, out, printed, progress, waiting, working
+from privtab.cli._output import Format, err, fail_if, out, printed, progress, waiting, working
 from privtab.errors import UsageError
+from privtab.plural import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

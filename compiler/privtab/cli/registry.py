@@ -9,7 +9,7 @@ import typer
 
 from privtab.cli._complete import channels
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, complain, count, fail_if, out, printed, table
+from privtab.cli._output import Format, complain, fail_if, out, printed, table
 from privtab.cli._registry_get import get
 from privtab.cli._registry_options import (
     ChannelArgument,
@@ -34,6 +34,7 @@ from privtab.cli._registry_show import (
 )
 from privtab.cli._stored import release_at
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
+from privtab.plural import count
 from privtab.source import read_text
 
 if TYPE_CHECKING:

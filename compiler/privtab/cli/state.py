@@ -18,10 +18,11 @@ from privtab.cli._options import (
     load_state,
     moment_of,
 )
-from privtab.cli._output import Format, count, fail_if, out, printed, show_state_findings
+from privtab.cli._output import Format, fail_if, out, printed, show_state_findings
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
+from privtab.plural import count
 
 if TYPE_CHECKING:
     from privtab.bundle.provenance import Provenance

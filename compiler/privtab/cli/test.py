@@ -17,8 +17,9 @@ import typer
 
 from privtab.cli._complete import policies
 from privtab.cli._options import ReadingOption, readings
-from privtab.cli._output import as_json, complain, count, fail_if, out, print_text, progress
+from privtab.cli._output import as_json, complain, fail_if, out, print_text, progress
 from privtab.errors import UsageError
+from privtab.plural import count
 
 if TYPE_CHECKING:
     from privtab.scenarios.engines import Engine

@@ -29,8 +29,9 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import TableFormat, complain, count, fail_if, out, printed, waiting
+from privtab.cli._output import TableFormat, complain, fail_if, out, printed, waiting
 from privtab.errors import UsageError
+from privtab.plural import count
 
 if TYPE_CHECKING:
     from rich.console import Console

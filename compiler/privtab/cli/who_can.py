@@ -27,17 +27,9 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import (
-    TableFormat,
-    count,
-    fail_if,
-    out,
-    printed,
-    table,
-    waiting,
-    working,
-)
+from privtab.cli._output import TableFormat, fail_if, out, printed, table, waiting, working
 from privtab.errors import UsageError
+from privtab.plural import count
 from privtab.request import Request
 
 if TYPE_CHECKING:

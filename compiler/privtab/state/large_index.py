@@ -97,6 +97,10 @@ class Part:
         """The part as JSON, in pieces."""
         pieces = [level.pieces(ascii_only=ascii_only) for level in self.levels]
         between = arrow.texts([level.between for level in self.levels]).cast(pa.large_string())
+        leaves = None
+        if self.leaves is not None:
+            listed = [json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")) for value in self.leaves[1]]
+            leaves = arrow.texts(["true", *listed]).cast(pa.large_string())
         first = True
         for codes in self.blocks:
             differs = _first_difference(codes)
@@ -106,11 +110,8 @@ class Part:
                 columns = [between.take(arrow.integers(at))]
                 for level, (texts, own) in enumerate(zip(pieces, codes, strict=True)):
                     columns.append(texts.take(arrow.integers(np.where(at <= level, own[here], len(texts) - 1))))
-                if self.leaves is not None:
-                    numbers, values = self.leaves
-                    listed = [json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")) for value in values]
-                    leaves = arrow.texts(["true", *listed]).cast(pa.large_string())
-                    columns.append(leaves.take(arrow.integers(numbers[here])))
+                if self.leaves is not None and leaves is not None:
+                    columns.append(leaves.take(arrow.integers(self.leaves[0][here])))
                 text = _content(pc.binary_join_element_wise(*columns, arrow.texts([""])[0].cast(pa.large_string())))
                 yield b"{" + text[len(self.levels[0].between.encode()) :] if first else text
                 first = False

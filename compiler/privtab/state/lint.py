@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.moments import ALWAYS, Window, text
+from privtab.moments import Window, text
 from privtab.request import Entity
 from privtab.state.findings import in_order
 from privtab.state.names import StateNames
@@ -111,7 +111,7 @@ def _repeated(state: State) -> Iterator[Found]:
 def _covered(program: Program, state: State) -> Iterator[Found]:
     """Assignments within a scope of a role that is held everywhere, and grants below one of the same privileges."""
     everywhere: dict[tuple[str, str], list[int]] = defaultdict(list)
-    windows = _each_window(state, "assignments")
+    windows = state.windows_of("assignments")
     rows = list(state.texts("assignments", "principal", "role", "scope"))
     for row, (principal, role, scope) in enumerate(rows):
         if scope is None:
@@ -127,7 +127,7 @@ def _covered(program: Program, state: State) -> Iterator[Found]:
 def _grants_covered(program: Program, state: State) -> Iterator[Found]:
     names, keys = StateNames(program), vocabulary(program).keys
     down = program.semantics.inheritance == "down"
-    windows = _each_window(state, "grants")
+    windows = state.windows_of("grants")
     gives: list[frozenset[str]] = []
     at: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     rows = list(state.texts("grants", "grantee", "effect", "privilege", "entity"))
@@ -145,10 +145,6 @@ def _grants_covered(program: Program, state: State) -> Iterator[Found]:
                     "grants", row, other, "it gives as much, on the entity or above it, and holds as long"
                 )
                 break
-
-
-def _each_window(state: State, table: str) -> list[Window]:
-    return list(state.windows.get(table, ())) or [ALWAYS] * len(getattr(state, table))
 
 
 def _within(one: Window, other: Window) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -59,13 +59,14 @@ def from_tables(tables: object, path: str) -> RawState:
 
 def to_tables(state: State) -> dict[str, list[dict[str, str]]]:
     """The rows of a state as `from_tables` takes them; every table is there."""
-    return {
-        table: [
-            {name: text for name, text in zip(columns.all, row, strict=True) if text is not None}
-            for row in state.texts(table, *columns.all)
-        ]
-        for table, columns in COLUMNS.items()
-    }
+    return {table: list(cells_of(state, table)) for table in COLUMNS}
+
+
+def cells_of(state: State, table: str) -> Iterator[dict[str, str]]:
+    """The rows of one table of a state, each with its cells by column; an empty cell is left out."""
+    names = COLUMNS[table].all
+    for row in state.texts(table, *names):
+        yield {name: text for name, text in zip(names, row, strict=True) if text is not None}
 
 
 def _directory(directory: Path, reading: RawReader) -> None:

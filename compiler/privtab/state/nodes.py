@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from privtab.errors import HasWindows
-from privtab.moments import WINDOW, Window, edge_texts
+from privtab.moments import ALWAYS, WINDOW, Window, edge_texts
 from privtab.printable import printable
 from privtab.request import Entity
 from privtab.state.columns import Column, ListColumn, LongerColumn
@@ -106,6 +106,10 @@ class State:
     def entities(self) -> Iterator[str]:
         """Every entity that a row names, once, as `type:path`."""
         return iter(dict.fromkeys(text for column in _NAMING for text in self.column(*column).names))
+
+    def windows_of(self, table: str) -> Sequence[Window]:
+        """The window of each row of a table."""
+        return self.windows.get(table) or [ALWAYS] * len(getattr(self, table))
 
     def _edges(self, table: str, name: str) -> Column:
         """The column `from` or `until`."""

@@ -12,7 +12,7 @@ A principal that somebody has through two rows, such as a role of a group, has t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -187,6 +187,4 @@ class _People:
 
 
 def _rows(state: State, table: str, *columns: str) -> Iterator[tuple[tuple[Any, ...], Window]]:
-    rows = state.texts(table, *columns)
-    windows: Sequence[Window] = state.windows.get(table) or [ALWAYS] * len(getattr(state, table))
-    return zip(rows, windows, strict=True)
+    return zip(state.texts(table, *columns), state.windows_of(table), strict=True)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from privtab.analysis.state_diff.entities import EntityTree
 from privtab.analysis.state_diff.nodes import ChangedRow
-from privtab.analysis.state_diff.subjects import Side, Subject
+from privtab.analysis.state_diff.subjects import WHO, Side, Subject
 from privtab.ir.nodes import Program
 from privtab.names import path_of
 
@@ -46,7 +46,7 @@ class Affected:
             case "members" | "memberships" | "service_admins":
                 return {f"user:{row.cells['user']}"}
             case table:
-                principal = row.cells[{"grants": "grantee", "owners": "owner", "assignments": "principal"}[table]]
+                principal = row.cells[{**WHO, "assignments": "principal"}[table]]
                 return self.sides[0].bearers(principal) | self.sides[1].bearers(principal)
 
     def paths(self, row: ChangedRow) -> frozenset[str]:

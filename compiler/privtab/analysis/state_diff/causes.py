@@ -8,14 +8,13 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from privtab.analysis.state_diff.nodes import ChangedRow
-from privtab.analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
+from privtab.analysis.state_diff.subjects import WHO, Question, Side, Subject, SubjectSets
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.state.nodes import TABLES, State
 
 Rows: TypeAlias = tuple[ChangedRow, ...]
 Cause: TypeAlias = tuple[tuple[Subject, ...], Rows]
-_WHO = {"grants": "grantee", "owners": "owner"}
 
 
 class Causes:
@@ -66,7 +65,7 @@ class Causes:
         return tuple(found)
 
     def _is_about(self, row: ChangedRow, subject: Subject, held: Collection[str]) -> bool:
-        return f"user:{row.cells['user']}" == subject if row.table == "members" else row.cells[_WHO[row.table]] in held
+        return f"user:{row.cells['user']}" == subject if row.table == "members" else row.cells[WHO[row.table]] in held
 
     def _mentioned(self, path: str) -> frozenset[str]:
         """The principals that hold something on the entities at a path, in either state."""
@@ -75,7 +74,7 @@ class Causes:
             keys = [f"{type_}:{path}" for type_ in self.program.entities]
             names: set[str | None] = set()
             for side in self.sides:
-                for table, who in _WHO.items():
+                for table, who in WHO.items():
                     rows = side.state.column(table, "entity").where(keys)
                     names.update(side.state.column(table, who).take(rows))
             found = self._grantees[path] = frozenset(name for name in names if name is not None)
@@ -147,7 +146,7 @@ class CausesAt:
             "members": state.column("members", "user").where(users),
             "service_admins": state.column("service_admins", "user").where(users),
         }
-        for table, who in _WHO.items():
+        for table, who in WHO.items():
             rows = state.column(table, "entity").where(keys)
             named = state.column(table, who).take(rows)
             found[table] = [row for row, name in zip(rows, named, strict=True) if name in principals]

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from privtab.errors import UsageError
 from privtab.hints import nearest
+from privtab.state.load import cells_of
 from privtab.state.nodes import TABLES, RowLocation, State
 from privtab.state.places import Places
-from privtab.state.raw import COLUMNS, RawRow, RawState
+from privtab.state.raw import RawRow, RawState
 from privtab.state.wording import row_text
 
 T = TypeVar("T")
@@ -54,9 +55,7 @@ def find_raw_rows(asked: Iterable[str], rows: RawState, shown: str) -> list[RawR
 
 def _sentences(state: State) -> Iterator[tuple[str, tuple[str, int]]]:
     for table in TABLES:
-        names = COLUMNS[table].all
-        for number, row in enumerate(state.texts(table, *names)):
-            cells = {name: text for name, text in zip(names, row, strict=True) if text is not None}
+        for number, cells in enumerate(cells_of(state, table)):
             yield row_text(table, cells), (table, number)
 
 

@@ -31,7 +31,14 @@ def _only(before: State, after: State, table: str) -> tuple[list[int], list[int]
         from privtab.state.coded import only_in_one
 
         return only_in_one([(before.column(table, name), after.column(table, name)) for name in names])
-    was, now = ({row: n for n, row in reversed([*enumerate(s.texts(table, *names))])} for s in (before, after))
+    return _only_in_one(before.texts(table, *names), after.texts(table, *names))
+
+
+def _only_in_one(
+    before: Iterable[tuple[object, ...]], after: Iterable[tuple[object, ...]]
+) -> tuple[list[int], list[int]]:
+    """The numbers of the rows that only the one has, and of those that only the other has; the first of equal ones."""
+    was, now = ({row: n for n, row in reversed([*enumerate(rows)])} for rows in (before, after))
     return sorted(was[row] for row in was.keys() - now), sorted(now[row] for row in now.keys() - was)
 
 
@@ -73,9 +80,7 @@ def changed_raw_rows(before: RawState, after: RawState) -> Iterator[ChangedRow]:
             names = COLUMNS[table].all
             removed, added = only_in_one([(column(tables[0], name), column(tables[1], name)) for name in names])
         else:
-            was, now = ({tuple(row.cells.items()): n for n, row in reversed([*enumerate(of)])} for of in (one, other))
-            removed = sorted(was[row] for row in was.keys() - now)
-            added = sorted(now[row] for row in now.keys() - was)
+            removed, added = _only_in_one(*((tuple(row.cells.items()) for row in rows) for rows in (one, other)))
         for rows, numbers, is_added in ((one, removed, False), (other, added, True)):
             for number in numbers:
                 row = rows[number]

@@ -14,6 +14,8 @@ from privtab.request import Entity
 from privtab.state.nodes import State
 from privtab.state.uses import Uses, uses
 
+WHO = {"grants": "grantee", "owners": "owner"}
+"""The column of the principal in the tables of what is held on entities."""
 Subject = str
 """`user:alice`; `group:hr` for a nameless user whose request says that they are in this group."""
 
@@ -92,7 +94,7 @@ class Side:
     def keys(self, principals: Collection[str]) -> set[str]:
         """Every entity on which some of the principals have a grant, a denial or ownership."""
         found: set[str] = set()
-        for table, who in (("grants", "grantee"), ("owners", "owner")):
+        for table, who in WHO.items():
             rows = self.state.column(table, who).where(principals)
             found.update(key for key in self.state.column(table, "entity").take(rows) if key is not None)
         return found

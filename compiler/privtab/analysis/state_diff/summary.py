@@ -9,6 +9,7 @@ from itertools import islice
 
 from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab.ir.nodes import RESOURCE
+from privtab.plural import count
 from privtab.sensitive import has_word
 
 NAMES = 5
@@ -28,7 +29,7 @@ class Totals:
         if not self.permissions:
             return f"{verb}: nothing"
         sensitive = f", {self.sensitive:,} of them sensitive" if self.sensitive else ""
-        return f"{verb}: {_counted(self.permissions, 'permission')} of {_counted(self.subjects, 'user')}{sensitive}"
+        return f"{verb}: {count(self.permissions, 'permission')} of {count(self.subjects, 'user')}{sensitive}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ def headline(diff: StateDiff) -> str:
     added = sum(row.added for row in diff.rows)
     removed = len(diff.rows) - added
     words = [f"{n:,} {word}" for n, word in ((added, "added"), (removed, "removed")) if n]
-    return f"{_counted(len(diff.rows), 'row')} changed: {', '.join(words)}" if words else "no row changed"
+    return f"{count(len(diff.rows), 'row')} changed: {', '.join(words)}" if words else "no row changed"
 
 
 def groups(diff: StateDiff, words: Collection[str]) -> list[Group]:
@@ -125,7 +126,3 @@ def _entities(access: Iterable[ChangedAccess]) -> Iterable[str]:
             own = f"{one.entities.type}:{asked[RESOURCE].id}" if one.entities.type else "(the root)"
             objects = [f"{slot}={entity}" for slot, entity in asked.items() if slot != RESOURCE]
             yield " ".join([own, *(["with", *objects] if objects else [])])
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -23,6 +23,7 @@ from privtab.diagnostics import Diagnostic, Severity
 from privtab.ir.nodes import Program
 from privtab.lint.settings import FailOn
 from privtab.pipeline import PolicyCheck, lint_policy
+from privtab.plural import count
 from privtab.registry.deploy.program import comparable
 from privtab.scenarios.collect import plans
 from privtab.scenarios.engines import Engine, ReferenceEngine, opa
@@ -117,7 +118,7 @@ def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) ->
     findings = checked.findings.kept
     fail_on = checked.settings.fail_on or FailOn.ERROR
     fatal = [d for d in findings if fail_on.fails(d.severity) or d.severity is Severity.ERROR]
-    summary = _count_text(len(fatal), "finding") if fatal else _count_text(len(findings), "finding") + " that may stay"
+    summary = count(len(fatal), "finding") if fatal else count(len(findings), "finding") + " that may stay"
     gate = Gate(
         name="lint",
         outcome=Outcome.FAILED if fatal or checked.program is None else Outcome.PASSED,
@@ -142,7 +143,7 @@ def test_gate(
             engines += [] if engine == "reference" else [stack.enter_context(opa(plan.program))]
             failed += failures(plan, plan.cases, engines)
             case_count += len(plan.cases)
-    says = _count_text(case_count, "case") + (" answered as expected" if not failed else f", {len(failed):,} failed")
+    says = count(case_count, "case") + (" answered as expected" if not failed else f", {len(failed):,} failed")
     return Gate(
         name="tests",
         outcome=Outcome.FAILED if failed or not case_count else Outcome.PASSED,
@@ -275,7 +276,3 @@ def _changes(compared: Diff, blocking: Sequence[RowChange]) -> str:
     names = ", ".join(root.row.name for root in roots[:3]) + (", …" if len(roots) > 3 else "")
     indirect = len(blocking) - len(roots)
     return f"{text}; {len(blocking)} not waived: {names}" + (f" and {indirect} through `can`" if indirect else "")
-
-
-def _count_text(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

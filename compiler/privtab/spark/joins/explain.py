@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from privtab.plural import count
 from privtab.spark.joins.decide import Joins, joins_for
 from privtab.spark.joins.figures import Figures, JoinLimits
 from privtab.spark.joins.places import ABOVE, AT
@@ -35,7 +36,7 @@ def explain_joins(
 def steps(plan: Joins, figures: Figures) -> Iterator[str]:
     """The lines that describe what the joins do with rows of these figures."""
     rules, cases = len(plan.layout.rules), len(plan.layout.cases)
-    yield f"rows are read as requests: {_count(rules, 'operation')}, {_count(cases, 'condition')}"
+    yield f"rows are read as requests: {count(rules, 'operation')}, {count(cases, 'condition')}"
     if plan.decides_distinct_requests(figures):
         yield f"of {figures.rows:,} rows about {figures.requests:,} are different: each of these is decided once"
     for table, one, more in (
@@ -44,7 +45,7 @@ def steps(plan: Joins, figures: Figures) -> Iterator[str]:
         ("held", "pair", "of a principal and a place"),
     ):
         rows, size = plan.holdings.rows[table], plan.holdings.sizes[table]
-        yield f"state: {_count(rows, one)} {more}, {size / 2**20:,.1f} MiB: {_way(sent=size <= plan.limits.broadcast)}"
+        yield f"state: {count(rows, one)} {more}, {size / 2**20:,.1f} MiB: {_way(sent=size <= plan.limits.broadcast)}"
     for number, part in enumerate(plan.used, 1):
         where = _PARTS.get(part) or f"at the object `{part.removeprefix('with_')}`"
         yield f"{number}. what is held {where}:"
@@ -69,7 +70,3 @@ def _places(plan: Joins, part: str) -> Mapping[str, str]:
 
 def _way(*, sent: bool) -> str:
     return "sent to every executor" if sent else "shuffled, too large or unknown to be sent"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
