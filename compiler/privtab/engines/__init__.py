@@ -81,5 +81,5 @@ class Opener(Protocol):
 
 def opener(name: str) -> Opener:
     """A new opener of the engine with this name."""
-    made: Opener = import_module(f"{__name__}.{name}").Opener()
-    return made
+    new: Opener = import_module(f"{__name__}.{name}").Opener()
+    return new

@@ -33,28 +33,33 @@ class Kind:
     def of(cls, name: str, paths: Mapping[str, int], *, single: bool, above: Mapping[str, int] | None) -> Kind:
         """`paths`: each with its number. `above`: those of the containing type; None for a root."""
         split = [("", "", "")] * len(paths) if single else [path.rpartition("/") for path in paths]
-        own = [last for _, _, last in split]
-        names = TextDictionary(own)
-        keys = names.codes(own, len(own))
+        last_names = [last for _, _, last in split]
+        names = TextDictionary(last_names)
+        keys = names.codes(last_names, len(last_names))
         if above is not None:
             parents = paths if single else (parent for parent, _, _ in split)
-            keys |= np.fromiter(map(above.__getitem__, parents), np.int64, len(own)) << 32
+            keys |= np.fromiter(map(above.__getitem__, parents), np.int64, len(last_names)) << 32
         return cls(name, keys, names, single=single, root=above is None)
 
-    def paths(self, above: Sequence[str]) -> list[str]:
+    def paths(self, container_paths: Sequence[str]) -> list[str]:
         """All paths by number, given those of the containing type; the inverse of `find`."""
         names = list(self.names)
-        parents = (self._keys >> 32).tolist()
+        containers = (self._keys >> 32).tolist()
         if self.single:
-            return [""] * self.count if self.root else [above[parent] for parent in parents]
-        own = [names[at] for at in (self._keys & 0xFFFFFFFF).tolist()]
+            return [""] * self.count if self.root else [container_paths[container] for container in containers]
+        last_names = [names[number] for number in (self._keys & 0xFFFFFFFF).tolist()]
         if self.root:
-            return own
-        return [f"{above[parent]}/{name}" if above[parent] else name for parent, name in zip(parents, own, strict=True)]
+            return last_names
+        return [
+            f"{container_paths[container]}/{name}" if container_paths[container] else name
+            for container, name in zip(containers, last_names, strict=True)
+        ]
 
-    def find(self, above: Codes, own: Codes | None) -> Codes:
+    def find(self, containers: Codes, last_names: Codes | None) -> Codes:
         """The numbers of entities, given those of the containing entities and of the last names in `names`; None for a single type."""
-        return self._children.find(pair(above, np.zeros(len(above), np.int64) if own is None else own))
+        return self._children.find(
+            pair(containers, np.zeros(len(containers), np.int64) if last_names is None else last_names)
+        )
 
 
 class Entries:
@@ -74,13 +79,13 @@ class Entries:
         bits = (sum(own << at * WORD for at, own in enumerate(words)) for words in zip(*numbers, strict=True))
         return zip(self.principals.tolist(), self.places.tolist(), bits, strict=True)
 
-    def column(self, numbers: Sequence[tuple[int, int]]) -> Column:
+    def column(self, bit_pairs: Sequence[tuple[int, int]]) -> Column:
         """The entries with the chosen bits only: (bit of the index, bit of the column)."""
         bits = np.zeros(len(self.places) + 1, np.uint64)
-        for source, target in numbers:
-            word, at = divmod(source.bit_length() - 1, WORD)
+        for source, target in bit_pairs:
+            word, shift = divmod(source.bit_length() - 1, WORD)
             if word < len(self.words):
-                bits[:-1] |= (self.words[word] >> np.uint64(at) & np.uint64(1)) << np.uint64(target.bit_length() - 1)
+                bits[:-1] |= (self.words[word] >> np.uint64(shift) & np.uint64(1)) << np.uint64(target.bit_length() - 1)
         used = np.zeros(self._count + 1, np.bool_)
         used[self.places[bits[:-1] != 0]] = True
         return Column(self, bits, used)
@@ -116,9 +121,9 @@ class Column:
     def all_held(self, places: Codes) -> tuple[Codes, Codes, Bits]:
         """Everything that is held on some places: the position of the place, the principal, the bits."""
         of_places = self._entries.by_place
-        at, found = of_places.spread(places)
+        positions, found = of_places.spread(places)
         entries = of_places.values[found]
-        return at, self._entries.principals[entries], self._bits[entries]
+        return positions, self._entries.principals[entries], self._bits[entries]
 
 
 class UserPrincipals:
@@ -147,7 +152,7 @@ class UserPrincipals:
     def listed(self) -> dict[str, tuple[str, ...]]:
         """The principals of each user that has any, as in the index."""
         names = list(self.principals)
-        flat = [names[at] for at in self._lists.values.tolist()]
+        flat = [names[number] for number in self._lists.values.tolist()]
         first = self._lists.first[:-1].tolist()
         spans = zip(self.users, first, first[1:], strict=False)
         return {user: tuple(flat[begin:end]) for user, begin, end in spans if end > begin}
@@ -160,8 +165,8 @@ class UserPrincipals:
     def _heavy(self) -> HashIndex:
         """(user, principal) of the users with many principals."""
         users = np.flatnonzero(np.diff(self._lists.first) > HEAVY)
-        at, principals = self._lists.spread(users)
-        return HashIndex(users[at] << 32 | self._lists.values[principals])
+        positions, principals = self._lists.spread(users)
+        return HashIndex(users[positions] << 32 | self._lists.values[principals])
 
     def have(self, users: Codes, principals: Codes) -> Truth:
         """Whether users with many principals have the given ones."""
@@ -173,19 +178,19 @@ class UserPrincipals:
 
         `users` must not be negative.
         """
-        some = np.flatnonzero(self.counts(users))
-        counts = self.counts(users[some])
-        _, at = self._lists.spread(users[some])
-        return some, np.cumsum(counts) - counts, self._lists.values[at]
+        nonempty = np.flatnonzero(self.counts(users))
+        counts = self.counts(users[nonempty])
+        _, value_positions = self._lists.spread(users[nonempty])
+        return nonempty, np.cumsum(counts) - counts, self._lists.values[value_positions]
 
     def unite(self, users: Codes, bits: Bits) -> Bits:
         """The union of `bits`, which are by principal, over all principals of each user."""
         distinct, inverse = np.unique(users, return_inverse=True)
         united = np.zeros(len(distinct), np.uint64)
         known = np.flatnonzero(distinct >= 0)
-        some, begins, principals = self.spread(distinct[known])
-        if len(some):
-            united[known[some]] = np.bitwise_or.reduceat(bits[principals], begins)
+        nonempty, begins, principals = self.spread(distinct[known])
+        if len(nonempty):
+            united[known[nonempty]] = np.bitwise_or.reduceat(bits[principals], begins)
         return united[inverse]
 
     def label(self, kind: str) -> tuple[TextDictionary, Codes]:
@@ -198,8 +203,8 @@ class UserPrincipals:
         return self._labels[kind]
 
     def _name(self, kind: str, principal: str) -> str | None:
-        own = self.within[principal][0] if principal in self.within else principal
-        return own[len(kind) + 1 :] if own.startswith(f"{kind}:") else None
+        name = self.within[principal][0] if principal in self.within else principal
+        return name[len(kind) + 1 :] if name.startswith(f"{kind}:") else None
 
 
 class Scopes:
@@ -267,16 +272,16 @@ class Arrays:
         paths: dict[str, list[str]] = {}
         for type_, kind in self.kinds.items():
             above = self.above[type_]
-            own = paths[type_] = kind.paths(paths[above] if above is not None else [])
+            type_paths = paths[type_] = kind.paths(paths[above] if above is not None else [])
             table = found.table(type_)
             for principal, place, bits in self.entries[type_].held():
-                table.setdefault(own[place], {})[names[principal]] = bits
+                table.setdefault(type_paths[place], {})[names[principal]] = bits
             members: dict[str, set[str]] = {}
             for key in self._members[type_].tolist():
-                members.setdefault(own[key & 0xFFFFFFFF], set()).add(users[key >> 32])
-            found.members[type_] = {path: frozenset(named) for path, named in members.items()}
+                members.setdefault(type_paths[key & 0xFFFFFFFF], set()).add(users[key >> 32])
+            found.members[type_] = {path: frozenset(user_names) for path, user_names in members.items()}
             for key, roles in zip(self.scopes[type_].keys.tolist(), self.scopes[type_].roles, strict=True):
-                found.scoped.setdefault(users[key >> 32], {})[f"{type_}:{own[key & 0xFFFFFFFF]}"] = tuple(roles)
+                found.scoped.setdefault(users[key >> 32], {})[f"{type_}:{type_paths[key & 0xFFFFFFFF]}"] = tuple(roles)
         return found
 
     def hollow(self) -> Index:
@@ -290,10 +295,10 @@ class Arrays:
 
     def _pairs(self, members: Mapping[str, Collection[str]], numbers: Mapping[str, int]) -> Codes:
         """(user, place) of the members of entities."""
-        named = {numbers[path]: users for path, users in members.items() if path in numbers}
-        counts = np.fromiter(map(len, named.values()), np.int64, len(named))
-        places = np.repeat(np.fromiter(named, np.int64, len(named)), counts)
-        return self.people.users.codes(chain.from_iterable(named.values()), len(places)) << 32 | places
+        users_by_place = {numbers[path]: users for path, users in members.items() if path in numbers}
+        counts = np.fromiter(map(len, users_by_place.values()), np.int64, len(users_by_place))
+        places = np.repeat(np.fromiter(users_by_place, np.int64, len(users_by_place)), counts)
+        return self.people.users.codes(chain.from_iterable(users_by_place.values()), len(places)) << 32 | places
 
     def _entries(self, index: Index, type_: str, numbers: Mapping[str, int]) -> Entries:
         table = {numbers[path]: holders for path, holders in index.tables.get(type_, {}).items() if path in numbers}
@@ -314,12 +319,12 @@ def _paths(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> dic
     """For each type the relevant paths, in a fixed order."""
     found: dict[str, dict[str, None]] = {type_: {} for type_ in chains}
     scopes = (key.partition(":") for scopes in index.scoped.values() for key in scopes)
-    named: list[tuple[str, Iterable[str]]] = [
+    sources: list[tuple[str, Iterable[str]]] = [
         *((type_, table) for type_, table in index.tables.items()),
         *((type_, table) for type_, table in index.members.items()),
         *((type_, (path,)) for type_, _, path in scopes),
     ]
-    for type_, paths in named:
+    for type_, paths in sources:
         # A state may be older than the policy and name entities that the policy no longer has.
         if type_ in chains:
             depth = chains[type_][-1][1]
@@ -328,6 +333,6 @@ def _paths(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> dic
         chain = chains[type_]
         if len(chain) > 1:
             single = chain[-1][1] == chain[-2][1]
-            above = found[type_] if single else [path.rpartition("/")[0] for path in found[type_]]
-            found[chain[-2][0]] |= dict.fromkeys(above)
+            containers = found[type_] if single else [path.rpartition("/")[0] for path in found[type_]]
+            found[chain[-2][0]] |= dict.fromkeys(containers)
     return found

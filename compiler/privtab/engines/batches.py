@@ -124,26 +124,27 @@ class Batches:
         """
         names, ids = texts(users), texts(resources)
         withs = {slot: texts(paths) for slot, (_, paths) in (with_ or {}).items()}
-        of_rows, for_all = separate(flags)
-        if {len(column) for column in (*withs.values(), *of_rows.values())} - {len(names)} or len(ids) != len(names):
+        varying_flags, for_all = separate(flags)
+        lengths = {len(column) for column in (ids, *withs.values(), *varying_flags.values())}
+        if lengths - {len(names)}:
             raise ValueError("the columns are not equally long")
         answers = _none(len(names))
-        kinds = [action, type, *(kind for kind, _ in (with_ or {}).values()), *of_rows.values()]
-        for (of_action, of_type, *others), rows in combinations(kinds, len(names)):
-            if of_action is None or of_type is None:
+        kinds = [action, type, *(kind for kind, _ in (with_ or {}).values()), *varying_flags.values()]
+        for (one_action, one_type, *others), rows in combinations(kinds, len(names)):
+            if one_action is None or one_type is None:
                 answers.reasons[_all_of(rows, len(names))] = NULL
                 continue
-            of_these = zip(of_rows, others[len(withs) :], strict=True)
-            set_flags = {f"{name}{NOT_SET}" if value == NO else name for name, value in of_these}
+            flag_values = zip(varying_flags, others[len(withs) :], strict=True)
+            set_flags = {f"{name}{NOT_SET}" if value == NO else name for name, value in flag_values}
             group = _Group(
-                type=of_type,
-                action=of_action,
+                type=one_type,
+                action=one_action,
                 flags=for_all | set_flags,
                 withs=dict(zip(withs, others, strict=False)),
             )
-            taken = {slot: _take(column, rows) for slot, column in withs.items()}
-            brought = None if groups is None or not self.engine.meaning.request_groups else _take(groups, rows)
-            part = self._group(group, _take(names, rows), _take(ids, rows), taken, brought)
+            with_paths = {slot: _take(column, rows) for slot, column in withs.items()}
+            request_groups = None if groups is None or not self.engine.meaning.request_groups else _take(groups, rows)
+            part = self._group(group, _take(names, rows), _take(ids, rows), with_paths, request_groups)
             answers.allowed[_all_of(rows, len(names))] = part.allowed
             answers.reasons[_all_of(rows, len(names))] = part.reasons
         return answers
@@ -164,13 +165,13 @@ class Batches:
             return None
         ids = _names([resource.id for resource in resources])
         kinds = {request.action for request in requests}, {resource.type for resource in resources}
-        more = [request for request in requests if request.with_ or request.groups or request.flags]
-        if not all(map(_well_formed, more)):
+        with_extras = [request for request in requests if request.with_ or request.groups or request.flags]
+        if not all(map(_well_formed, with_extras)):
             return None
-        if not more and all(len(kind) == 1 for kind in kinds):
+        if not with_extras and all(len(kind) == 1 for kind in kinds):
             ((action,), (type_,)) = kinds
-            whole = self._group(_Group(type=type_, action=action, flags=frozenset(), withs={}), users, ids, {})
-            return None if whole.reasons.any() else whole.allowed.tolist()
+            answer = self._group(_Group(type=type_, action=action, flags=frozenset(), withs={}), users, ids, {})
+            return None if answer.reasons.any() else answer.allowed.tolist()
         answers = _none(len(requests))
         for group, numbers in self._groups(requests).items():
             rows = np.array(numbers)
@@ -190,9 +191,9 @@ class Batches:
 
     def _groups(self, requests: Sequence[Request]) -> dict[tuple[Any, ...], list[int]]:
         groups: dict[tuple[Any, ...], list[int]] = {}
-        known = self.engine.shapes
+        shapes = self.engine.shapes
         for number, request in enumerate(requests):
-            shape = known.get((request.resource.type, request.action))
+            shape = shapes.get((request.resource.type, request.action))
             flags, slots = shape if shape is not None else (frozenset(), ())
             types = tuple((slot, request.with_[slot].type) for slot in slots if slot in request.with_)
             set_flags = frozenset(flag for flag in request.flags if said(flag) in flags)
@@ -237,54 +238,56 @@ class Batches:
             columns = {slot: (kind, column.fill_null("")) for slot, (kind, column) in columns.items()}
             names = names.fill_null("")
         users = names.dictionary_encode()
-        who = users.indices.to_numpy().astype(np.int64)
+        user_positions = users.indices.to_numpy().astype(np.int64)
         if (nobody := pc.index(users.dictionary, "").as_py()) >= 0:
-            answers.reasons[(who == nobody) & (answers.reasons == OK)] = NULL
+            answers.reasons[(user_positions == nobody) & (answers.reasons == OK)] = NULL
         codes = self.arrays.people.users.find(users.dictionary)
         depth = reader.depth(group.type)
         unnamed = rule["unnamed"] and not self.engine.single(group.type)
         counts: dict[str, Codes] = {}
-        read: dict[str, Paths] = {}
+        paths_by_slot: dict[str, Paths] = {}
         for slot, (kind, column) in columns.items():
-            fitting = (reader.depth(kind), *((depth - 1,) if slot == RESOURCE and unnamed else ()))
-            counts[slot], read[slot] = self._read(column, fitting, answers.reasons)
-        asked = answers.reasons == OK
+            possible_depths = (reader.depth(kind), *((depth - 1,) if slot == RESOURCE and unnamed else ()))
+            counts[slot], paths_by_slot[slot] = self._read(column, possible_depths, answers.reasons)
+        valid = answers.reasons == OK
         for named in (True, False) if rule["unnamed"] else (True,):
-            rows = asked & (counts[RESOURCE] == depth - (not named))
+            rows = valid & (counts[RESOURCE] == depth - (not named))
             if not rows.any():
                 continue
-            kept = None if rows.all() else np.flatnonzero(rows)
+            kept_rows = None if rows.all() else np.flatnonzero(rows)
             paths = {}
             for slot, (kind, column) in columns.items():
                 width = reader.depth(kind) - (slot == RESOURCE and not named)
-                whole = kept is None and read[slot].width == width
-                paths[slot] = read[slot] if whole else self._paths(_take(column, kept), width)
-            batch = Batch(users.dictionary, who if kept is None else who[kept], codes, paths)
+                all_rows = kept_rows is None and paths_by_slot[slot].width == width
+                paths[slot] = paths_by_slot[slot] if all_rows else self._paths(_take(column, kept_rows), width)
+            batch = Batch(
+                users.dictionary, user_positions if kept_rows is None else user_positions[kept_rows], codes, paths
+            )
             answers.allowed[rows] = self._decide(group, batch, named=named)
             if groups is not None:
-                bring = rows & (pc.list_value_length(groups).fill_null(0).to_numpy(zero_copy_only=False) > 0)
-                if bring.any():
-                    at = np.flatnonzero(bring)
-                    answers.allowed[at] = self._with_groups(group, at, names, columns, groups)
+                with_groups = rows & (pc.list_value_length(groups).fill_null(0).to_numpy(zero_copy_only=False) > 0)
+                if with_groups.any():
+                    positions = np.flatnonzero(with_groups)
+                    answers.allowed[positions] = self._with_groups(group, positions, names, columns, groups)
         return answers
 
-    def _read(self, column: pa.Array, fitting: Sequence[int], reasons: Reasons) -> tuple[Codes, Paths]:
-        """How many names each path has, and the paths that have as many as the first of `fitting`; wrong ones are given a reason."""
-        counts, slashes = widths(column, fitting[0])
-        usual = counts == fitting[0]
-        fits = usual if len(fitting) == 1 else usual | (counts == fitting[1])
-        if not fits.all():
-            others = np.flatnonzero(~fits)
-            wrong = np.where(well_formed(_take(column, others)), DEPTH, MALFORMED)
-            reasons[others] = np.where(reasons[others] == OK, wrong, reasons[others])
+    def _read(self, column: pa.Array, depths: Sequence[int], reasons: Reasons) -> tuple[Codes, Paths]:
+        """How many names each path has, and the paths that have as many as the first of `depths`; wrong ones are given a reason."""
+        counts, slashes = widths(column, depths[0])
+        first_depth = counts == depths[0]
+        right_depth = first_depth if len(depths) == 1 else first_depth | (counts == depths[1])
+        if not right_depth.all():
+            wrong_rows = np.flatnonzero(~right_depth)
+            why = np.where(well_formed(_take(column, wrong_rows)), DEPTH, MALFORMED)
+            reasons[wrong_rows] = np.where(reasons[wrong_rows] == OK, why, reasons[wrong_rows])
         found = []
-        for width in fitting:
-            rows = None if usual.all() else np.flatnonzero(counts == width)
+        for width in depths:
+            rows = None if first_depth.all() else np.flatnonzero(counts == width)
             found.append(self._paths(_take(column, rows), width, slashes if rows is None else None))
-            bad = ~found[-1].good()
-            if bad.any():
-                at = np.flatnonzero(bad) if rows is None else rows[bad]
-                reasons[at] = np.where(reasons[at] == OK, MALFORMED, reasons[at])
+            malformed = ~found[-1].good()
+            if malformed.any():
+                positions = np.flatnonzero(malformed) if rows is None else rows[malformed]
+                reasons[positions] = np.where(reasons[positions] == OK, MALFORMED, reasons[positions])
             if rows is None:
                 break
         return counts, found[0]
@@ -299,7 +302,7 @@ class Batches:
     ) -> Truth:
         """Decide rows whose requests bring groups, one by one."""
         paths = {slot: (kind, _take(column, rows).to_pylist()) for slot, (kind, column) in columns.items()}
-        asked = zip(_take(names, rows).to_pylist(), _take(groups, rows).to_pylist(), strict=True)
+        callers = zip(_take(names, rows).to_pylist(), _take(groups, rows).to_pylist(), strict=True)
         return np.fromiter(
             (
                 self.one_by_one.allow(
@@ -307,12 +310,12 @@ class Batches:
                         user=user,
                         action=group.action,
                         resource=Entity(group.type, paths[RESOURCE][1][row]),
-                        groups=tuple(brought),
+                        groups=tuple(request_groups),
                         with_={s: Entity(kind, ids[row]) for s, (kind, ids) in paths.items() if s != RESOURCE},
                         flags=group.flags,
                     )
                 )
-                for row, (user, brought) in enumerate(asked)
+                for row, (user, request_groups) in enumerate(callers)
             ),
             np.bool_,
             len(rows),
@@ -325,12 +328,12 @@ class Batches:
         kernel = self._kernel(group, named=named)
         if kernel is not None:
             return kernel.decide(batch)
-        users = batch.names.take(pa.array(batch.who)).to_pylist()
+        users = batch.names.take(pa.array(batch.user_positions)).to_pylist()
         columns = {}
         for slot, paths in batch.paths.items():
             kind = group.type if slot == RESOURCE else group.withs[slot]
             columns[slot] = [Entity(str(kind), path) for path in paths.whole().to_pylist()]
-        asked = (
+        decisions = (
             self.one_by_one.allow(
                 Request(
                     user=user,
@@ -342,7 +345,7 @@ class Batches:
             )
             for row, user in enumerate(users)
         )
-        return np.fromiter(asked, np.bool_, len(users))
+        return np.fromiter(decisions, np.bool_, len(users))
 
     def _kernel(self, group: _Group, *, named: bool) -> Kernel | None:
         """The kernel for a group, or None if it cannot be evaluated in columns."""
@@ -369,8 +372,8 @@ def _names(values: list[str]) -> pa.Array:
 
 def _any_invalid_user(users: pa.Array) -> bool:
     """Whether some name cannot be a user's, according to `check_user`."""
-    signs = bytes(users.buffers()[2] or b"") if len(users) else b""
-    if not any(sign in signs for sign in (b":", b"*", b"?", b"%")):
+    content = bytes(users.buffers()[2] or b"") if len(users) else b""
+    if not any(sign in content for sign in (b":", b"*", b"?", b"%")):
         return False
     return bool(pc.any(pc.match_substring_regex(users, r"\A(?:(?i:user|group|role):|[*?%]+\z)")).as_py())
 

@@ -29,9 +29,13 @@ class Coded:
 
     def rows(self) -> Iterable[tuple[str, ...]]:
         """The rows as texts."""
-        listed = [texts.to_pylist() for texts in self.texts]
+        text_columns = [texts.to_pylist() for texts in self.texts]
         return zip(
-            *([own[at] for at in codes.tolist()] for own, codes in zip(listed, self.columns, strict=True)), strict=True
+            *(
+                [column_texts[number] for number in codes.tolist()]
+                for column_texts, codes in zip(text_columns, self.columns, strict=True)
+            ),
+            strict=True,
         )
 
 
@@ -57,7 +61,7 @@ def build_arrays(
     arrays = Arrays.__new__(Arrays)
     arrays.revision = ""
     arrays.numbers = PrivilegeNumbers()
-    users, (_, of_scoped, _, of_members) = _united(
+    users, (_, scoped_numbers, _, member_numbers) = _united(
         [
             tables["principals"].texts[0],
             tables["scoped"].texts[0],
@@ -68,8 +72,8 @@ def build_arrays(
     arrays.people = _people(tables, within, users)
     effects = [tables["allow"], tables["deny"]]
     grantees = [effects[0].texts[2], effects[1].texts[2], tables["owners"].texts[1]]
-    known = [arrays.people.principals.find(texts) for texts in grantees]
-    entities, codes = _united(
+    grantee_codes = [arrays.people.principals.find(texts) for texts in grantees]
+    entities, entity_codes = _united(
         [
             effects[0].texts[1],
             effects[1].texts[1],
@@ -82,32 +86,33 @@ def build_arrays(
     for denied, effect in enumerate(effects):
         used = np.unique(effect.columns[0]).tolist()
         bits = np.zeros(len(effect.texts[0]), np.int64)
-        for number in used:
-            bits[number] = arrays.numbers.allowed(effect.texts[0][number].as_py()).bit_length() - 1 + denied
+        for code in used:
+            bits[code] = arrays.numbers.allowed(effect.texts[0][code].as_py()).bit_length() - 1 + denied
         privilege, entity, grantee = effect.columns
-        held.append(_Held(known[denied][grantee], codes[denied][entity], bits[privilege]))
+        held.append(_Held(grantee_codes[denied][grantee], entity_codes[denied][entity], bits[privilege]))
     entity, owner = tables["owners"].columns
-    held.append(_Held(known[2][owner], codes[2][entity], np.full(len(owner), OWNER.bit_length() - 1)))
-    whole = _Held(*(np.concatenate(columns) for columns in zip(*held, strict=True)))
+    held.append(_Held(grantee_codes[2][owner], entity_codes[2][entity], np.full(len(owner), OWNER.bit_length() - 1)))
+    all_held = _Held(*(np.concatenate(columns) for columns in zip(*held, strict=True)))
     places = _Places(entities, chains)
     arrays.kinds, arrays.above, arrays.entries = {}, {}, {}
     arrays._members, arrays.members, arrays.scopes = {}, {}, {}  # noqa: SLF001  (its own)
-    on, member = codes[3][tables["members"].columns[0]], of_members[tables["members"].columns[1]]
+    entity_column, user_column = tables["members"].columns
+    member_entities, member_users = entity_codes[3][entity_column], member_numbers[user_column]
     scoped = _scoped(tables["scoped"])
     for type_ in sorted(chains, key=lambda name: len(chains[name])):
         chain = chains[type_]
         arrays.above[type_] = chain[-2][0] if len(chain) > 1 else None
         arrays.kinds[type_] = places.kind(type_)
-        number = places.numbers[type_]
-        arrays.entries[type_] = _entries(whole, number, arrays.kinds[type_].count)
-        at = number[on]
-        keys = member[at >= 0] << 32 | at[at >= 0]
+        place_of_entity = places.numbers[type_]
+        arrays.entries[type_] = _entries(all_held, place_of_entity, arrays.kinds[type_].count)
+        member_places = place_of_entity[member_entities]
+        keys = member_users[member_places >= 0] << 32 | member_places[member_places >= 0]
         arrays._members[type_] = keys  # noqa: SLF001
         arrays.members[type_] = HashIndex(keys)
         found: dict[tuple[int, int], tuple[str, ...]] = {}
         for (user, place), roles in scoped.items():
-            if (there := int(number[codes[4][place]])) >= 0:
-                found[int(of_scoped[user]), there] = roles
+            if (scope_place := int(place_of_entity[entity_codes[4][place]])) >= 0:
+                found[int(scoped_numbers[user]), scope_place] = roles
         arrays.scopes[type_] = Scopes(found)
     return arrays
 
@@ -121,7 +126,7 @@ def _united(arrays: Sequence[pa.Array]) -> tuple[pa.Array, list[Codes]]:
 
 def _people(tables: Mapping[str, Coded], within: Mapping[str, tuple[str, str]], users: pa.Array) -> UserPrincipals:
     people = UserPrincipals.__new__(UserPrincipals)
-    own = tables["principals"]
+    table = tables["principals"]
     people.within = dict(within)
     people.groups = _listed(tables["group_principals"])
     people.group_scoped = {}
@@ -129,13 +134,13 @@ def _people(tables: Mapping[str, Coded], within: Mapping[str, tuple[str, str]], 
         people.group_scoped.setdefault(name, {})[scope] = roles
     people.service_admins = frozenset(user for (user,) in tables["service_admins"].rows())
     people.users = TextDictionary.of(users)
-    who, what = own.columns
-    used, codes = np.unique(what, return_inverse=True)
-    named = own.texts[1].take(pa.array(used))
-    brought = pa.array([p for listed in people.groups.values() for p in listed], pa.string())
-    principals, (numbers, _) = _united([named, brought])
+    user_codes, principal_codes = table.columns
+    used, codes = np.unique(principal_codes, return_inverse=True)
+    used_principals = table.texts[1].take(pa.array(used))
+    group_principals = pa.array([p for listed in people.groups.values() for p in listed], pa.string())
+    principals, (numbers, _) = _united([used_principals, group_principals])
     people.principals = TextDictionary.of(principals)
-    people._lists = Lists(people.users.find(own.texts[0])[who], numbers[codes], len(users))  # noqa: SLF001
+    people._lists = Lists(people.users.find(table.texts[0])[user_codes], numbers[codes], len(users))  # noqa: SLF001
     people._labels = {}  # noqa: SLF001
     return people
 
@@ -153,7 +158,7 @@ def _scoped(table: Coded) -> dict[tuple[int, int], tuple[str, ...]]:
     found: dict[tuple[int, int], list[str]] = {}
     for name, scope, role in zip(*(codes.tolist() for codes in table.columns), strict=True):
         found.setdefault((name, scope), []).append(f"role:{roles[role]}")
-    return {key: tuple(own) for key, own in found.items()}
+    return {key: tuple(role_names) for key, role_names in found.items()}
 
 
 def _scoped_texts(table: Coded) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -161,20 +166,22 @@ def _scoped_texts(table: Coded) -> dict[tuple[str, str], tuple[str, ...]]:
     return {(names[name], scopes[scope]): roles for (name, scope), roles in _scoped(table).items()}
 
 
-def _entries(held: _Held, number: Codes, count: int) -> Entries:
-    """What is held on the entities of one type; `number`: the place of each entity, -1 for another type's."""
-    at = number[held.entities]
-    mine = np.flatnonzero((at >= 0) & (held.principals >= 0))  # no user has the other principals
-    keys = held.principals[mine] << 32 | at[mine]
+def _entries(held: _Held, place_of_entity: Codes, count: int) -> Entries:
+    """What is held on the entities of one type; `place_of_entity`: the place of each entity, -1 for another type's."""
+    places = place_of_entity[held.entities]
+    selected = np.flatnonzero((places >= 0) & (held.principals >= 0))  # no user has the other principals
+    keys = held.principals[selected] << 32 | places[selected]
     order = np.argsort(keys, kind="stable")
-    keys, bits = keys[order], held.bits[mine][order]
+    keys, bits = keys[order], held.bits[selected][order]
     begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.zeros(0, np.int64)
     words = []
     for word in range(int(bits.max(initial=0)) // WORD + 1):
-        here = np.where(bits // WORD == word, np.int64(1) << bits % WORD, 0)
-        words.append(np.bitwise_or.reduceat(here, begins).astype(np.uint64) if len(begins) else np.zeros(0, np.uint64))
-    once = keys[begins]
-    return Entries(once >> 32, once & 0xFFFFFFFF, words, count)
+        word_bits = np.where(bits // WORD == word, np.int64(1) << bits % WORD, 0)
+        words.append(
+            np.bitwise_or.reduceat(word_bits, begins).astype(np.uint64) if len(begins) else np.zeros(0, np.uint64)
+        )
+    distinct_keys = keys[begins]
+    return Entries(distinct_keys >> 32, distinct_keys & 0xFFFFFFFF, words, count)
 
 
 class _Places:
@@ -191,14 +198,14 @@ class _Places:
         for type_ in sorted(chains, key=lambda name: -len(chains[name])):
             chain = chains[type_]
             depth = chain[-1][1]
-            mine = pc.starts_with(entities, f"{type_}:").to_numpy(zero_copy_only=False).nonzero()[0]
-            paths = pc.utf8_slice_codeunits(entities.take(pa.array(mine)), len(type_) + 1)
-            fits = widths(paths, depth)[0] == depth
-            paths, mine = paths.filter(pa.array(fits)), mine[fits]
-            texts, (own, *others) = _united([paths, *(parents for _, parents in below[type_])])
+            of_type = pc.starts_with(entities, f"{type_}:").to_numpy(zero_copy_only=False).nonzero()[0]
+            paths = pc.utf8_slice_codeunits(entities.take(pa.array(of_type)), len(type_) + 1)
+            right_depth = widths(paths, depth)[0] == depth
+            paths, of_type = paths.filter(pa.array(right_depth)), of_type[right_depth]
+            texts, (path_codes, *child_codes) = _united([paths, *(parents for _, parents in below[type_])])
             self.numbers[type_] = np.full(len(entities), -1, np.int64)
-            self.numbers[type_][mine] = own
-            above |= {child: codes for (child, _), codes in zip(below[type_], others, strict=True)}
+            self.numbers[type_][of_type] = path_codes
+            above |= {child: codes for (child, _), codes in zip(below[type_], child_codes, strict=True)}
             level = self._levels[type_] = level_of(texts, depth)
             if len(chain) > 1:
                 below[chain[-2][0]].append((type_, texts if is_single(chain) else level.parents))
@@ -212,7 +219,7 @@ class _Places:
         if root:
             containers = np.zeros(count, np.int64)
         else:
-            containers = self._above[type_] if single else self._above[type_][level.above]
+            containers = self._above[type_] if single else self._above[type_][level.parent_codes]
         names = pa.array([""], pa.string()) if single else level.names
-        own = np.zeros(count, np.int64) if single else level.own
-        return Kind(type_, containers << 32 | own, TextDictionary.of(names), single=single, root=root)
+        last_names = np.zeros(count, np.int64) if single else level.name_codes
+        return Kind(type_, containers << 32 | last_names, TextDictionary.of(names), single=single, root=root)

@@ -53,11 +53,11 @@ class Level:
     texts: pa.Array
     parents: pa.Array
     """The distinct paths above them."""
-    above: Codes
+    parent_codes: Codes
     """For each path, the position of the path above it in `parents`."""
     names: pa.Array
     """The distinct last names."""
-    own: Codes
+    name_codes: Codes
     """For each path, the position of its last name in `names`."""
 
 
@@ -97,72 +97,78 @@ class Paths:
 
     def good(self) -> Truth:
         """Which paths have neither an empty name nor a wrong escape."""
-        good = np.ones(1, np.bool_)
+        well_spelt = np.ones(1, np.bool_)
         for depth in range(1, self.width + 1):
             level = self.level(depth)
-            good = good[level.above] & _well_spelt(level.names)[level.own]
-        return good if self.width else np.ones(len(self.whole()), np.bool_)
+            well_spelt = well_spelt[level.parent_codes] & _well_spelt(level.names)[level.name_codes]
+        return well_spelt if self.width else np.ones(len(self.whole()), np.bool_)
 
-    def places(self, type_: str, at: Codes | None) -> Codes:
+    def places(self, type_: str, positions: Codes | None) -> Codes:
         """The entities of a type, by number, at positions of its level (None: at all); -1 if the state does not name the entity."""
         if self._chains[type_][-1][1] == self.width:
-            return self._found(type_, at)
+            return self._find_places(type_, positions)
         if type_ not in self._places:
-            self._places[type_] = self._found(type_, None)
-        return taken(self._places[type_], at)
+            self._places[type_] = self._find_places(type_, None)
+        return select(self._places[type_], positions)
 
-    def _found(self, type_: str, at: Codes | None) -> Codes:
+    def _find_places(self, type_: str, positions: Codes | None) -> Codes:
         chain = self._chains[type_]
         kind, level = self._arrays.kinds[type_], self.level(chain[-1][1])
         if len(chain) == 1:
-            above = np.zeros(len(level.texts) if at is None else len(at), np.int64)
+            containers = np.zeros(len(level.texts) if positions is None else len(positions), np.int64)
         else:
-            above = self.places(chain[-2][0], at if chain[-2][1] == chain[-1][1] else taken(level.above, at))
-        return kind.find(above, None if kind.single else kind.names.find(level.names)[taken(level.own, at)])
+            containers = self.places(
+                chain[-2][0], positions if chain[-2][1] == chain[-1][1] else select(level.parent_codes, positions)
+            )
+        return kind.find(
+            containers, None if kind.single else kind.names.find(level.names)[select(level.name_codes, positions)]
+        )
 
 
-def taken(values: Codes, at: Codes | None) -> Codes:
+def select(values: Codes, positions: Codes | None) -> Codes:
     """The values at some positions; None: all."""
-    return values if at is None else values[at]
+    return values if positions is None else values[positions]
 
 
 def level_of(texts: pa.Array, width: int, slashes: Codes | None = None) -> Level:
     """Split paths with `width` names each; `slashes`: the positions of all their slashes, if they are known."""
     count = len(texts)
-    top = np.zeros(count, np.int64)
+    zeros = np.zeros(count, np.int64)
     if width == 0:
-        return Level(texts=texts, parents=_EMPTY, above=top, names=_EMPTY, own=top)
+        return Level(texts=texts, parents=_EMPTY, parent_codes=zeros, names=_EMPTY, name_codes=zeros)
     if width == 1:
         encoded = texts.dictionary_encode()
-        own = encoded.indices.to_numpy().astype(np.int64)
-        return Level(texts=texts, parents=_EMPTY, above=top, names=encoded.dictionary, own=own)
-    ends, signs = _content(texts)
+        name_codes = encoded.indices.to_numpy().astype(np.int64)
+        return Level(texts=texts, parents=_EMPTY, parent_codes=zeros, names=encoded.dictionary, name_codes=name_codes)
+    offsets, content = _content(texts)
     # Each path is cut behind its last slash: two texts that follow each other in the same bytes, all encoded at once.
     cuts = np.empty(2 * count + 1, np.int32)
-    cuts[0::2] = ends
-    slashes = np.flatnonzero(signs == _SLASH) if slashes is None else slashes
+    cuts[0::2] = offsets
+    slashes = np.flatnonzero(content == _SLASH) if slashes is None else slashes
     np.add(slashes[width - 2 :: width - 1], 1, out=cuts[1::2], casting="same_kind")
-    encoded = pa.StringArray.from_buffers(2 * count, pa.py_buffer(cuts), pa.py_buffer(signs)).dictionary_encode()
+    encoded = pa.StringArray.from_buffers(2 * count, pa.py_buffer(cuts), pa.py_buffer(content)).dictionary_encode()
     pieces = encoded.indices.to_numpy()
-    parents, above = _used(encoded.dictionary, pieces[0::2])
-    names, own = _used(encoded.dictionary, pieces[1::2])
-    return Level(texts=texts, parents=_without_end(parents), above=above, names=names, own=own)
+    parents, parent_codes = _used(encoded.dictionary, pieces[0::2])
+    names, name_codes = _used(encoded.dictionary, pieces[1::2])
+    return Level(
+        texts=texts, parents=_without_end(parents), parent_codes=parent_codes, names=names, name_codes=name_codes
+    )
 
 
 def _used(values: pa.Array, codes: npt.NDArray[np.int32]) -> tuple[pa.Array, Codes]:
     """The values that codes refer to, and the codes renumbered for them alone."""
-    used = np.zeros(len(values), np.bool_)
-    used[codes] = True
-    return values.filter(pa.array(used)), (np.cumsum(used) - 1)[codes]
+    occurs = np.zeros(len(values), np.bool_)
+    occurs[codes] = True
+    return values.filter(pa.array(occurs)), (np.cumsum(occurs) - 1)[codes]
 
 
 def _without_end(texts: pa.Array) -> pa.Array:
     """Texts without their last byte, which is a slash."""
-    ends, signs = _content(texts)
-    kept = np.ones(len(signs), np.bool_)
-    kept[ends[1:] - 1] = False
-    shorter = ends - np.arange(len(ends), dtype=np.int32)
-    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(shorter), pa.py_buffer(signs[kept]))
+    offsets, content = _content(texts)
+    remaining = np.ones(len(content), np.bool_)
+    remaining[offsets[1:] - 1] = False
+    shorter = offsets - np.arange(len(offsets), dtype=np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(shorter), pa.py_buffer(content[remaining]))
 
 
 def _content(texts: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
@@ -176,20 +182,20 @@ def _content(texts: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uin
 
 def is_ascii(texts: pa.Array) -> bool:
     """Whether no text has a byte beyond ASCII."""
-    _, signs = _content(texts)
-    return not len(signs) or int(signs.max()) < 128
+    _, content = _content(texts)
+    return not len(content) or int(content.max()) < 128
 
 
 def widths(texts: pa.Array, usual: int) -> tuple[Codes, Codes]:
     """How many names each path has, fastest if it is `usual` for all; and the positions of all slashes."""
-    ends, signs = _content(texts)
+    offsets, content = _content(texts)
     count = len(texts)
-    found = np.flatnonzero(signs == _SLASH)
-    if usual > 1 and len(found) == count * (usual - 1):
-        each = found.reshape(count, usual - 1)
-        if (each[:, 0] >= ends[:-1]).all() and (each[:, -1] < ends[1:]).all():
-            return np.full(count, usual, np.int64), found
-    return np.diff(np.searchsorted(found, ends)) + (np.diff(ends) > 0), found
+    slashes = np.flatnonzero(content == _SLASH)
+    if usual > 1 and len(slashes) == count * (usual - 1):
+        slashes_by_path = slashes.reshape(count, usual - 1)
+        if (slashes_by_path[:, 0] >= offsets[:-1]).all() and (slashes_by_path[:, -1] < offsets[1:]).all():
+            return np.full(count, usual, np.int64), slashes
+    return np.diff(np.searchsorted(slashes, offsets)) + (np.diff(offsets) > 0), slashes
 
 
 def _well_spelt(names: pa.Array) -> Truth:

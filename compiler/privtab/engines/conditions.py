@@ -83,7 +83,7 @@ class ConditionReader:
             case "and":
                 return _all(self._read(part, slot, form) for part in value)
             case "or":
-                return _some(self._read(part, slot, form) for part in value)
+                return _any(self._read(part, slot, form) for part in value)
             case "when":
                 return self._read(value["body"], slot, form) if value["flag"] in form.flags else ALWAYS
             case "can":
@@ -118,7 +118,7 @@ def _all(parts: Iterable[Condition]) -> Condition:
     return NEVER if NEVER in flat else next(iter(flat)) if len(flat) == 1 else AllOf(tuple(flat))
 
 
-def _some(parts: Iterable[Condition]) -> Condition:
+def _any(parts: Iterable[Condition]) -> Condition:
     flat: dict[Condition, None] = {}
     for part in parts:
         for inner in part.parts if isinstance(part, AnyOf) else (part,):
@@ -160,8 +160,8 @@ def compiled(condition: Condition, bit: Callable[[Atom], int]) -> Callable[[int]
     """Compile a condition to a function of the bits of all facts; `bit` returns the bit of a fact."""
     match condition:
         case Atom():
-            own = bit(condition)
-            return lambda known: known & own != 0
+            fact_bit = bit(condition)
+            return lambda known: known & fact_bit != 0
         case AllOf():
             needed, rest = _split(condition.parts, bit)
             if not rest:

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from privtab.arrow import Codes
 
-WORTH = 0.7
+MAX_DISTINCT_SHARE = 0.7
 """The largest share of distinct rows at which finding them pays off."""
 SAMPLE = 1 << 13
 """Rows in the sample that is examined first."""
-ALONE = 0.9
+MAX_DISTINCT_SHARE_OF_SAMPLE = 0.9
 """The share of distinct rows in the sample above which the others are not examined."""
 _LARGEST = 1 << 62
 
@@ -28,7 +28,7 @@ def distinct(columns: Sequence[pa.Array]) -> tuple[Codes, Codes] | None:
         return None
     if rows > 4 * SAMPLE:
         first_rows = distinct([column.slice(0, SAMPLE) for column in columns])
-        if first_rows is None or len(first_rows[0]) > ALONE * SAMPLE:
+        if first_rows is None or len(first_rows[0]) > MAX_DISTINCT_SHARE_OF_SAMPLE * SAMPLE:
             return None
     code: Codes = np.zeros(rows, np.int64)
     kinds = 1
@@ -42,7 +42,7 @@ def distinct(columns: Sequence[pa.Array]) -> tuple[Codes, Codes] | None:
         code = code * count + found.indices.to_numpy(zero_copy_only=False)
         kinds *= count
     inverse, count = _dense(code)
-    if count > (WORTH if rows > SAMPLE else 1) * rows:
+    if count > (MAX_DISTINCT_SHARE if rows > SAMPLE else 1) * rows:
         return None
     first = np.empty(count, np.int64)
     # The last write to a position wins: in reverse order, that is the first row.

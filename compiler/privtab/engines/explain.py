@@ -106,8 +106,8 @@ class Explanation:
             case "self" | "service_admin":
                 return {"atom": text, "through": f"user:{self.caller.user}"}
             case "has":
-                way = min(self.owner_ways(atom), default=None) or min(self.grants(atom))
-                return {"atom": text, "on": way.on, "through": way.through}
+                grant = min(self.ownerships(atom), default=None) or min(self.grants(atom))
+                return {"atom": text, "on": grant.on, "through": grant.through}
             case "owner":
                 through = min(self.owners(atom["type"], self.path(atom) or ""))
             case "member":
@@ -135,7 +135,7 @@ class Explanation:
             return False
         match kind:
             case "has":
-                return any(self.owner_ways(atom)) or (any(self.grants(atom)) and not any(self.denials(atom)))
+                return any(self.ownerships(atom)) or (any(self.grants(atom)) and not any(self.denials(atom)))
             case "owner":
                 return any(self.owners(atom["type"], path))
             case "member":
@@ -169,7 +169,7 @@ class Explanation:
             case kind:
                 return f"{kind} ({self.key_or_type(atom)})"
 
-    def looked_at(self, atom: Atom) -> list[tuple[str, str]]:
+    def relevant_entities(self, atom: Atom) -> list[tuple[str, str]]:
         """(type, path) of the entities whose grants and denials count, nearest first; empty if the entity is not named."""
         if self.path(atom) is None:
             return []
@@ -182,10 +182,10 @@ class Explanation:
         holders = self.index.table(type_).get(path, {})
         return (p for p in self.caller.principals if holders.get(p, 0) & OWNER)
 
-    def owner_ways(self, atom: Atom) -> Iterable[GrantPath]:
+    def ownerships(self, atom: Atom) -> Iterable[GrantPath]:
         """The ownerships that give an atom's privilege."""
         if atom["privilege"] in self.meaning.owner_holds:
-            for distance, (type_, path) in enumerate(self.looked_at(atom)):
+            for distance, (type_, path) in enumerate(self.relevant_entities(atom)):
                 for owner in self.owners(type_, path):
                     yield GrantPath(distance, f"{type_}:{path}", f"owner {owner}")
 
@@ -202,11 +202,11 @@ class Explanation:
     def grants(self, atom: Atom) -> Iterable[GrantPath]:
         """Every grant of an atom's privilege, by a row of the state or by a role's default grants."""
         privilege = atom["privilege"]
-        distances = {f"{type_}:{path}": at for at, (type_, path) in enumerate(self.looked_at(atom))}
+        distances = {f"{type_}:{path}": distance for distance, (type_, path) in enumerate(self.relevant_entities(atom))}
         for key, principal in self._entries("allow", atom):
             yield GrantPath(distances[key], key, principal)
         beginnings = self.paths[atom["slot"]]
-        for distance, (type_, path) in enumerate(self.looked_at(atom)):
+        for distance, (type_, path) in enumerate(self.relevant_entities(atom)):
             roles = set(self.caller.principals)
             for link, depth in self.reader.chains[type_]:
                 roles.update(self.caller.scopes.get(f"{link}:{beginnings[depth]}", ()))
@@ -226,7 +226,7 @@ class Explanation:
         privilege: str = atom["privilege"]
         numbers = self.index.numbers
         bit = numbers.allowed(privilege) if effect == "allow" else numbers.denied(privilege)
-        for type_, path in self.looked_at(atom):
+        for type_, path in self.relevant_entities(atom):
             holders = self.index.table(type_).get(path)
             if not holders:
                 continue
@@ -235,17 +235,17 @@ class Explanation:
                 if holders.get(principal, 0) & bit:
                     if principal in self.index.within:
                         role = self.index.within[principal][0]
-                        looked = {f"{t}:{p}" for t, p in self.looked_at(atom)}
+                        relevant_keys = {f"{t}:{p}" for t, p in self.relevant_entities(atom)}
                         rows = self.index.origins[effect, privilege, key, principal]
-                        yield from ((row, role) for row in rows if row in looked)
+                        yield from ((row, role) for row in rows if row in relevant_keys)
                     else:
                         yield key, principal
 
 
 def _smallest(sets: Iterable[Iterable[str]]) -> list[list[str]]:
     """The sets that contain no other, each sorted, smallest first."""
-    kept: list[frozenset[str]] = []
+    smallest: list[frozenset[str]] = []
     for candidate in sorted(set(map(frozenset, sets)), key=len):
-        if not any(known <= candidate for known in kept):
-            kept.append(candidate)
-    return sorted((sorted(texts) for texts in kept), key=lambda texts: (len(texts), texts))
+        if not any(smaller <= candidate for smaller in smallest):
+            smallest.append(candidate)
+    return sorted((sorted(texts) for texts in smallest), key=lambda texts: (len(texts), texts))

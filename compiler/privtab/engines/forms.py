@@ -27,9 +27,9 @@ def separate(flags: Iterable[str] | Mapping[str, bool | Truths]) -> tuple[dict[s
     if not isinstance(flags, Mapping):
         return {}, frozenset(flags)
     columns = {name: pa.array(value) for name, value in flags.items() if not isinstance(value, bool)}
-    of_rows = {name: pc.if_else(column.fill_null(fill_value=True), YES, NO) for name, column in columns.items()}
+    varying = {name: pc.if_else(column.fill_null(fill_value=True), YES, NO) for name, column in columns.items()}
     constant = {name: value for name, value in flags.items() if isinstance(value, bool)}
-    return of_rows, frozenset(name if value else f"{name}{NOT_SET}" for name, value in constant.items())
+    return varying, frozenset(name if value else f"{name}{NOT_SET}" for name, value in constant.items())
 
 
 def combinations(values: Sequence[Value], count: int) -> Iterator[tuple[tuple[str | None, ...], Codes | None]]:
@@ -39,20 +39,20 @@ def combinations(values: Sequence[Value], count: int) -> Iterator[tuple[tuple[st
         yield tuple(columns), None
         return
     code: Codes = np.zeros(count, np.int64)
-    kinds: list[list[str | None]] = []
+    distinct_values: list[list[str | None]] = []
     for column in columns:
         if isinstance(column, str):
-            kinds.append([column])
+            distinct_values.append([column])
             continue
         if len(column) != count:
             raise ValueError("the columns are not equally long")
         encoded = column.dictionary_encode(null_encoding="encode")
-        kinds.append(encoded.dictionary.to_pylist())
-        code = code * len(kinds[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
+        distinct_values.append(encoded.dictionary.to_pylist())
+        code = code * len(distinct_values[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
     for number in np.unique(code):
         rest = int(number)
-        found: list[str | None] = []
-        for kind in reversed(kinds):
-            rest, at = divmod(rest, len(kind))
-            found.append(kind[at])
-        yield tuple(reversed(found)), np.flatnonzero(code == number)
+        combination: list[str | None] = []
+        for kind in reversed(distinct_values):
+            rest, position = divmod(rest, len(kind))
+            combination.append(kind[position])
+        yield tuple(reversed(combination)), np.flatnonzero(code == number)

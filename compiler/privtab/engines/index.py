@@ -24,7 +24,7 @@ Table: TypeAlias = dict[str, Holders]
 
 OWNER = 1
 SEPARATOR = "\n"
-_WRONG = (KeyError, TypeError, AttributeError, ValueError)
+_SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError)
 
 
 class PrivilegeNumbers:
@@ -105,7 +105,7 @@ class StatePart:
                 for name, shard in document.get("at", {}).items()
             }
             """By the name below `at`: revision and content."""
-        except _WRONG as error:
+        except _SHAPE_ERRORS as error:
             raise PolicyError(f"the state is not a part of an index: {error!r}") from error
 
 
@@ -119,12 +119,12 @@ class Index:
         """Read `data.privtab_state.<system>`. Raises PolicyError if it is not an index."""
         try:
             if in_parts(document):
-                self._take([StatePart(document, PrivilegeNumbers())])
+                self._combine([StatePart(document, PrivilegeNumbers())])
             else:
                 numbers, texts = PrivilegeNumbers(), Texts()
-                self._hold(document["revision"], numbers, [EntityHoldings(document, numbers, texts)])
+                self._merge(document["revision"], numbers, [EntityHoldings(document, numbers, texts)])
                 self._read_people(document, texts)
-        except _WRONG as error:
+        except _SHAPE_ERRORS as error:
             raise PolicyError(f"the state is not an index: {error!r}") from error
 
     @classmethod
@@ -132,28 +132,28 @@ class Index:
         """Combine the parts of a sharded state, which share their numbers. Raises PolicyError without people, UsageError for duplicates."""
         found = cls.__new__(cls)
         try:
-            found._take(list(parts))  # noqa: SLF001  (its own)
-        except _WRONG as error:
+            found._combine(list(parts))  # noqa: SLF001  (its own)
+        except _SHAPE_ERRORS as error:
             raise PolicyError(f"the state is not an index: {error!r}") from error
         return found
 
-    def _take(self, parts: list[StatePart]) -> None:
+    def _combine(self, parts: list[StatePart]) -> None:
         people = [part.people for part in parts if part.people is not None]
         if len(people) != 1:
-            raise _several("the principals", len(people))
+            raise _wrong_count("the principals", len(people))
         shards: dict[str, tuple[str, EntityHoldings]] = {}
         for part in parts:
-            if again := shards.keys() & part.shards.keys():
-                raise _several(f"the shard `{min(again)}`", 2)
+            if duplicates := shards.keys() & part.shards.keys():
+                raise _wrong_count(f"the shard `{min(duplicates)}`", 2)
             shards |= part.shards
-        named = {root: shard_name(root) for root in people[0]["shards"]}
-        here = {root: shards[name] for root, name in sorted(named.items()) if name in shards}
-        revision = combined(people[0]["revision"], {root: stamp for root, (stamp, _) in here.items()})
-        self._hold(revision, parts[0].numbers, [held for _, held in here.values()])
+        shard_names = {root: shard_name(root) for root in people[0]["shards"]}
+        loaded = {root: shards[name] for root, name in sorted(shard_names.items()) if name in shards}
+        revision = combined(people[0]["revision"], {root: stamp for root, (stamp, _) in loaded.items()})
+        self._merge(revision, parts[0].numbers, [held for _, held in loaded.values()])
         self._read_people(people[0], Texts())
-        self.missing = frozenset(named.keys() - here.keys())
+        self.missing = frozenset(shard_names.keys() - loaded.keys())
 
-    def _hold(self, revision: str, numbers: PrivilegeNumbers, held: list[EntityHoldings]) -> None:
+    def _merge(self, revision: str, numbers: PrivilegeNumbers, holdings: list[EntityHoldings]) -> None:
         self.revision = revision
         self.numbers = numbers
         self.tables: dict[str, Table] = {}
@@ -162,14 +162,14 @@ class Index:
         """(`allow` or `deny`, privilege, key, principal for a role within a scope) → the entities of the rows."""
         self.members: dict[str, dict[str, frozenset[str]]] = {}
         """By entity type and path: users."""
-        if len(held) == 1:
-            self.tables, self.origins, self.members = held[0].tables, held[0].origins, held[0].members
+        if len(holdings) == 1:
+            self.tables, self.origins, self.members = holdings[0].tables, holdings[0].origins, holdings[0].members
             return
-        for one in held:
-            self.origins |= one.origins
-            for type_, table in one.tables.items():
+        for part in holdings:
+            self.origins |= part.origins
+            for type_, table in part.tables.items():
                 self.tables.setdefault(type_, {}).update(table)
-            for type_, members in one.members.items():
+            for type_, members in part.members.items():
                 self.members.setdefault(type_, {}).update(members)
 
     def _read_people(self, document: Mapping[str, Any], texts: Texts) -> None:
@@ -191,18 +191,18 @@ class Index:
 
     def principals(self, user: str, groups: Iterable[str] = ()) -> tuple[str, ...]:
         """The principals of a user, and those of the groups that a request brings."""
-        own = self.users.get(user, ())
+        listed = self.users.get(user, ())
         if not groups:
-            return own
-        brought = (p for group in groups for p in self.groups.get(group, (f"group:{group}",)))
-        return tuple(dict.fromkeys((*own, *brought)))
+            return listed
+        of_groups = (p for group in groups for p in self.groups.get(group, (f"group:{group}",)))
+        return tuple(dict.fromkeys((*listed, *of_groups)))
 
     def scopes(self, user: str, groups: Iterable[str] = ()) -> Mapping[str, Iterable[str]]:
         """The declared roles that a user holds within scopes, by the scope's key."""
-        own = self.scoped.get(user, {})
+        of_user = self.scoped.get(user, {})
         if not groups:
-            return own
-        found = {key: set(roles) for key, roles in own.items()}
+            return of_user
+        found = {key: set(roles) for key, roles in of_user.items()}
         for group in groups:
             for key, roles in self.group_scoped.get(group, {}).items():
                 found.setdefault(key, set()).update(roles)
@@ -231,26 +231,30 @@ def together(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], fr
     shards: dict[str, Mapping[str, Any]] = {}
     for document in documents:
         people += [document] if "shards" in document else []
-        if again := shards.keys() & document.get("at", {}).keys():
-            raise _several(f"the shard `{min(again)}`", 2)
+        if duplicates := shards.keys() & document.get("at", {}).keys():
+            raise _wrong_count(f"the shard `{min(duplicates)}`", 2)
         shards |= document.get("at", {})
     if len(people) != 1:
-        raise _several("the principals", len(people))
-    named = {root: shard_name(root) for root in people[0]["shards"]}
-    whole: dict[str, Any] = {name: value for name, value in people[0].items() if name not in ("at", "shards")}
-    whole |= {part: {} for part in ("allow", "deny", "owners", "members")}
-    here = {root: shards[name] for root, name in sorted(named.items()) if name in shards}
-    for shard in here.values():
+        raise _wrong_count("the principals", len(people))
+    shard_names = {root: shard_name(root) for root in people[0]["shards"]}
+    combined_document: dict[str, Any] = {
+        name: value for name, value in people[0].items() if name not in ("at", "shards")
+    }
+    combined_document |= {part: {} for part in ("allow", "deny", "owners", "members")}
+    loaded = {root: shards[name] for root, name in sorted(shard_names.items()) if name in shards}
+    for shard in loaded.values():
         for effect in ("allow", "deny"):
             for privilege, entities in shard[effect].items():
-                whole[effect].setdefault(privilege, {}).update(entities)
+                combined_document[effect].setdefault(privilege, {}).update(entities)
         for part in ("owners", "members"):
-            whole[part].update(shard[part])
-    whole["revision"] = combined(people[0]["revision"], {root: shard["revision"] for root, shard in here.items()})
-    return whole, frozenset(named.keys() - here.keys())
+            combined_document[part].update(shard[part])
+    combined_document["revision"] = combined(
+        people[0]["revision"], {root: shard["revision"] for root, shard in loaded.items()}
+    )
+    return combined_document, frozenset(shard_names.keys() - loaded.keys())
 
 
-def _several(what: str, count: int) -> PolicyError | UsageError:
+def _wrong_count(what: str, count: int) -> PolicyError | UsageError:
     if count:
         return UsageError(f"{count} bundles hold {what} of one state: name one of them")
     return PolicyError(f"the state is sharded, and {what} are missing")

@@ -33,10 +33,10 @@ def words(numbers: Sequence[int]) -> list[Codes]:
     """Numbers of any size as columns of `WORD` bits each, the lowest first."""
     mask = (1 << WORD) - 1
     distinct = dict.fromkeys(numbers)  # few
-    at = {number: position for position, number in enumerate(distinct)}
-    which = np.fromiter(map(at.__getitem__, numbers), np.int64, len(numbers))
+    positions = {number: position for position, number in enumerate(distinct)}
+    codes = np.fromiter(map(positions.__getitem__, numbers), np.int64, len(numbers))
     count = max((number.bit_length() for number in distinct), default=0) // WORD + 1
-    return [np.array([number >> word * WORD & mask for number in distinct], np.int64)[which] for word in range(count)]
+    return [np.array([number >> word * WORD & mask for number in distinct], np.int64)[codes] for word in range(count)]
 
 
 def all_true(truths: Iterable[Truth], count: int) -> Truth:
@@ -65,14 +65,14 @@ class HashIndex:
         self._mask = (1 << bits) - 1
         self._keys = np.full(1 << bits, _EMPTY, np.int64)
         self._values = np.full(1 << bits, _EMPTY, np.int32)
-        left = np.arange(len(keys))
-        at = self._home(keys)
-        while len(left):
-            free = self._keys[at] == _EMPTY
-            self._keys[at[free]] = keys[left[free]]
-            placed = self._keys[at] == keys[left]
-            self._values[at[placed]] = left[placed]
-            left, at = left[~placed], at[~placed] + 1 & self._mask
+        pending = np.arange(len(keys))
+        slots = self._home(keys)
+        while len(pending):
+            free = self._keys[slots] == _EMPTY
+            self._keys[slots[free]] = keys[pending[free]]
+            placed = self._keys[slots] == keys[pending]
+            self._values[slots[placed]] = pending[placed]
+            pending, slots = pending[~placed], slots[~placed] + 1 & self._mask
 
     def _home(self, keys: Codes) -> Codes:
         home = keys.view(np.uint64) * _SPREAD
@@ -81,20 +81,20 @@ class HashIndex:
 
     def find(self, keys: Codes) -> Codes:
         """The position of each key; -1 if it is not in the table, as for every negative number."""
-        at = self._home(keys)
-        there = self._keys.take(at)
-        found = self._values.take(at).astype(np.int64)
-        left = np.flatnonzero(there != keys)
-        found[left] = _EMPTY
-        left = left[there[left] != _EMPTY]
-        at = at[left]
-        while len(left):
-            at = at + 1 & self._mask
-            there, wanted = self._keys[at], keys[left]
-            hit = there == wanted
-            found[left[hit]] = self._values[at[hit]]
-            on = ~hit & (there != _EMPTY)
-            left, at = left[on], at[on]
+        slots = self._home(keys)
+        stored = self._keys.take(slots)
+        found = self._values.take(slots).astype(np.int64)
+        pending = np.flatnonzero(stored != keys)
+        found[pending] = _EMPTY
+        pending = pending[stored[pending] != _EMPTY]
+        slots = slots[pending]
+        while len(pending):
+            slots = slots + 1 & self._mask
+            stored, pending_keys = self._keys[slots], keys[pending]
+            matches = stored == pending_keys
+            found[pending[matches]] = self._values[slots[matches]]
+            unresolved = ~matches & (stored != _EMPTY)
+            pending, slots = pending[unresolved], slots[unresolved]
         return found
 
 

@@ -61,7 +61,7 @@ class Instance:
             import wasmtime
         except ImportError as error:
             raise UsageError(f"the engine `wasm` needs the extra `wasm`: {how_to_install('wasm')}") from error
-        self._given = module, data, tuple(entrypoints), clock
+        self._arguments = module, data, tuple(entrypoints), clock
         self._lock = threading.Lock()
         config = wasmtime.Config()
         config.epoch_interruption = True
@@ -79,15 +79,17 @@ class Instance:
     def _tick(self) -> None:
         """Advance the engine's epoch in a thread while the engine exists; a forked process needs a thread of its own."""
         self._pid = os.getpid()
-        threading.Thread(target=_passes, args=(weakref.ref(self._engine),), name="privtab-wasm", daemon=True).start()
+        threading.Thread(
+            target=_advance_epoch, args=(weakref.ref(self._engine),), name="privtab-wasm", daemon=True
+        ).start()
 
     def _start(self) -> None:
         """Create the instance and load its data. Raises PolicyError."""
         import wasmtime
 
-        _, data, wanted, _ = self._given
+        _, data, required, _ = self._arguments
         try:
-            exports = self._instantiated()
+            exports = self._instantiate()
             function = partial(_function, self._store, exports)
             major, minor = (exports.get(f"opa_wasm_abi_{name}") for name in ("version", "minor_version"))
             versions = [g.value(self._store) if isinstance(g, wasmtime.Global) else 0 for g in (major, minor)]
@@ -102,9 +104,9 @@ class Instance:
                 raise ValueError("its entrypoints have no names")
             if builtins.keys() - {NOW}:
                 raise PolicyError(f"the Wasm needs functions of its host: {', '.join(sorted(builtins.keys() - {NOW}))}")
-            at = function("opa_malloc", 1)(self._store, len(data)) & _ADDRESSES
-            self._write(at, data)
-            self._address = function("opa_json_parse", 2)(self._store, at, len(data))
+            address = function("opa_malloc", 1)(self._store, len(data)) & _ADDRESSES
+            self._write(address, data)
+            self._address = function("opa_json_parse", 2)(self._store, address, len(data))
             if not self._address:
                 raise ValueError("it cannot read the data")
             self._heap = function("opa_heap_ptr_get", 0)(self._store) & _ADDRESSES
@@ -114,15 +116,15 @@ class Instance:
                 raise ValueError("it has no function `opa_heap_ptr_set`")
             self._eval = function("opa_eval", 7)
         except (wasmtime.WasmtimeError, wasmtime.Trap, ValueError, RecursionError) as error:
-            raise PolicyError(f"the Wasm of the policy cannot be run: {self._why(error)}") from error
+            raise PolicyError(f"the Wasm of the policy cannot be run: {self._reason(error)}") from error
         if not 0 < self._heap <= self._memory.data_len(self._store):
             raise PolicyError("the Wasm of the policy cannot be run: its heap begins outside of its memory")
-        missing = [name for name in wanted if type(self._entrypoints.get(name)) is not int]
+        missing = [name for name in required if type(self._entrypoints.get(name)) is not int]
         if missing:
             raise PolicyError(f"the Wasm has no entrypoint `{missing[0]}`")
         self._failed = False
 
-    def _instantiated(self) -> Mapping[str, Any]:
+    def _instantiate(self) -> Mapping[str, Any]:
         """The exports of a new instance."""
         import wasmtime
 
@@ -149,10 +151,10 @@ class Instance:
                 pages *= 2
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"given": self._given}
+        return {"arguments": self._arguments}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(*state["given"])  # type: ignore[misc]
+        self.__init__(*state["arguments"])  # type: ignore[misc]
 
     def call(self, entrypoint: str, sent: bytes) -> Any:
         """Evaluate an entrypoint for an input, and return the parsed result set."""
@@ -165,9 +167,9 @@ class Instance:
             self._failed = True
             self._limit(LONGEST)
             try:
-                answer = self._evaluated(self._entrypoints[entrypoint], sent)
+                answer = self._evaluate(self._entrypoints[entrypoint], sent)
             except Exception as error:
-                raise DecisionUnavailable(f"the Wasm of the policy failed: {self._why(error)}") from error
+                raise DecisionUnavailable(f"the Wasm of the policy failed: {self._reason(error)}") from error
             self._failed = False
         try:
             return json.loads(answer)
@@ -178,76 +180,76 @@ class Instance:
         """Limit the time of the next call into the module."""
         self._store.set_epoch_deadline(math.ceil(seconds / _TICK) + 1)
 
-    def _evaluated(self, number: int, sent: bytes) -> bytes:
-        heap = self._heap if self._given[3] is None else self._timed(self._given[3]())
+    def _evaluate(self, number: int, sent: bytes) -> bytes:
+        heap = self._heap if self._arguments[3] is None else self._write_time(self._arguments[3]())
         end = heap + len(sent)
         if (missing := end - self._memory.data_len(self._store)) > 0:
             self._memory.grow(self._store, missing // _PAGE + 1)
         self._write(heap, sent)
         return self._text(self._eval(self._store, 0, number, self._address, heap, len(sent), end, 0))
 
-    def _timed(self, moment: int) -> int:
+    def _write_time(self, moment: int) -> int:
         """Put a moment where `time.now_ns` finds it, at the beginning of the heap; returns where the heap goes on."""
-        sent = str(moment).encode()
+        text = str(moment).encode()
         assert self._set_heap is not None
-        self._write(self._heap, sent)
-        self._set_heap(self._store, self._heap + len(sent))
-        value = self._parse(self._store, self._heap, len(sent))
+        self._write(self._heap, text)
+        self._set_heap(self._store, self._heap + len(text))
+        value = self._parse(self._store, self._heap, len(text))
         if not value:
             raise ValueError("it cannot read the time")
         self._now.set_value(self._store, value)
         return int(self._heap_now(self._store)) & _ADDRESSES
 
-    def _write(self, at: int, content: bytes) -> None:
+    def _write(self, address: int, content: bytes) -> None:
         memory, store = self._memory, self._store
-        if not 0 < at <= memory.data_len(store) - len(content):
+        if not 0 < address <= memory.data_len(store) - len(content):
             raise ValueError("it allocated its input outside of its memory")
-        ctypes.memmove(ctypes.addressof(memory.data_ptr(store).contents) + at, content, len(content))
+        ctypes.memmove(ctypes.addressof(memory.data_ptr(store).contents) + address, content, len(content))
 
-    def _text(self, at: int) -> bytes:
+    def _text(self, address: int) -> bytes:
         """The bytes at an address, up to a zero byte.
 
         A malicious module may omit that byte, and the memory after its own belongs to this process.
         """
         memory, store = self._memory, self._store
-        at, size = at & _ADDRESSES, memory.data_len(store)
-        if not 0 < at < size:
+        address, size = address & _ADDRESSES, memory.data_len(store)
+        if not 0 < address < size:
             raise ValueError("its answer lies outside of its memory")
         start = ctypes.addressof(memory.data_ptr(store).contents)
         if ctypes.string_at(start + size - 1, 1) == b"\0":
-            return ctypes.string_at(start + at)
-        answer, zero, _ = ctypes.string_at(start + at, size - at).partition(b"\0")
+            return ctypes.string_at(start + address)
+        answer, zero, _ = ctypes.string_at(start + address, size - address).partition(b"\0")
         if not zero:
             raise ValueError("its answer does not end in its memory")
         return answer
 
-    def _why(self, error: Exception) -> str:
+    def _reason(self, error: Exception) -> str:
         """The message with which the module aborted, or that of the runtime."""
         try:
-            if self._message is not None and (at := self._message.value(self._store)):
-                return self._text(at)[:1000].decode("utf-8", "replace")
+            if self._message is not None and (address := self._message.value(self._store)):
+                return self._text(address)[:1000].decode("utf-8", "replace")
         except ValueError:
             pass
         return str(error)
 
 
-def _function(store: wasmtime.Store, exports: Mapping[str, Any], name: str, takes: int) -> wasmtime.Func:
+def _function(store: wasmtime.Store, exports: Mapping[str, Any], name: str, parameters: int) -> wasmtime.Func:
     """A function of OPA's ABI: 32-bit numbers in, one out."""
     import wasmtime
 
     found, number = exports.get(name), wasmtime.ValType.i32()
     if isinstance(found, wasmtime.Func):
         type_ = found.type(store)
-        if type_.params == [number] * takes and type_.results == [number]:
+        if type_.params == [number] * parameters and type_.results == [number]:
             return found
     raise ValueError(f"it has no function `{name}` as OPA's modules have it")
 
 
-def _passes(engine: weakref.ref[wasmtime.Engine]) -> None:
+def _advance_epoch(engine: weakref.ref[wasmtime.Engine]) -> None:
     while True:
         time.sleep(_TICK)
-        found = engine()
-        if found is None:
+        existing = engine()
+        if existing is None:
             return
-        found.increment_epoch()
-        del found
+        existing.increment_epoch()
+        del existing

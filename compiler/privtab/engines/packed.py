@@ -24,12 +24,12 @@ def packed(value: Any) -> bytes:
     begin = len(MAGIC) + 8 * (2 + 2 * len(raw)) + len(head)
     numbers = [len(head), len(raw)]
     pieces: list[bytes | memoryview] = []
-    at = begin
+    position = begin
     for view in raw:
-        gap = -at % _ALIGNED
+        gap = -position % _ALIGNED
         pieces += [b"\0" * gap, view]
-        numbers += [at + gap, len(view)]
-        at += gap + len(view)
+        numbers += [position + gap, len(view)]
+        position += gap + len(view)
     return b"".join([MAGIC, *(number.to_bytes(8, "little") for number in numbers), head, *pieces])
 
 
@@ -39,13 +39,13 @@ def unpacked(content: bytes | memoryview | mmap.mmap) -> Any:
     if bytes(view[: len(MAGIC)]) != MAGIC:
         raise ValueError("not a packed value")
 
-    def number(at: int) -> int:
-        begin = len(MAGIC) + 8 * at
+    def number(position: int) -> int:
+        begin = len(MAGIC) + 8 * position
         return int.from_bytes(view[begin : begin + 8], "little")
 
     size, count = number(0), number(1)
     head = len(MAGIC) + 8 * (2 + 2 * count)
-    places = [(number(2 + 2 * at), number(3 + 2 * at)) for at in range(count)]
+    places = [(number(2 + 2 * position), number(3 + 2 * position)) for position in range(count)]
     buffers = [view[begin : begin + length] for begin, length in places]
     return pickle.loads(view[head : head + size], buffers=buffers)  # noqa: S301  (our own)
 

@@ -92,22 +92,22 @@ class Plan:
         self.index = index
         self.reader = reader
         self._bits: dict[Atom, int] = {}
-        self._holds = index.numbers.allowed
+        self._bit_of_privilege = index.numbers.allowed
         self.tests: tuple[Test, ...] = ()
         self.steps: tuple[Step, ...] = ()
         self._lay_out(dict.fromkeys(facts(condition)))
         self.decide = compiled(condition, self._bits.__getitem__)
-        self.owner_bits = sum(map(self._holds, meaning.owner_holds))
+        self.owner_bits = sum(map(self._bit_of_privilege, meaning.owner_holds))
 
-    def _lay_out(self, asked: Iterable[Atom]) -> None:
+    def _lay_out(self, atoms: Iterable[Atom]) -> None:
         """Assign a bit to each fact: tests first, then the steps one after another."""
-        looked: dict[tuple[str, str], int] = {}
+        masks: dict[tuple[str, str], int] = {}
         tests: list[Test] = []
-        for fact in asked:
+        for fact in atoms:
             if fact.kind in ("has", "owner"):
                 for slot, type_ in self._above(fact):
-                    looked.setdefault((slot, type_), 0)
-                looked[fact.slot, fact.type] |= self._bit(fact)
+                    masks.setdefault((slot, type_), 0)
+                masks[fact.slot, fact.type] |= self._bit(fact)
             else:
                 bit = 1 << len(tests)
                 depth = self.reader.depth(fact.type) if fact.type else 0
@@ -115,12 +115,12 @@ class Plan:
                 self._bits[fact] = bit
         self.tests = tuple(tests)
         # A step uses the results of those above it.
-        places = sorted(looked, key=lambda place: len(self.reader.chains[place[1]]))
-        numbers = {place: at for at, place in enumerate(places)}
+        places = sorted(masks, key=lambda place: len(self.reader.chains[place[1]]))
+        numbers = {place: number for number, place in enumerate(places)}
         shift = len(tests)
         steps = []
         for slot, type_ in places:
-            mask = looked[slot, type_]
+            mask = masks[slot, type_]
             chain = self.reader.chains[type_]
             steps.append(
                 Step(
@@ -136,12 +136,12 @@ class Plan:
             )
             shift += mask.bit_length()
         self.steps = tuple(steps)
-        for fact in asked:
+        for fact in atoms:
             if fact.kind in ("has", "owner"):
                 self._bits[fact] = self._bit(fact) << steps[numbers[fact.slot, fact.type]].shift
 
     def _bit(self, fact: Atom) -> int:
-        return OWNER if fact.kind == "owner" else self._holds(fact.privilege)
+        return OWNER if fact.kind == "owner" else self._bit_of_privilege(fact.privilege)
 
     def _above(self, fact: Atom) -> Iterable[tuple[str, str]]:
         """The places that count for a fact, from the root to its own."""
@@ -152,7 +152,9 @@ class Plan:
 
     def _defaults(self, type_: str) -> Holders:
         return {
-            role: sum(map(self._holds, grants[type_])) for role, grants in self.meaning.roles.items() if type_ in grants
+            role: sum(map(self._bit_of_privilege, grants[type_]))
+            for role, grants in self.meaning.roles.items()
+            if type_ in grants
         }
 
     def _special(self, fact: Atom) -> Special:
@@ -163,12 +165,12 @@ class Plan:
             case "self":
                 return lambda user, _, path: last_name(path) == user
             case "holds":
-                return lambda _, who, path: any(refers_to(role, path) for role in roles_of(index, who))
+                return lambda _, principals, path: any(refers_to(role, path) for role in roles_of(index, principals))
             case "member":
                 members = index.members.get(type_, {})
                 if self.reader.principal[type_] == "group":
-                    return lambda user, who, path: (
-                        user in members.get(path, ()) or any(refers_to(group, path) for group in groups_of(who))
+                    return lambda user, principals, path: (
+                        user in members.get(path, ()) or any(refers_to(group, path) for group in groups_of(principals))
                     )
                 return lambda user, _, path: user in members.get(path, ())
             case _:
@@ -184,33 +186,33 @@ class Plan:
         for test in self.tests:
             if test.holds(caller.user, caller.principals, paths[test.slot][test.depth] if test.depth else ""):
                 known |= test.bit
-        down, denies, held, scopes = self.meaning.down, self.meaning.denies, self.owner_bits, caller.scopes
-        found: list[int] = []
+        down, denies, owner_bits, scopes = self.meaning.down, self.meaning.denies, self.owner_bits, caller.scopes
+        bits_of_steps: list[int] = []
         roles: list[tuple[str, ...]] = []
         for step in self.steps:
             path = paths[step.slot][step.depth]
-            here = 0
+            bits = 0
             holders = step.table.get(path)
             if holders:
                 for principal in caller.principals:
-                    here |= holders.get(principal, 0)
-            own = here & OWNER
+                    bits |= holders.get(principal, 0)
+            owned = bits & OWNER
             if scopes:
-                within = (*(roles[step.above] if step.above >= 0 else ()), *scopes.get(f"{step.type}:{path}", ()))
-                roles.append(within)
-                for role in within:
-                    here |= step.defaults.get(role, 0)
+                scoped_roles = (*(roles[step.above] if step.above >= 0 else ()), *scopes.get(f"{step.type}:{path}", ()))
+                roles.append(scoped_roles)
+                for role in scoped_roles:
+                    bits |= step.defaults.get(role, 0)
             if step.defaults:
                 for role in caller.principals:
-                    here |= step.defaults.get(role, 0)
+                    bits |= step.defaults.get(role, 0)
             if down and step.above >= 0:
-                here |= found[step.above]
-            found.append(here)
+                bits |= bits_of_steps[step.above]
+            bits_of_steps.append(bits)
             if step.mask:
-                stand = here & ~(here >> 1) & ~OWNER if denies else here & ~OWNER
-                if held and here & OWNER:
-                    stand |= held
-                known |= ((stand | own) & step.mask) << step.shift
+                effective = bits & ~(bits >> 1) & ~OWNER if denies else bits & ~OWNER
+                if owner_bits and bits & OWNER:
+                    effective |= owner_bits
+                known |= ((effective | owned) & step.mask) << step.shift
         return known
 
 
@@ -232,10 +234,10 @@ def beginnings(path: str) -> list[str]:
     ['', 'm', 'm/c', 'm/c/s']
     """
     found = [""]
-    at = -1
+    position = -1
     if path:
-        while (at := path.find("/", at + 1)) >= 0:
-            found.append(path[:at])
+        while (position := path.find("/", position + 1)) >= 0:
+            found.append(path[:position])
         found.append(path)
     return found
 

@@ -24,7 +24,7 @@ class Level(NamedTuple):
     table: Table
     needed: int
     """The privileges without which the request is denied."""
-    looked: int
+    checked: int
     """The same, and their denials."""
     mask: int
     shift: int
@@ -38,30 +38,30 @@ def quick(plan: Plan) -> Quick | None:
     # Each entity down the path adds one name.
     straight = [depth for _, depth in chain] == list(range(1, len(chain) + 1))
     on_path = all(any(step.type == type_ for type_, _ in chain) for step in plan.steps)
-    alone = len(plan.form.types) == 1 and plan.form.named and not plan.meaning.roles
-    if not (straight and on_path and alone):
+    plain = len(plan.form.types) == 1 and plan.form.named and not plan.meaning.roles
+    if not (straight and on_path and plain):
         return None
-    first = needed(plan.condition)
-    levels = [_level(plan, type_, depth, first) for type_, depth in chain]
+    required = needed(plan.condition)
+    levels = [_level(plan, type_, depth, required) for type_, depth in chain]
     simple = (
-        AllOf(first) in (plan.condition, AllOf((plan.condition,)))
+        AllOf(required) in (plan.condition, AllOf((plan.condition,)))
         and plan.meaning.down
         and plan.meaning.denies
         and not plan.owner_bits
     )
-    return _conjunction(levels, plan.index.users) if simple else _gathering(plan, levels)
+    return _conjunction(levels, plan.index.users) if simple else _by_facts(plan, levels)
 
 
-def _level(plan: Plan, type_: str, depth: int, first: Sequence[Atom]) -> Level:
+def _level(plan: Plan, type_: str, depth: int, required: Sequence[Atom]) -> Level:
     step = next((step for step in plan.steps if step.type == type_), None)
     allowed = plan.index.numbers.allowed
-    bits = sum({allowed(fact.privilege) for fact in first if fact.type == type_})
+    bits = sum({allowed(fact.privilege) for fact in required if fact.type == type_})
     # Facts about the caller alone are checked at the root.
     tests = [test for test in plan.tests if max(test.depth, 1) == depth]
     return Level(
         table=step.table if step else _NOTHING,
         needed=bits,
-        looked=bits | bits << 1,
+        checked=bits | bits << 1,
         mask=step.mask if step else 0,
         shift=step.shift if step else 0,
         tests=tuple((test.bit, test.holds) for test in tests),
@@ -70,17 +70,23 @@ def _level(plan: Plan, type_: str, depth: int, first: Sequence[Atom]) -> Level:
 
 def _conjunction(levels: Sequence[Level], users: Users) -> Quick:
     """For conditions that need some privileges and nothing else, with inheritance and denials."""
-    upper = tuple((level.table, level.needed, level.looked) for level in levels[:-1])
+    upper = tuple((level.table, level.needed, level.checked) for level in levels[:-1])
     last, last_needed, last_looked = levels[-1][:3]
 
     def answer(user: str, path: str) -> bool | None:
-        who = users.get(user, _NOBODY)
-        if (who is _NOBODY and not _is_name(user)) or "%" in path or "*" in path or "?" in path or not path.isascii():
+        principals = users.get(user, _NOBODY)
+        if (
+            (principals is _NOBODY and not _is_name(user))
+            or "%" in path
+            or "*" in path
+            or "?" in path
+            or not path.isascii()
+        ):
             return None
         known = 0
         denied = False
         end = -1
-        for table, wanted, looked in upper:
+        for table, required, checked in upper:
             start = end + 1
             end = path.find("/", start)
             if end <= start:
@@ -88,18 +94,18 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Quick:
             if not denied:
                 holders = table.get(path[:end])
                 if holders is not None:
-                    for principal in who:
+                    for principal in principals:
                         if principal in holders:
                             known |= holders[principal]
                 # The rest of the path must still be checked: it may be malformed.
-                denied = known & looked != wanted
+                denied = known & checked != required
         if path.find("/", end + 1) >= 0 or end + 1 == len(path):
             return None
         if denied:
             return False
         holders = last.get(path)
         if holders is not None:
-            for principal in who:
+            for principal in principals:
                 if principal in holders:
                     known |= holders[principal]
         return known & last_looked == last_needed
@@ -107,40 +113,46 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Quick:
     return answer
 
 
-def _gathering(plan: Plan, levels: Sequence[Level]) -> Quick:
+def _by_facts(plan: Plan, levels: Sequence[Level]) -> Quick:
     """For all other conditions: gather the facts along the path into one number, and evaluate the condition on it."""
-    users, decide, held = plan.index.users, plan.decide, plan.owner_bits
+    users, decide, owner_bits = plan.index.users, plan.decide, plan.owner_bits
     down, denies = plan.meaning.down, plan.meaning.denies
-    whole = len(levels) - 1
+    slashes = len(levels) - 1
 
     def answer(user: str, path: str) -> bool | None:
-        who = users.get(user, _NOBODY)
-        if (who is _NOBODY and not _is_name(user)) or "%" in path or "*" in path or "?" in path or not path.isascii():
+        principals = users.get(user, _NOBODY)
+        if (
+            (principals is _NOBODY and not _is_name(user))
+            or "%" in path
+            or "*" in path
+            or "?" in path
+            or not path.isascii()
+        ):
             return None
-        if path.count("/") != whole or not path or path[0] == "/" or path[-1] == "/" or "//" in path:
+        if path.count("/") != slashes or not path or path[0] == "/" or path[-1] == "/" or "//" in path:
             return None
         facts = known = 0
         end = -1
-        for table, wanted, _, mask, shift, tests in levels:
+        for table, required, _, mask, shift, tests in levels:
             end = path.find("/", end + 1)
-            place = path[:end] if end >= 0 else path
+            prefix = path[:end] if end >= 0 else path
             for bit, holds in tests:
-                if holds(user, who, place):
+                if holds(user, principals, prefix):
                     facts |= bit
-            here = 0
-            holders = table.get(place)
+            bits = 0
+            holders = table.get(prefix)
             if holders is not None:
-                for principal in who:
+                for principal in principals:
                     if principal in holders:
-                        here |= holders[principal]
-            known = known | here if down else here
+                        bits |= holders[principal]
+            known = known | bits if down else bits
             if mask:
-                stand = known & ~(known >> 1) if denies else known
-                if held and known & OWNER:
-                    stand |= held
-                if stand & wanted != wanted:
+                effective = known & ~(known >> 1) if denies else known
+                if owner_bits and known & OWNER:
+                    effective |= owner_bits
+                if effective & required != required:
                     return False
-                facts |= (((stand & ~OWNER) | (here & OWNER)) & mask) << shift
+                facts |= (((effective & ~OWNER) | (bits & OWNER)) & mask) << shift
         return decide(facts)
 
     return answer

@@ -68,16 +68,16 @@ class RowEngine:
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """The positions of the allowed items, ascending; only the type of the request's resource is used."""
         resource = request.resource
-        named = beginnings("/".join("x" * self.reader.depth(resource.type)))
-        plan = self.plan(request, named)
+        placeholder = beginnings("/".join("x" * self.reader.depth(resource.type)))
+        plan = self.plan(request, placeholder)
         paths = {slot: beginnings(request.with_[slot].id) for slot in self.shapes[resource.type, request.action][1]}
         caller = self.caller(request)
         decide, gather = plan.decide, plan.gather
         found = []
-        for at, item in enumerate(items):
+        for position, item in enumerate(items):
             paths[RESOURCE] = beginnings(item.id)
             if decide(gather(caller, paths)):
-                found.append(at)
+                found.append(position)
         return found
 
     def decide(self, request: Request) -> Decision:
@@ -90,8 +90,8 @@ class RowEngine:
         caller = self.caller(request)
         allowed = plan.holds(caller, paths)
         rule = self.program["rules"][resource.type][request.action]
-        told = Explanation(rule, plan.form, caller, paths, self.reader, self.meaning, self.index)
-        return Decision(allowed=allowed, context=told.context(self.program.get("revision"), allowed=allowed))
+        explanation = Explanation(rule, plan.form, caller, paths, self.reader, self.meaning, self.index)
+        return Decision(allowed=allowed, context=explanation.context(self.program.get("revision"), allowed=allowed))
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """Decisions with explanations, by position."""
@@ -109,8 +109,8 @@ class RowEngine:
         self, type_: str, operation: str, flags: frozenset[str], withs: Mapping[str, str], *, named: bool
     ) -> Plan:
         """The plan for requests of a form; `withs` are the types of the `with` objects."""
-        asked, slots = self.shapes[type_, operation]
-        flags = flags & asked
+        known_flags, slots = self.shapes[type_, operation]
+        flags = flags & known_flags
         key = (type_, operation, flags, named, *(withs[slot] for slot in slots))
         plan = self._plans.get(key)
         if plan is None:
@@ -120,7 +120,7 @@ class RowEngine:
             plan = self._plans[key] = Plan(condition, form, self.reader, self.meaning, self.index)
         return plan
 
-    def alone(self, type_: str, operation: str) -> bool:
+    def needs_only_resource(self, type_: str, operation: str) -> bool:
         """Whether a request for an operation needs nothing besides its resource."""
         rule = self.program["rules"][type_][operation]
         return not rule["with"] and not rule.get("required_flags")

@@ -69,10 +69,12 @@ class WasmEngine:
     def allow_many(self, requests: Sequence[Request]) -> list[bool]:
         """Whether each request is allowed, by position. Plain requests that share operation and type are sent in a faster form."""
         answers = [False] * len(requests)
-        plain, mixed = _sorted_out(requests)
+        plain, mixed = _split_plain(requests)
         for (action, type_), positions in plain.items():
-            self._fill(answers, positions, self._items(requests, type_, checked=True), _shared(action, type_))
-        self._fill(answers, mixed, lambda at: _text(requests[at].to_json()), None)
+            self._decide_into(
+                answers, positions, self._items(requests, type_, checked=True), _shared_fields(action, type_)
+            )
+        self._decide_into(answers, mixed, lambda position: _text(requests[position].to_json()), None)
         return answers
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
@@ -80,17 +82,19 @@ class WasmEngine:
         if len(requests) < FEW or not set(map(type, requests)) <= {Request}:
             return None
         try:
-            plain, mixed = _sorted_out(requests)
-            if mixed or any(not self._alone(type_, action) for action, type_ in plain):
+            plain, mixed = _split_plain(requests)
+            if mixed or any(not self._needs_only_resource(type_, action) for action, type_ in plain):
                 return None
             answers = [False] * len(requests)
             for (action, type_), positions in plain.items():
-                self._fill(answers, positions, self._items(requests, type_, checked=False), _shared(action, type_))
+                self._decide_into(
+                    answers, positions, self._items(requests, type_, checked=False), _shared_fields(action, type_)
+                )
         except (_UnusualError, AttributeError, TypeError):
             return None
         return answers
 
-    def _alone(self, type_: str, action: str) -> bool:
+    def _needs_only_resource(self, type_: str, action: str) -> bool:
         """Whether the policy has an operation, and a request for it needs nothing besides its resource."""
         shape = self._vocabulary.operations.get(type_, {}).get(action)
         return shape is not None and not shape.withs and not shape.required_flags
@@ -104,42 +108,42 @@ class WasmEngine:
         straight = [depth for _, depth in chain] == list(range(1, len(chain) + 1))
         types = [name for name, _ in chain]
         slashes, opening = len(types) - 1, f'"{type_}:'
-        known: dict[str, str] = {}
+        keys_by_path: dict[str, str] = {}
 
-        def begun(path: str, depth: int) -> str:
+        def keys_down_to(path: str, depth: int) -> str:
             """The keys down to an entity, ready for more to be appended."""
             if not depth:
                 return ""
-            found = known.get(path)
+            found = keys_by_path.get(path)
             if found is None:
                 above, _, name = path.rpartition("/")
                 if not name:
                     raise _UnusualError
-                found = known[path] = f"{begun(above, depth - 1)}{_quoted(f'{types[depth - 1]}:{path}')},"
+                found = keys_by_path[path] = f"{keys_down_to(above, depth - 1)}{_quoted(f'{types[depth - 1]}:{path}')},"
             return found
 
-        def odd(request: Request) -> str:
+        def as_fallback(request: Request) -> str:
             if not checked:
                 raise _UnusualError
             return _text((request.user, self._vocabulary.keys(request.resource)))
 
-        def item(at: int) -> str:
-            request = requests[at]
+        def item(position: int) -> str:
+            request = requests[position]
             user, path = request.user, request.resource.id
             if path.count("/") != slashes or "%" in path or not (user and user.isascii() and path.isascii()):
-                return odd(request)
+                return as_fallback(request)
             above, _, name = path.rpartition("/")
-            keys = known.get(above) if above else None
+            keys = keys_by_path.get(above) if above else None
             if keys is None:
                 try:
-                    keys = begun(above, slashes)
+                    keys = keys_down_to(above, slashes)
                 except _UnusualError:
-                    return odd(request)
+                    return as_fallback(request)
             if not name:
-                return odd(request)
+                return as_fallback(request)
             return f"[{_quoted(user)},[{keys}{opening}{_quoted(path)[1:]}]]"
 
-        return item if straight else lambda at: odd(requests[at])
+        return item if straight else lambda position: as_fallback(requests[position])
 
     def decide(self, request: Request) -> Decision:
         """The decision with its explanation."""
@@ -164,13 +168,15 @@ class WasmEngine:
         for start in range(0, len(items), BATCH):
             chunk = items[start : start + BATCH]
             positions = self._ask("visible", document | {"items": [self._vocabulary.keys(item) for item in chunk]})
-            right = isinstance(positions, list) and all(type(at) is int and 0 <= at < len(chunk) for at in positions)
-            if not right or not all(a < b for a, b in pairwise(positions)):
+            valid = isinstance(positions, list) and all(
+                type(position) is int and 0 <= position < len(chunk) for position in positions
+            )
+            if not valid or not all(a < b for a, b in pairwise(positions)):
                 raise PolicyError(f"`visible` is not a list of positions below {len(chunk)}")
-            found += [start + at for at in positions]
+            found += [start + position for position in positions]
         return found
 
-    def _fill(
+    def _decide_into(
         self,
         answers: list[bool],
         positions: Sequence[int],
@@ -184,8 +190,8 @@ class WasmEngine:
             found = self._send("decisions", f"{begin}{','.join(map(item, chunk))}]}}")
             if not isinstance(found, list) or len(found) != len(chunk) or not set(map(type, found)) <= {bool}:
                 raise PolicyError(f"`decisions` is not a list of {len(chunk)} answers")
-            for at, answer in zip(chunk, found, strict=True):
-                answers[at] = answer
+            for position, answer in zip(chunk, found, strict=True):
+                answers[position] = answer
 
     def _ask(self, entrypoint: str, document: object) -> Any:
         return self._send(entrypoint, _text(document))
@@ -205,11 +211,11 @@ class _UnusualError(Exception):
     """A request that may not be valid, or does not have the usual form."""
 
 
-def _shared(action: str, type_: str) -> dict[str, Any]:
+def _shared_fields(action: str, type_: str) -> dict[str, Any]:
     return {"action": {"name": action}, "resource": {"type": type_}}
 
 
-def _sorted_out(requests: Sequence[Request]) -> tuple[dict[tuple[str, str], Sequence[int]], Sequence[int]]:
+def _split_plain(requests: Sequence[Request]) -> tuple[dict[tuple[str, str], Sequence[int]], Sequence[int]]:
     """The positions of plain requests by (operation, type), and those of the others."""
     kinds = {request.action for request in requests}, {request.resource.type for request in requests}
     if all(len(kind) == 1 for kind in kinds) and not [1 for r in requests if r.with_ or r.groups or r.flags]:
@@ -217,11 +223,11 @@ def _sorted_out(requests: Sequence[Request]) -> tuple[dict[tuple[str, str], Sequ
         return {(action, type_): range(len(requests))}, ()
     plain: dict[tuple[str, str], list[int]] = {}
     mixed: list[int] = []
-    for at, request in enumerate(requests):
+    for position, request in enumerate(requests):
         if request.with_ or request.groups or request.flags:
-            mixed.append(at)
+            mixed.append(position)
         else:
-            plain.setdefault((request.action, request.resource.type), []).append(at)
+            plain.setdefault((request.action, request.resource.type), []).append(position)
     return dict(plain), mixed
 
 

@@ -15,7 +15,7 @@ from privtab.engines.index import OWNER, Index
 from privtab.errors import PolicyError
 from privtab.moments import FIRST, HELD_ALWAYS, LAST, WINDOWED, Window
 
-_WRONG = (KeyError, TypeError, AttributeError, ValueError)
+_SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError)
 
 
 class WindowedIndex:
@@ -33,13 +33,16 @@ class WindowedIndex:
             if not all(type(edge) is int and FIRST < edge < LAST for edge in self._edges):
                 raise ValueError("the edge of a window is not a moment")
             self.at(FIRST)
-        except _WRONG as error:
+        except _SHAPE_ERRORS as error:
             raise PolicyError(f"the state is not an index: {error!r}") from error
 
     def window(self, moment: int) -> Window:
         """The time around a moment in which the index is the same."""
-        at = bisect_right(self._edges, moment)
-        return Window(self._edges[at - 1] if at else FIRST, self._edges[at] if at < len(self._edges) else LAST)
+        position = bisect_right(self._edges, moment)
+        return Window(
+            self._edges[position - 1] if position else FIRST,
+            self._edges[position] if position < len(self._edges) else LAST,
+        )
 
     def at(self, moment: int) -> Index:
         """The index at a moment."""
@@ -51,15 +54,15 @@ class WindowedIndex:
                 bit = found.numbers.allowed(privilege) if effect == "allow" else found.numbers.denied(privilege)
                 for key, holders in keys.items():
                     for principal, origins in holders.items():
-                        held = [origin for origin, spans in origins.items() if _open(spans, moment)]
+                        held = [origin for origin, spans in origins.items() if _is_open(spans, moment)]
                         if held:
                             _add(found, key, principal, bit)
                             _add_origins(found, (effect, privilege, key, principal), held)
         for key, owners in self._windows["owners"].items():
-            for owner in _held(owners, moment):
+            for owner in _open_names(owners, moment):
                 _add(found, key, owner, OWNER)
-        found.users = _more(found.users, self._windows["principals"], moment)
-        found.groups = _more(found.groups, self._windows["group_principals"], moment, first="group:")
+        found.users = _with_open(found.users, self._windows["principals"], moment)
+        found.groups = _with_open(found.groups, self._windows["group_principals"], moment, own_prefix="group:")
         found.scoped = _more_scopes(found.scoped, self._windows["scoped"], moment)
         found.group_scoped = _more_scopes(found.group_scoped, self._windows["group_scoped"], moment)
         return found
@@ -85,12 +88,12 @@ def _spans(value: Any) -> Iterator[list[list[int]]]:
         yield value
 
 
-def _open(spans: list[list[int]], moment: int) -> bool:
+def _is_open(spans: list[list[int]], moment: int) -> bool:
     return any(begin <= moment < end for begin, end in spans)
 
 
-def _held(times: Mapping[str, list[list[int]]], moment: int) -> list[str]:
-    return [name for name, spans in times.items() if _open(spans, moment)]
+def _open_names(times: Mapping[str, list[list[int]]], moment: int) -> list[str]:
+    return [name for name, spans in times.items() if _is_open(spans, moment)]
 
 
 def _add(index: Index, key: str, principal: str, bit: int) -> None:
@@ -101,22 +104,22 @@ def _add(index: Index, key: str, principal: str, bit: int) -> None:
     table[path] = {**holders, principal: holders.get(principal, 0) | bit}
 
 
-def _add_origins(index: Index, at: tuple[str, str, str, str], held: list[str]) -> None:
+def _add_origins(index: Index, key: tuple[str, str, str, str], held: list[str]) -> None:
     """The entities of the rows, for a role within a scope; other principals have their rows on the entity itself."""
-    if at[3] in index.within:
-        index.origins[at] = tuple(sorted({*index.origins.get(at, ()), *held}))
+    if key[3] in index.within:
+        index.origins[key] = tuple(sorted({*index.origins.get(key, ()), *held}))
 
 
-def _more(
-    listed: dict[str, tuple[str, ...]], windows: Mapping[str, Any], moment: int, *, first: str | None = None
+def _with_open(
+    listed: dict[str, tuple[str, ...]], windows: Mapping[str, Any], moment: int, *, own_prefix: str | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """The principals of each name, with those of the moment; a name without any has itself if it begins with `first`."""
+    """The principals of each name, with those of the moment; a name without any has itself if it begins with `own_prefix`."""
     found = dict(listed)
     for name, times in windows.items():
-        held = _held(times, moment)
+        held = _open_names(times, moment)
         if held:
-            own = found.get(name, () if first is None else (f"{first}{name}",))
-            found[name] = tuple(sorted({*own, *held}))
+            principals = found.get(name, () if own_prefix is None else (f"{own_prefix}{name}",))
+            found[name] = tuple(sorted({*principals, *held}))
     return found
 
 
@@ -127,7 +130,7 @@ def _more_scopes(
     for name, scopes in windows.items():
         own = dict(found.get(name, {}))
         for scope, times in scopes.items():
-            held = _held(times, moment)
+            held = _open_names(times, moment)
             if held:
                 own[scope] = tuple(sorted({*own.get(scope, ()), *held}))
         if own:
