@@ -67,7 +67,7 @@ def test_a_text_that_is_said_often_is_held_once(tmp_path: Path, program: Program
     tracemalloc.stop()
     assert not state.grants
     assert {finding.code for finding in findings} == {"S117"}
-    assert len(findings) == validate.MOST_ALIKE + 1
+    assert len(findings) == validate.MAX_FINDINGS_OF_KIND + 1
     assert "10,000 more rows of `grants`" in min(findings, key=lambda finding: finding.place.row).message
     assert most < 100_000_000
 

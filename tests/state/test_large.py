@@ -329,7 +329,7 @@ def test_questions_have_the_same_answers(program: Program) -> None:
             assert asked.roles(user) == told.roles(user)
             assert asked.is_member(user, "lake:l") == told.is_member(user, "lake:l")
         for principal in ("group:hr", "role:own", "role:keeper"):
-            assert asked.alone(principal) == told.alone(principal)
+            assert asked.of_principal(principal) == told.of_principal(principal)
         for privilege in program.privileges:
             assert asked.grants_on(privilege, "table:l/s/t") == told.grants_on(privilege, "table:l/s/t")
         assert asked.owners("schema:l/s") == told.owners("schema:l/s")

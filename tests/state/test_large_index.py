@@ -41,7 +41,7 @@ def renamed(tables: dict[str, list[dict[str, str]]]) -> dict[str, list[dict[str,
 @pytest.mark.parametrize("seed", SEEDS)
 def test_columns_give_the_index_that_rows_give(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 2:
-        monkeypatch.setattr(large_index, "MOST", 3)
+        monkeypatch.setattr(large_index, "MAX_BLOCK_ROWS", 3)
     program = generated_programs.program(seed)
     tables = to_tables(worlds.state(program, seed))
     for given in (tables, renamed(tables)):

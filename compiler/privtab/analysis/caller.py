@@ -89,10 +89,10 @@ class Caller(EvaluationContext):
         self.about({})
 
     @classmethod
-    def alone(cls, reference: Reference, principal: str, *, flags: frozenset[str] = frozenset()) -> Caller:
+    def of_principal(cls, reference: Reference, principal: str, *, flags: frozenset[str] = frozenset()) -> Caller:
         """A nameless caller who is only in one group (`group:hr`) or only holds one role (`role:analyst`)."""
         caller = cls(reference, "", flags=flags)
-        caller.principals, caller.scoped, caller.roles = reference.holdings.alone(principal)
+        caller.principals, caller.scoped, caller.roles = reference.holdings.of_principal(principal)
         kind, _, name = principal.partition(":")
         caller.groups = frozenset({name}) if kind == "group" else frozenset()
         return caller

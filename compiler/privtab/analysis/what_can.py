@@ -82,7 +82,7 @@ def what_can(
     name = bare_name(user, "user")
     alone = user.startswith(("group:", "role:"))
     if alone:
-        caller = Caller.alone(reference, user, flags=flags)
+        caller = Caller.of_principal(reference, user, flags=flags)
     else:
         check_user(name)
         caller = Caller(reference, name, groups=groups, flags=flags)

@@ -24,7 +24,7 @@ class CodedColumn:
         """`codes`: for each row the number of its text in `array`, or -1 if it has none."""
         self.codes: Codes = codes.astype(np.int64, copy=False)
         self.array = array
-        self._asked = 0
+        self._looked_up = 0
 
     @classmethod
     def of(cls, texts: pa.Array | pa.ChunkedArray) -> CodedColumn:
@@ -50,25 +50,25 @@ class CodedColumn:
         """Drop texts that no row has."""
         return self.mapped(self.array)
 
-    def meaning(self, to: pa.Array) -> CodedColumn:
+    def replaced(self, to: pa.Array) -> CodedColumn:
         """As `mapped`; the column itself if each text is mapped to itself."""
         return self if to.equals(self.array) else self.mapped(to)
 
     def mapped(self, to: pa.Array) -> CodedColumn:
         """The column with `to[number]` for each text; equal texts become one, those that no row has are dropped."""
-        once = to.dictionary_encode()
-        new = np.append(arrow.numbers(once.indices), -1)
-        codes = new[self.codes]
-        used = np.zeros(len(once.dictionary) + 1, np.bool_)
-        used[codes] = True
-        if used[:-1].all():
-            return CodedColumn(codes, once.dictionary)
-        number = np.append(np.cumsum(used[:-1]) - 1, -1)
-        return CodedColumn(number[codes], once.dictionary.filter(arrow.truths(used[:-1])))
+        distinct = to.dictionary_encode()
+        code_of_old = np.append(arrow.numbers(distinct.indices), -1)
+        codes = code_of_old[self.codes]
+        occurs = np.zeros(len(distinct.dictionary) + 1, np.bool_)
+        occurs[codes] = True
+        if occurs[:-1].all():
+            return CodedColumn(codes, distinct.dictionary)
+        number = np.append(np.cumsum(occurs[:-1]) - 1, -1)
+        return CodedColumn(number[codes], distinct.dictionary.filter(arrow.truths(occurs[:-1])))
 
-    def rows(self, kept: npt.NDArray[np.integer] | Truth) -> CodedColumn:
+    def rows(self, selected: npt.NDArray[np.integer] | Truth) -> CodedColumn:
         """Some of the rows, ascending."""
-        codes = self.codes[kept]
+        codes = self.codes[selected]
         return self if len(codes) == len(self) else CodedColumn(codes, self.array).mapped(self.array)
 
     def __len__(self) -> int:
@@ -104,22 +104,22 @@ class CodedColumn:
 
     def where(self, texts: Iterable[str]) -> list[int]:
         """As Column.where."""
-        asked = set(texts)
-        self._asked += len(asked)
-        if self._asked <= FEW and "numbers" not in self.__dict__:
-            found = [number for text in asked if (number := arrow.position(self.array, text)) >= 0]
+        wanted = set(texts)
+        self._looked_up += len(wanted)
+        if self._looked_up <= FEW and "numbers" not in self.__dict__:
+            found = [number for text in wanted if (number := arrow.position(self.array, text)) >= 0]
         else:
-            found = [self.numbers[text] for text in asked if text in self.numbers]
+            found = [self.numbers[text] for text in wanted if text in self.numbers]
         if not found:
             return []
-        if self._asked <= FEW and "runs" not in self.__dict__:
+        if self._looked_up <= FEW and "runs" not in self.__dict__:
             rows = np.flatnonzero(self.codes == found[0] if len(found) == 1 else np.isin(self.codes, found))
         else:
             order, first = self.runs
             runs = [order[first[number + 1] : first[number + 2]] for number in found]
             rows = runs[0] if len(runs) == 1 else np.sort(np.concatenate(runs))
-        listed: list[int] = rows.tolist()
-        return listed
+        row_numbers: list[int] = rows.tolist()
+        return row_numbers
 
     def take(self, rows: Iterable[int]) -> list[str | None]:
         """As Column.take."""
@@ -135,14 +135,14 @@ def groups(columns: Iterable[CodedColumn]) -> Codes:
     found: Codes | None = None
     size = 1
     for column in columns:
-        more = len(column.array) + 1
+        count = len(column.array) + 1
         if found is None:
-            found, size = column.codes + 1, more
+            found, size = column.codes + 1, count
             continue
-        if size * more >= 1 << 62:
-            once, found = np.unique(found, return_inverse=True)
-            size = len(once)
-        found, size = found * more + column.codes + 1, size * more
+        if size * count >= 1 << 62:
+            distinct, found = np.unique(found, return_inverse=True)
+            size = len(distinct)
+        found, size = found * count + column.codes + 1, size * count
     assert found is not None
     return found
 
@@ -150,19 +150,19 @@ def groups(columns: Iterable[CodedColumn]) -> Codes:
 def only_in_one(columns: Iterable[tuple[Column, Column]]) -> tuple[list[int], list[int]]:
     """The numbers of the rows that one of two tables has and the other has not, each row once. `columns`: those of both tables."""
     joined = []
-    before = 0
-    for one, other in columns:
-        before = len(one)
-        joined.append(_joined(_coded(one), _coded(other)))
+    first_length = 0
+    for first, second in columns:
+        first_length = len(first)
+        joined.append(_joined(_coded(first), _coded(second)))
     found = groups(joined)
-    was, now = found[:before], found[before:]
-    return _missing(was, now), _missing(now, was)
+    first_groups, second_groups = found[:first_length], found[first_length:]
+    return _missing(first_groups, second_groups), _missing(second_groups, first_groups)
 
 
 def _missing(rows: Codes, others: Codes) -> list[int]:
     """The first of each of the rows that is not among the others."""
-    once, first = np.unique(rows, return_index=True)
-    numbers: list[int] = np.sort(first[~np.isin(once, others)]).tolist()
+    distinct, first = np.unique(rows, return_index=True)
+    numbers: list[int] = np.sort(first[~np.isin(distinct, others)]).tolist()
     return numbers
 
 
@@ -170,8 +170,8 @@ def _coded(column: Column) -> CodedColumn:
     return column if isinstance(column, CodedColumn) else CodedColumn.of_texts(column)
 
 
-def _joined(one: CodedColumn, other: CodedColumn) -> CodedColumn:
+def _joined(first: CodedColumn, second: CodedColumn) -> CodedColumn:
     """The rows of both, one after the other."""
-    size = len(one.array)
-    codes = np.concatenate([one.codes, np.where(other.codes < 0, -1, other.codes + size)])
-    return CodedColumn(codes, pa.concat_arrays([one.array, other.array])).compact()
+    size = len(first.array)
+    codes = np.concatenate([first.codes, np.where(second.codes < 0, -1, second.codes + size)])
+    return CodedColumn(codes, pa.concat_arrays([first.array, second.array])).compact()

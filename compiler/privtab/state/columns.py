@@ -86,10 +86,10 @@ class LongerColumn:
 
     def where(self, texts: Iterable[str]) -> list[int]:
         """As Column.where."""
-        asked, before = set(texts), len(self._first)
-        return [*self._first.where(asked), *(before + row for row in self._more.where(asked))]
+        wanted, first_length = set(texts), len(self._first)
+        return [*self._first.where(wanted), *(first_length + row for row in self._more.where(wanted))]
 
     def take(self, rows: Iterable[int]) -> list[str | None]:
         """As Column.take."""
-        before = len(self._first)
-        return [(self._first.take([r]) if r < before else self._more.take([r - before]))[0] for r in rows]
+        first_length = len(self._first)
+        return [(self._first.take([r]) if r < first_length else self._more.take([r - first_length]))[0] for r in rows]

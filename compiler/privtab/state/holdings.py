@@ -32,24 +32,28 @@ class Holdings:
 
     def groups(self, user: str, request_groups: Collection[str] = ()) -> frozenset[str]:
         """The names of the groups that the user is in."""
-        brought = frozenset(request_groups) if self._takes_request_groups else _NOBODY
-        return brought | self._of("memberships", "user", user, "group") if self._takes_state_groups else brought
+        from_request = frozenset(request_groups) if self._takes_request_groups else _NOBODY
+        return (
+            from_request | self._values_where("memberships", "user", user, "group")
+            if self._takes_state_groups
+            else from_request
+        )
 
     def principals(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
         """The user's principals that count everywhere, `user:…`, `group:…` and `role:…`, without roles assigned for a scope."""
-        own = self._own(user, groups)
-        return own | {f"role:{role}" for role, scope in self._assigned(own) if scope is None}
+        direct = self._user_and_groups(user, groups)
+        return direct | {f"role:{role}" for role, scope in self._assigned(direct) if scope is None}
 
     def scoped(self, user: str, groups: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
         """(`role:…`, key of the scope) for each role that the user holds within a scope, sorted."""
-        own = self._own(user, groups)
-        return tuple(sorted({(f"role:{role}", scope) for role, scope in self._assigned(own) if scope is not None}))
+        direct = self._user_and_groups(user, groups)
+        return tuple(sorted({(f"role:{role}", scope) for role, scope in self._assigned(direct) if scope is not None}))
 
     def roles(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
         """The names of the roles that the user holds, directly or through a group, everywhere or within a scope."""
-        return frozenset({role for role, _ in self._assigned(self._own(user, groups))})
+        return frozenset({role for role, _ in self._assigned(self._user_and_groups(user, groups))})
 
-    def alone(self, principal: str) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str]]:
+    def of_principal(self, principal: str) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str]]:
         """`principals`, `scoped` and `roles` for a user who only belongs to one group, or only holds one role.
 
         A role that the policy declares for a scope is held within each scope for which the state assigns it.
@@ -62,16 +66,16 @@ class Holdings:
             return frozenset(everywhere), tuple(sorted(scoped)), frozenset({role for role, _ in held})
         if name not in self._bound:
             return frozenset({principal}), (), frozenset({name})
-        scopes = self._of("assignments", "role", name, "scope")
+        scopes = self._values_where("assignments", "role", name, "scope")
         return _NOBODY, tuple(sorted((principal, scope) for scope in scopes)), frozenset({name})
 
     def grants_on(self, privilege: str, key: str) -> tuple[frozenset[str], frozenset[str]]:
         """The principals that a grant on this very entity allows or denies the privilege, with aliases and sets resolved."""
         if key not in self._grants:
-            self._grants[key] = self._granted(key)
+            self._grants[key] = self._read_grants(key)
         return self._grants[key].get(privilege, (_NOBODY, _NOBODY))
 
-    def _granted(self, key: str) -> Mapping[str, tuple[frozenset[str], frozenset[str]]]:
+    def _read_grants(self, key: str) -> Mapping[str, tuple[frozenset[str], frozenset[str]]]:
         """For each privilege, the principals that are allowed and denied it on an entity."""
         rows = self._state.column("grants", "entity").where([key])
         type_ = key.partition(":")[0]
@@ -87,19 +91,19 @@ class Holdings:
     def owners(self, key: str) -> frozenset[str]:
         """The principals that own the entity."""
         if key not in self._owners:
-            self._owners[key] = self._of("owners", "entity", key, "owner")
+            self._owners[key] = self._values_where("owners", "entity", key, "owner")
         return self._owners[key]
 
     def is_member(self, user: str, key: str) -> bool:
         """Whether the state's `members` have the user under the entity; for membership in groups, see `groups`."""
         if user not in self._members:
-            self._members[user] = self._of("members", "user", user, "of")
+            self._members[user] = self._values_where("members", "user", user, "of")
         return key in self._members[user]
 
-    def _of(self, table: str, column: str, text: str, other: str) -> frozenset[str]:
+    def _values_where(self, table: str, column: str, text: str, result_column: str) -> frozenset[str]:
         """The values of one column in the rows that have a text in another column."""
-        found = self._state.column(table, other).take(self._state.column(table, column).where([text]))
-        return frozenset(one for one in found if one is not None)
+        found = self._state.column(table, result_column).take(self._state.column(table, column).where([text]))
+        return frozenset(value for value in found if value is not None)
 
     def _assigned(self, principals: Collection[str]) -> list[tuple[str, str | None]]:
         """(role, key of the scope) for each row that assigns a role to any of the principals."""
@@ -107,5 +111,5 @@ class Holdings:
         roles, scopes = (self._state.column("assignments", name).take(rows) for name in ("role", "scope"))
         return [(str(role), scope) for role, scope in zip(roles, scopes, strict=True)]
 
-    def _own(self, user: str, groups: Collection[str]) -> frozenset[str]:
+    def _user_and_groups(self, user: str, groups: Collection[str]) -> frozenset[str]:
         return frozenset({f"user:{user}"} | {f"group:{group}" for group in self.groups(user, groups)})

@@ -83,8 +83,8 @@ def stamped(document: Mapping[str, Any]) -> dict[str, Any]:
 def stamped_bytes(document: Mapping[str, Any]) -> tuple[str, bytes]:
     """The revision of a document without one, and the document with the revision, as JSON."""
     if WINDOWED in document:
-        whole = stamped(document)
-        return whole[WINDOWED]["revision"], _JSON(whole).encode()
+        complete = stamped(document)
+        return complete[WINDOWED]["revision"], _JSON(complete).encode()
     texts = {part: f"{_JSON(part)}:{_JSON(document[part])}" for part in sorted(document)}
     found = _digest("{" + ",".join(texts.values()) + "}", document)
     texts["revision"] = f'"revision":"{found}"'
@@ -135,16 +135,16 @@ def _windowed(program: Program, state: State) -> dict[str, Any]:
         return _grants(program, names, rows, scopes)
 
     def principal(role: str, scope: str | None) -> tuple[str | None, bool]:
-        return _named(role, scope, granted, declared, used), f"role:{role}" in declared
+        return _principal_of_role(role, scope, granted, declared, used), f"role:{role}" in declared
 
     return windowed.document(state, lambda rows: _plain(program, rows), grants, principal, used)
 
 
-def _named(name: str, scope: str | None, granted: set[str], declared: set[str], used: Uses) -> str | None:
+def _principal_of_role(name: str, scope: str | None, granted: set[str], declared: set[str], used: Uses) -> str | None:
     """The principal for a role within a scope or everywhere; None if nothing depends on it."""
     role = f"role:{name}"
-    given = role if scope is None else scoped_principal(role, scope)
-    return given if used.holds or role in granted or role in declared else None
+    principal = role if scope is None else scoped_principal(role, scope)
+    return principal if used.holds or role in granted or role in declared else None
 
 
 def _grants(
@@ -152,13 +152,13 @@ def _grants(
 ) -> dict[Effect, dict[str, Truths]]:
     """By effect: privilege → entity → grantees, each with `true`, or for a role within a scope with the entities of its rows."""
     found: dict[Effect, dict[str, dict[str, dict[str, Any]]]] = {"allow": {}, "deny": {}}
-    given: dict[tuple[str, str], tuple[str, ...]] = {}
+    granted_privileges: dict[tuple[str, str], tuple[str, ...]] = {}
     for grantee, effect, name, key in state.texts(*_GRANTS):
         type_ = key.partition(":")[0]
-        privileges = given.get((name, type_))
-        if privileges is None:
-            privileges = given[name, type_] = names.given(name, type_)
-        for privilege in privileges:
+        granted = granted_privileges.get((name, type_))
+        if granted is None:
+            granted = granted_privileges[name, type_] = names.given(name, type_)
+        for privilege in granted:
             entities = found[effect].get(privilege)
             if entities is None:
                 entities = found[effect][privilege] = {}
@@ -168,8 +168,8 @@ def _grants(
             else:
                 holders[grantee] = True
     scoped = (row for row in state.texts(*_GRANTS) if row[0] in scopes) if scopes else ()
-    for (effect, privilege, key, principal), held in scoped_entries(program, scoped, scopes).items():
-        found[effect][privilege].setdefault(key, {})[principal] = sorted(held)
+    for (effect, privilege, key, principal), key_set in scoped_entries(program, scoped, scopes).items():
+        found[effect][privilege].setdefault(key, {})[principal] = sorted(key_set)
     return {
         effect: {privilege: _sorted(of_effect[privilege]) for privilege in sorted(of_effect)}
         for effect, of_effect in found.items()
@@ -183,66 +183,68 @@ def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
     groups: dict[str, set[str]] = defaultdict(set)
     for user, group in state.texts("memberships", "user", "group") if used.state_groups else ():
         groups[user].add(f"group:{group}")
-    named: dict[tuple[str, str | None], str | None] = {}
+    principal_of: dict[tuple[str, str | None], str | None] = {}
     """Role and scope → the principal for them; None if nothing depends on it."""
     within: dict[str, list[str]] = {}
-    held: dict[str, set[str]] = {}
+    held_by: dict[str, set[str]] = {}
     """Principal → the principals that it has through its roles."""
     scoped: dict[str, set[tuple[str, str]]] = {}
     for holder, name, scope in state.texts("assignments", "principal", "role", "scope"):
-        at = (name, scope)
-        if at not in named:
-            named[at] = _named(name, scope, granted, declared, used)
+        role_and_scope = (name, scope)
+        if role_and_scope not in principal_of:
+            principal_of[role_and_scope] = _principal_of_role(name, scope, granted, declared, used)
             if scope is not None:
                 role = f"role:{name}"
                 within[scoped_principal(role, scope)] = [role, scope]
-        principal = named[at]
-        has = held.get(holder)
-        if has is None:
-            has = held[holder] = set()
+        principal = principal_of[role_and_scope]
+        held_principals = held_by.get(holder)
+        if held_principals is None:
+            held_principals = held_by[holder] = set()
         if principal is not None:
-            has.add(principal)
+            held_principals.add(principal)
         if scope is not None and f"role:{name}" in declared:
             scoped.setdefault(holder, set()).add((scope, f"role:{name}"))
     for principal in granted:
         if not principal.startswith("role:"):
-            held.setdefault(principal, set()).add(principal)
-    users = sorted({p[5:] for p in held if p.startswith("user:")} | set(groups))
-    lone = sorted(p[6:] for p in held if p.startswith("group:")) if used.request_groups else []
+            held_by.setdefault(principal, set()).add(principal)
+    users = sorted({p[5:] for p in held_by if p.startswith("user:")} | set(groups))
+    request_groups = sorted(p[6:] for p in held_by if p.startswith("group:")) if used.request_groups else []
     if used.group_membership:
         for group in {
             *(g for of_user in groups.values() for g in of_user),
-            *(p for p in held if p.startswith("group:")),
+            *(p for p in held_by if p.startswith("group:")),
         }:
-            held.setdefault(group, set()).add(group)
+            held_by.setdefault(group, set()).add(group)
     by_user = {user: (f"user:{user}", *groups.get(user, ())) for user in users}
-    by_group = {group: (f"group:{group}",) for group in lone}
+    by_group = {group: (f"group:{group}",) for group in request_groups}
     return {
-        "principals": _flat(by_user, held),
+        "principals": _flat(by_user, held_by),
         "within": dict(sorted(within.items(), key=lambda item: item[1])),
         "scoped": _by_scope(by_user, scoped),
-        "group_principals": _flat(by_group, held),
+        "group_principals": _flat(by_group, held_by),
         "group_scoped": _by_scope(by_group, scoped),
     }
 
 
-def _united(people: Mapping[str, Sequence[str]], has: Mapping[str, set[T]]) -> Iterator[tuple[str, Iterable[T]]]:
+def _unions(
+    principals_of: Mapping[str, Sequence[str]], values_of: Mapping[str, set[T]]
+) -> Iterator[tuple[str, Iterable[T]]]:
     """For each name, what its principals have together; names that have nothing are omitted."""
-    for name, principals in people.items():
-        found = [values for principal in principals if (values := has.get(principal))]
+    for name, principals in principals_of.items():
+        found = [values for principal in principals if (values := values_of.get(principal))]
         if found:
             yield name, found[0] if len(found) == 1 else set().union(*found)
 
 
-def _flat(people: Mapping[str, Sequence[str]], has: Mapping[str, set[str]]) -> dict[str, str]:
-    return {name: SEPARATOR.join(sorted(values)) for name, values in _united(people, has)}
+def _flat(principals_of: Mapping[str, Sequence[str]], values_of: Mapping[str, set[str]]) -> dict[str, str]:
+    return {name: SEPARATOR.join(sorted(values)) for name, values in _unions(principals_of, values_of)}
 
 
 def _by_scope(
-    people: Mapping[str, Sequence[str]], has: Mapping[str, set[tuple[str, str]]]
+    principals_of: Mapping[str, Sequence[str]], values_of: Mapping[str, set[tuple[str, str]]]
 ) -> dict[str, dict[str, list[str]]]:
     document: dict[str, dict[str, list[str]]] = {}
-    for name, pairs in _united(people, has):
+    for name, pairs in _unions(principals_of, values_of):
         scopes = document.setdefault(name, {})
         for scope, role in sorted(pairs):
             scopes.setdefault(scope, []).append(role)

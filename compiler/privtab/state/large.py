@@ -17,7 +17,7 @@ from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, RawRow
 from privtab.state.raw_table import RawTable
 from privtab.state.rows import ColumnRows
-from privtab.state.screen import Judged, TextJudge, all_pairs, column, repeated
+from privtab.state.screen import Assessment, TextAssessor, all_pairs, column, repeated
 
 if TYPE_CHECKING:
     from privtab.state.validate import Checker
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class _Screened(NamedTuple):
     """Which rows need no finding, and the assessment of each column's texts."""
 
-    good: Truth
-    judged: Mapping[str, Judged]
+    passes: Truth
+    assessments: Mapping[str, Assessment]
 
 
 class ColumnChecker:
@@ -36,7 +36,7 @@ class ColumnChecker:
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
         self.program = checker.program
-        self.judge = TextJudge(checker.names)
+        self.assessor = TextAssessor(checker.names)
 
     def state(self) -> State:
         """The state of the valid rows."""
@@ -44,7 +44,7 @@ class ColumnChecker:
         grants = self._table("grants", self._grants, checker.grant)
         owners = self._table("owners", self._owners, checker.owner)
         first = State(grants=grants, owners=owners)
-        checker.mentioned = first.distinct(("grants", "grantee"), ("owners", "owner"))
+        checker.grantees = first.distinct(("grants", "grantee"), ("owners", "owner"))
         return State(
             members=self._table("members", self._members, checker.member),
             memberships=self._table("memberships", self._memberships, checker.membership),
@@ -64,35 +64,39 @@ class ColumnChecker:
         """The valid rows of one table; repetitions are reported and omitted."""
         rows = self.checker.raw.rows.get(name)
         if not rows:
-            self.checker.kept[name] = ()
+            self.checker.valid_rows[name] = ()
             return ()
         table = RawTable.of(rows)
         columns = {column_: column(table, column_) for column_ in COLUMNS[name].names}
-        good, judged = screen(columns)
-        edges = {c: own for c in COLUMNS[name].window if len((own := _limited(column(table, c), c)).array)}
-        for c, own in edges.items():
-            means = self.judge.each(own, lambda text: edge_text(text) is not None, lambda text: edge_text(text) or "")
-            judged = {**judged, c: means}
-            good &= means.of_rows(own)[0]
+        passes, assessments = screen(columns)
+        edges = {
+            c: edge_column for c in COLUMNS[name].window if len((edge_column := _limited(column(table, c), c)).array)
+        }
+        for c, edge_column in edges.items():
+            assessment = self.assessor.each(
+                edge_column, lambda text: edge_text(text) is not None, lambda text: edge_text(text) or ""
+            )
+            assessments = {**assessments, c: assessment}
+            passes &= assessment.of_rows(edge_column)[0]
         columns |= edges
-        suspects = np.flatnonzero(~good).tolist()
-        kept = np.ones(len(table), np.bool_)
-        for row in suspects:
-            kept[row] = self.checker.value(read, table[row]) is not None
-        at = np.flatnonzero(kept)
-        found = {c: own.meaning(judged[c].means).rows(at) for c, own in columns.items()}
+        doubtful = np.flatnonzero(~passes).tolist()
+        valid = np.ones(len(table), np.bool_)
+        for row in doubtful:
+            valid[row] = self.checker.value(read, table[row]) is not None
+        positions = np.flatnonzero(valid)
+        found = {c: texts.replaced(assessments[c].replacements).rows(positions) for c, texts in columns.items()}
         first = repeated(found)
-        again = first != np.arange(len(at))
-        for row in np.flatnonzero(again).tolist():
-            number = int(table.numbers[at[first[row]]])
+        repetitions = first != np.arange(len(positions))
+        for row in np.flatnonzero(repetitions).tolist():
+            number = int(table.numbers[positions[first[row]]])
             message = f"the row says the same as row {number} of `{name}`"
-            self.checker.warn(table[int(at[row])], "S160", message, "leave it out")
-        kept[at[again]] = False
-        for row in suspects:
-            if kept[row]:
+            self.checker.warn(table[int(positions[row])], "S160", message, "leave it out")
+        valid[positions[repetitions]] = False
+        for row in doubtful:
+            if valid[row]:
                 self.checker.spaces(table[row])
-        self.checker.kept[name] = table.rows(at[~again])
-        found = {c: own.rows(~again) if again.any() else own for c, own in found.items()}
+        self.checker.valid_rows[name] = table.rows(positions[~repetitions])
+        found = {c: texts.rows(~repetitions) if repetitions.any() else texts for c, texts in found.items()}
         if edges:
             windows = _windows(*(found.pop(c, None) for c in WINDOW))
             if any(window != ALWAYS for window in windows):
@@ -100,77 +104,79 @@ class ColumnChecker:
         return ColumnRows(name, found)
 
     def _grants(self, columns: Mapping[str, CodedColumn]) -> _Screened:
-        checker, judge = self.checker, self.judge
+        checker, assessor = self.checker, self.assessor
         effects = {"allow", "deny"} if self.program.semantics.deny != "none" else {"allow"}
-        judged = {
-            "grantee": judge.principals(columns["grantee"], KINDS),
-            "effect": judge.each(columns["effect"], lambda text: text.lower() in effects, str.lower),
-            "privilege": judge.each(columns["privilege"], lambda text: text not in checker.deprecated),
-            "entity": judge.entities(columns["entity"]),
+        assessments = {
+            "grantee": assessor.principals(columns["grantee"], KINDS),
+            "effect": assessor.each(columns["effect"], lambda text: text.lower() in effects, str.lower),
+            "privilege": assessor.each(columns["privilege"], lambda text: text not in checker.deprecated),
+            "entity": assessor.entities(columns["entity"]),
         }
-        good = self._good(columns, judged)
-        names, (_, types) = columns["privilege"].names, judged["entity"].of_rows(columns["entity"])
+        passes = self._without_finding(columns, assessments)
+        names, (_, types) = columns["privilege"].names, assessments["entity"].of_rows(columns["entity"])
 
-        def binds(privilege: int, type_: int) -> bool:
-            return type_ >= 0 and checker.binds(names[privilege], judge.types[type_]) is None
+        def can_be_granted(privilege: int, type_: int) -> bool:
+            return type_ >= 0 and checker.grant_problem(names[privilege], assessor.types[type_]) is None
 
-        good &= all_pairs(columns["privilege"].codes, types, binds)
-        return _Screened(good, judged)
+        passes &= all_pairs(columns["privilege"].codes, types, can_be_granted)
+        return _Screened(passes, assessments)
 
     def _owners(self, columns: Mapping[str, CodedColumn]) -> _Screened:
         semantics = self.program.semantics.owner
         kinds = semantics.kinds if semantics is not None else ()
-        judged = {
-            "entity": self.judge.entities(columns["entity"]),
-            "owner": self.judge.principals(columns["owner"], kinds, bare="user"),
+        assessments = {
+            "entity": self.assessor.entities(columns["entity"]),
+            "owner": self.assessor.principals(columns["owner"], kinds, bare="user"),
         }
-        return _Screened(self._good(columns, judged), judged)
+        return _Screened(self._without_finding(columns, assessments), assessments)
 
     def _members(self, columns: Mapping[str, CodedColumn]) -> _Screened:
-        judged = {"user": self.judge.bare(columns["user"], "user"), "of": self.judge.entities(columns["of"])}
-        good = self._good(columns, judged)
-        counts = [type_ in self.checker.uses.member_types for type_ in self.judge.types]
-        good &= np.array([*counts, False])[judged["of"].of_rows(columns["of"])[1]]
-        return _Screened(good, judged)
+        assessments = {"user": self.assessor.bare(columns["user"], "user"), "of": self.assessor.entities(columns["of"])}
+        passes = self._without_finding(columns, assessments)
+        is_checked = [type_ in self.checker.uses.member_types for type_ in self.assessor.types]
+        passes &= np.array([*is_checked, False])[assessments["of"].of_rows(columns["of"])[1]]
+        return _Screened(passes, assessments)
 
     def _memberships(self, columns: Mapping[str, CodedColumn]) -> _Screened:
-        judged = {name: self.judge.bare(own, name) for name, own in columns.items()}
-        return _Screened(self._good(columns, judged) & self.checker.uses.state_groups, judged)
+        assessments = {name: self.assessor.bare(column_, name) for name, column_ in columns.items()}
+        return _Screened(self._without_finding(columns, assessments) & self.checker.uses.state_groups, assessments)
 
     def _assignments(self, columns: Mapping[str, CodedColumn]) -> _Screened:
         checker = self.checker
-        judged = {
-            "principal": self.judge.principals(columns["principal"], ("user", "group")),
-            "role": self.judge.bare(columns["role"], "role"),
-            "scope": self.judge.entities(columns["scope"]),
+        assessments = {
+            "principal": self.assessor.principals(columns["principal"], ("user", "group")),
+            "role": self.assessor.bare(columns["role"], "role"),
+            "scope": self.assessor.entities(columns["scope"]),
         }
-        good = self._good(columns, judged)
-        _, types = judged["scope"].of_rows(columns["scope"])
-        roles: list[str] = judged["role"].means.to_pylist()
+        passes = self._without_finding(columns, assessments)
+        _, types = assessments["scope"].of_rows(columns["scope"])
+        roles: list[str] = assessments["role"].replacements.to_pylist()
 
-        def counts(role: int, type_: int) -> bool:
-            scope = Entity(self.judge.types[type_], "") if type_ >= 0 else None
+        def is_useful(role: int, type_: int) -> bool:
+            scope = Entity(self.assessor.types[type_], "") if type_ >= 0 else None
             declared = checker.scope(roles[role], scope, given=scope is not None) is None
             return declared and checker.advice(roles[role]) is None
 
-        good &= all_pairs(columns["role"].codes, types, counts)
-        return _Screened(good, judged)
+        passes &= all_pairs(columns["role"].codes, types, is_useful)
+        return _Screened(passes, assessments)
 
     def _service_admins(self, columns: Mapping[str, CodedColumn]) -> _Screened:
-        judged = {"user": self.judge.bare(columns["user"], "user")}
-        return _Screened(self._good(columns, judged) & self.checker.uses.service_admins, judged)
+        assessments = {"user": self.assessor.bare(columns["user"], "user")}
+        return _Screened(self._without_finding(columns, assessments) & self.checker.uses.service_admins, assessments)
 
-    def _good(self, columns: Mapping[str, CodedColumn], judged: Mapping[str, Judged]) -> Truth:
+    def _without_finding(self, columns: Mapping[str, CodedColumn], assessments: Mapping[str, Assessment]) -> Truth:
         found = np.ones(len(next(iter(columns.values()))), np.bool_)
-        for name, own in columns.items():
-            found &= judged[name].of_rows(own)[0]
+        for name, column_ in columns.items():
+            found &= assessments[name].of_rows(column_)[0]
         return found
 
 
 def _limited(edges: CodedColumn, name: str) -> CodedColumn:
     """The edges `from` or `until` without those that are before or after every moment."""
-    none = text_of(ALWAYS[WINDOW.index(name)])
-    beyond = [number for number, text in enumerate(edges.names) if edge_text(text) == none] if len(edges.array) else []
+    no_edge = text_of(ALWAYS[WINDOW.index(name)])
+    beyond = (
+        [number for number, text in enumerate(edges.names) if edge_text(text) == no_edge] if len(edges.array) else []
+    )
     return (
         CodedColumn(np.where(np.isin(edges.codes, beyond), -1, edges.codes), edges.array).compact() if beyond else edges
     )
@@ -179,9 +185,9 @@ def _limited(edges: CodedColumn, name: str) -> CodedColumn:
 def _windows(begins: CodedColumn | None, ends: CodedColumn | None) -> list[Window]:
     """The window of each row, from its valid edges."""
     edges = []
-    for own, none in ((begins, FIRST), (ends, LAST)):
-        known = [none] if own is None else [*map(moment, own.names), none]
-        edges.append(None if own is None else [known[code] for code in own.codes.tolist()])
+    for edge_column, no_edge in ((begins, FIRST), (ends, LAST)):
+        moments = [no_edge] if edge_column is None else [*map(moment, edge_column.names), no_edge]
+        edges.append(None if edge_column is None else [moments[code] for code in edge_column.codes.tolist()])
     first, last = edges
     rows = len(first if first is not None else last or ())
     return list(map(Window, first or [FIRST] * rows, last or [LAST] * rows))

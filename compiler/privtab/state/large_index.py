@@ -24,7 +24,7 @@ from privtab.state.nodes import State
 from privtab.state.principal_texts import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
 from privtab.state.uses import Uses, uses
 
-MOST = 1 << 18
+MAX_BLOCK_ROWS = 1 << 18
 """Rows that are written at once, or to which the principals of some users are expanded."""
 
 
@@ -39,21 +39,21 @@ def index_parts(program: Program, state: State, *, ascii_only: bool = False) -> 
 def coded_parts(program: Program, state: State) -> tuple[dict[str, Part], dict[str, list[str]]]:
     """The parts of the index in columns of numbers, and the role and the scope of each principal that stands for both."""
     state.plain("an index by columns")
-    used = uses(program)
+    used_parts = uses(program)
     allow, deny = _grants(program, state)
-    people = _People(program, state, used)
-    lone = people.groups if used.request_groups else people.groups[:0]
-    admins, named = _sorted(coded_column(state, "service_admins", "user"))
+    people = _People(program, state, used_parts)
+    request_groups = people.groups if used_parts.request_groups else people.groups[:0]
+    admins, admin_names = _sorted(coded_column(state, "service_admins", "user"))
     parts = {
         "allow": allow,
         "deny": deny,
         "owners": _pairs(state, "owners", "entity", "owner"),
         "members": _pairs(state, "members", "of", "user"),
-        "service_admins": Part([(_once(admins),)], (Level(named, '"', '":true', ","),), ""),
+        "service_admins": Part([(_once(admins),)], (Level(admin_names, '"', '":true', ","),), ""),
         "principals": people.principals(people.users, "user:"),
         "scoped": people.scoped(people.users, "user:"),
-        "group_principals": people.principals(lone, "group:"),
-        "group_scoped": people.scoped(lone, "group:"),
+        "group_principals": people.principals(request_groups, "group:"),
+        "group_scoped": people.scoped(request_groups, "group:"),
     }
     return parts, people.within
 
@@ -90,8 +90,8 @@ class Part:
     def columns(self) -> list[Codes]:
         """The rows as one column of numbers for each level."""
         blocks = list(self.blocks)
-        none = [np.zeros(0, np.int64)] * len(self.levels)
-        return [np.concatenate(own) for own in zip(*blocks, strict=True)] if blocks else none
+        no_rows = [np.zeros(0, np.int64)] * len(self.levels)
+        return [np.concatenate(blocks_of_level) for blocks_of_level in zip(*blocks, strict=True)] if blocks else no_rows
 
     def json(self, *, ascii_only: bool) -> Iterator[bytes]:
         """The part as JSON, in pieces."""
@@ -99,19 +99,21 @@ class Part:
         between = arrow.texts([level.between for level in self.levels]).cast(pa.large_string())
         leaves = None
         if self.leaves is not None:
-            listed = [json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")) for value in self.leaves[1]]
-            leaves = arrow.texts(["true", *listed]).cast(pa.large_string())
+            leaf_texts = [json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")) for value in self.leaves[1]]
+            leaves = arrow.texts(["true", *leaf_texts]).cast(pa.large_string())
         first = True
         for codes in self.blocks:
             differs = _first_difference(codes)
-            for begin in range(0, len(differs), MOST):
-                here = slice(begin, begin + MOST)
-                at = differs[here]
-                columns = [between.take(arrow.integers(at))]
-                for level, (texts, own) in enumerate(zip(pieces, codes, strict=True)):
-                    columns.append(texts.take(arrow.integers(np.where(at <= level, own[here], len(texts) - 1))))
+            for begin in range(0, len(differs), MAX_BLOCK_ROWS):
+                chunk = slice(begin, begin + MAX_BLOCK_ROWS)
+                chunk_differs = differs[chunk]
+                columns = [between.take(arrow.integers(chunk_differs))]
+                for level, (texts, level_codes) in enumerate(zip(pieces, codes, strict=True)):
+                    columns.append(
+                        texts.take(arrow.integers(np.where(chunk_differs <= level, level_codes[chunk], len(texts) - 1)))
+                    )
                 if self.leaves is not None and leaves is not None:
-                    columns.append(leaves.take(arrow.integers(self.leaves[0][here])))
+                    columns.append(leaves.take(arrow.integers(self.leaves[0][chunk])))
                 text = _content(pc.binary_join_element_wise(*columns, arrow.texts([""])[0].cast(pa.large_string())))
                 yield b"{" + text[len(self.levels[0].between.encode()) :] if first else text
                 first = False
@@ -162,9 +164,9 @@ def _sorted(column: CodedColumn) -> tuple[Codes, pa.Array]:
 
 def _united(arrays: Iterable[pa.Array]) -> tuple[pa.Array, list[Codes]]:
     """Distinct texts of several arrays, sorted, and the numbers of each array's texts in them."""
-    given = list(arrays)
-    codes, texts = _sorted(CodedColumn.of(pa.chunked_array(given, pa.string())))
-    return texts, np.split(codes, np.cumsum([len(one) for one in given])[:-1])
+    listed = list(arrays)
+    codes, texts = _sorted(CodedColumn.of(pa.chunked_array(listed, pa.string())))
+    return texts, np.split(codes, np.cumsum([len(array) for array in listed])[:-1])
 
 
 def _distinct(columns: Sequence[Codes], sizes: Sequence[int]) -> list[Codes]:
@@ -181,9 +183,9 @@ def _distinct(columns: Sequence[Codes], sizes: Sequence[int]) -> list[Codes]:
         return [key, *reversed(found)]
     order = np.lexsort(tuple(reversed(columns)))
     ordered = [column[order] for column in columns]
-    new = np.ones(len(order), np.bool_)
-    new[1:] = np.any([column[1:] != column[:-1] for column in ordered], axis=0)
-    return [column[new] for column in ordered]
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = np.any([column[1:] != column[:-1] for column in ordered], axis=0)
+    return [column[is_new] for column in ordered]
 
 
 def _once(values: Codes) -> Codes:
@@ -206,28 +208,33 @@ def _grants(program: Program, state: State) -> list[Part]:
     rows, privileges = given_privileges(program, columns["privilege"], columns["entity"])
     scopes = scopes_of_roles(state)
     extra = scoped_entries(program, _granted_to(state, columns["grantee"], scopes), scopes) if scopes else {}
-    united = []
-    for at, own in enumerate((privileges, columns["entity"], columns["grantee"]), start=1):
-        other = CodedColumn.of_texts(key[at] for key in extra)
-        texts, (first, second) = _united((own.array, other.array))
-        united.append((first[own.codes if own is privileges else own.codes[rows]], second[other.codes], texts))
+    merged = []
+    for key_position, column in enumerate((privileges, columns["entity"], columns["grantee"]), start=1):
+        extra_column = CodedColumn.of_texts(key[key_position] for key in extra)
+        texts, (first, second) = _united((column.array, extra_column.array))
+        merged.append(
+            (first[column.codes if column is privileges else column.codes[rows]], second[extra_column.codes], texts)
+        )
     effects = columns["effect"]
     found = []
     for effect in ("allow", "deny"):
-        mine = (effects.codes == arrow.position(effects.array, effect))[rows]
+        of_effect = (effects.codes == arrow.position(effects.array, effect))[rows]
         added = np.array([key[0] == effect for key in extra], np.bool_)
         levels = _distinct(
-            [np.concatenate([own[mine], other[added]]) for own, other, _ in united], [len(t) for _, _, t in united]
+            [np.concatenate([column[of_effect], extra_column[added]]) for column, extra_column, _ in merged],
+            [len(t) for _, _, t in merged],
         )
         leaves = None
         if added.any():
-            places = {row: at for at, row in enumerate(zip(*(level.tolist() for level in levels), strict=True))}
+            row_numbers = {
+                row: number for number, row in enumerate(zip(*(level.tolist() for level in levels), strict=True))
+            }
             numbers = np.zeros(len(levels[0]), np.int64)
             for number in np.flatnonzero(added).tolist():
-                numbers[places[tuple(int(other[number]) for _, other, _ in united)]] = number + 1
+                numbers[row_numbers[tuple(int(extra_column[number]) for _, extra_column, _ in merged)]] = number + 1
             leaves = numbers, [sorted(held) for held in extra.values()]
         around = (('":{', "}},"), ('":{', "},"), ('":true' if leaves is None else '":', ","))
-        styles = tuple(Level(t, '"', after, sep) for (_, _, t), (after, sep) in zip(united, around, strict=True))
+        styles = tuple(Level(t, '"', after, sep) for (_, _, t), (after, sep) in zip(merged, around, strict=True))
         found.append(Part([levels], styles, "}}", leaves))
     return found
 
@@ -238,13 +245,17 @@ def given_privileges(program: Program, privileges: CodedColumn, entities: CodedC
     kinds = np.zeros(len(entities.array), np.int64)
     for number, type_ in enumerate(types):
         kinds[arrow.truth(pc.starts_with(entities.array, f"{type_}:"))] = number
-    once, which = np.unique(privileges.codes * len(types) + kinds[entities.codes], return_inverse=True)
+    distinct, inverse = np.unique(privileges.codes * len(types) + kinds[entities.codes], return_inverse=True)
     names = StateNames(program)
-    listed = [names.given(privileges.names[at // len(types)], types[at % len(types)]) for at in once.tolist()]
-    given = CodedColumn.of_texts(chain.from_iterable(listed))
-    owners = np.repeat(np.arange(len(listed)), [len(one) for one in listed])
-    rows, codes = _Runs(owners, given.codes, len(listed)).spread(which)
-    return rows, CodedColumn(codes, given.array)
+    privileges_of_distinct = [
+        names.given(privileges.names[code // len(types)], types[code % len(types)]) for code in distinct.tolist()
+    ]
+    granted = CodedColumn.of_texts(chain.from_iterable(privileges_of_distinct))
+    owners = np.repeat(
+        np.arange(len(privileges_of_distinct)), [len(granted_names) for granted_names in privileges_of_distinct]
+    )
+    rows, codes = _Runs(owners, granted.codes, len(privileges_of_distinct)).spread(inverse)
+    return rows, CodedColumn(codes, granted.array)
 
 
 def _granted_to(state: State, grantees: CodedColumn, roles: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
@@ -266,49 +277,49 @@ class _People:
             coded_column(state, "memberships", name) if used.state_groups else CodedColumn.of_texts(())
             for name in ("user", "group")
         )
-        given = (holders.array, direct, _prefixed("user:", members.array), _prefixed("group:", groups.array))
-        self.names, (holder, own, member, group) = _united(given)
+        name_sources = (holders.array, direct, _prefixed("user:", members.array), _prefixed("group:", groups.array))
+        self.names, (holder, direct_holder, member, group) = _united(name_sources)
         """Users and groups."""
         of_users = arrow.truth(pc.starts_with(self.names, "user:"))
         self.users: Codes = np.flatnonzero(of_users)
-        holding = np.zeros(len(self.names), np.bool_)
-        holding[np.append(holder, own)] = True
-        self.groups: Codes = np.flatnonzero(holding & ~of_users)
+        holds_something = np.zeros(len(self.names), np.bool_)
+        holds_something[np.append(holder, direct_holder)] = True
+        self.groups: Codes = np.flatnonzero(holds_something & ~of_users)
         """Those that hold something themselves."""
         self._members = _Runs(member[members.codes], group[groups.codes], len(self.names))
 
         self.within: dict[str, list[str]] = {}
         """The role and the scope of each principal that stands for both."""
-        which, named = self._named(roles, scopes, granted | declared, every=used.holds)
-        self._principals, (assigned, selves) = _united((named.array, self.names))
-        counts = named.codes[which] >= 0
-        itself = np.append(own, np.flatnonzero(~of_users)) if used.group_membership else own
+        assignment_numbers, principals = self._assigned_principals(roles, scopes, granted | declared, every=used.holds)
+        self._principals, (assigned, name_principals) = _united((principals.array, self.names))
+        has_effect = principals.codes[assignment_numbers] >= 0
+        own_holders = np.append(direct_holder, np.flatnonzero(~of_users)) if used.group_membership else direct_holder
         self._holds = _Runs(
-            np.append(holder[holders.codes][counts], itself),
-            np.append(assigned[named.codes[which][counts]], selves[itself]),
+            np.append(holder[holders.codes][has_effect], own_holders),
+            np.append(assigned[principals.codes[assignment_numbers][has_effect]], name_principals[own_holders]),
             len(self.names),
         )
         is_declared = np.array([f"role:{name}" in declared for name in roles.names], np.bool_)
         scoped = (scopes.codes >= 0) & is_declared[roles.codes]
         (scope, self._scopes), (role, self._roles) = _sorted(scopes), _sorted(roles)
-        pairs, at = np.unique(scope[scoped] * len(roles.array) + role[scoped], return_inverse=True)
+        pairs, pair_numbers = np.unique(scope[scoped] * len(roles.array) + role[scoped], return_inverse=True)
         self._pairs = np.divmod(pairs, max(len(roles.array), 1))
-        self._scoped = _Runs(holder[holders.codes][scoped], at, len(self.names))
+        self._scoped = _Runs(holder[holders.codes][scoped], pair_numbers, len(self.names))
 
-    def _named(
-        self, roles: CodedColumn, scopes: CodedColumn, counted: set[str], *, every: bool
+    def _assigned_principals(
+        self, roles: CodedColumn, scopes: CodedColumn, effective: set[str], *, every: bool
     ) -> tuple[Codes, CodedColumn]:
         """For each assignment a number, and by that number the principal for the role; none if nothing depends on it."""
-        once, which = np.unique(roles.codes * (len(scopes.array) + 1) + scopes.codes + 1, return_inverse=True)
+        distinct, inverse = np.unique(roles.codes * (len(scopes.array) + 1) + scopes.codes + 1, return_inverse=True)
         principals: list[str | None] = []
-        for at in once.tolist():
-            role = f"role:{roles.names[at // (len(scopes.array) + 1)]}"
-            number = at % (len(scopes.array) + 1) - 1
+        for code in distinct.tolist():
+            role = f"role:{roles.names[code // (len(scopes.array) + 1)]}"
+            number = code % (len(scopes.array) + 1) - 1
             principal = role if number < 0 else scoped_principal(role, scopes.names[number])
             if number >= 0:
                 self.within[principal] = [role, scopes.names[number]]
-            principals.append(principal if every or role in counted else None)
-        return which, CodedColumn.of_texts(principals)
+            principals.append(principal if every or role in effective else None)
+        return inverse, CodedColumn.of_texts(principals)
 
     def principals(self, people: Codes, prefix: str) -> Part:
         """The principals of some users or groups."""
@@ -316,7 +327,7 @@ class _People:
             Level(self._bare(people, prefix), '"', '":"', '",'),
             Level(self._principals, "", "", json.dumps(SEPARATOR)[1:-1]),
         )
-        return Part(self._have(people, self._holds, len(self._principals)), levels, '"')
+        return Part(self._values_of(people, self._holds, len(self._principals)), levels, '"')
 
     def scoped(self, people: Codes, prefix: str) -> Part:
         """The scopes within which some users or groups hold declared roles, and these roles."""
@@ -326,26 +337,29 @@ class _People:
             Level(self._scopes, '"', '":[', "],"),
             Level(self._roles, '"role:', '"', ","),
         )
-        blocks = ((who, scope[at], role[at]) for who, at in self._have(people, self._scoped, len(scope)))
+        blocks = (
+            (positions, scope[pair], role[pair])
+            for positions, pair in self._values_of(people, self._scoped, len(scope))
+        )
         return Part(blocks, levels, "]}")
 
     def _bare(self, people: Codes, prefix: str) -> pa.Array:
         return pc.utf8_slice_codeunits(self.names.take(arrow.integers(people)), len(prefix))
 
-    def _have(self, people: Codes, values: _Runs, size: int) -> Iterator[tuple[Codes, Codes]]:
+    def _values_of(self, people: Codes, values: _Runs, size: int) -> Iterator[tuple[Codes, Codes]]:
         """The values of some people and of their groups, below `size`: pairs of a position in `people` and a value, in blocks."""
-        each = values.counts(self._members.values)
-        through = np.append(0, np.cumsum(each))[self._members.first]
-        total = np.cumsum(values.counts(people) + through[people + 1] - through[people])
-        cuts = np.flatnonzero(np.diff(total // MOST)) + 1
+        per_group = values.counts(self._members.values)
+        by_group = np.append(0, np.cumsum(per_group))[self._members.first]
+        total = np.cumsum(values.counts(people) + by_group[people + 1] - by_group[people])
+        cuts = np.flatnonzero(np.diff(total // MAX_BLOCK_ROWS)) + 1
         for block in np.split(np.arange(len(people)), cuts):
-            rows, own = values.spread(people[block])
-            via, groups = self._members.spread(people[block])
-            through_groups, theirs = values.spread(groups)
-            found = np.append(rows, via[through_groups]), np.append(own, theirs)
+            rows, direct_values = values.spread(people[block])
+            members, groups = self._members.spread(people[block])
+            through_groups, group_values = values.spread(groups)
+            found = np.append(rows, members[through_groups]), np.append(direct_values, group_values)
             if len(found[0]):
-                who, what = _distinct(found, (len(block), size))
-                yield who + block[0], what
+                positions, distinct_values = _distinct(found, (len(block), size))
+                yield positions + block[0], distinct_values
 
 
 class _Runs:

@@ -18,7 +18,7 @@ from privtab.state.uses import uses
 
 Found: TypeAlias = tuple[str, int, str, str, str]
 """Table, row from 0 on, code, message, advice."""
-_SAYS: Mapping[str, tuple[str, ...]] = {
+_MEANING_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "memberships": ("user", "group"),
     "assignments": ("principal", "role", "scope"),
     "grants": ("grantee", "effect", "privilege", "entity"),
@@ -37,11 +37,11 @@ def lint(program: Program, state: State, places: Places, *, at: int, soon: int) 
         *_repeated(state),
         *_covered(program, state),
     ]
-    return in_order(_finding(places, one) for one in found)
+    return in_order(_finding(places, entry) for entry in found)
 
 
-def _finding(places: Places, found: Found) -> StateFinding:
-    table, row, code, message, advice = found
+def _finding(places: Places, entry: Found) -> StateFinding:
+    table, row, code, message, advice = entry
     cells = places.rows[table][row].cells
     place = places.of(table, row)
     assert place is not None
@@ -64,10 +64,10 @@ def _windows(state: State, at: int, soon: int) -> Iterator[Found]:
 def _roles(program: Program, state: State) -> Iterator[Found]:
     """Roles that give nothing, and roles that nobody holds."""
     column = state.column("assignments", "role")
-    given = state.distinct(("grants", "grantee"), ("owners", "owner"))
+    granted_to = state.distinct(("grants", "grantee"), ("owners", "owner"))
     declared = {role.name for role in program.roles.values() if role.grants}
     for role in column.names if not uses(program).holds else ():
-        if f"role:{role}" not in given and role not in declared:
+        if f"role:{role}" not in granted_to and role not in declared:
             message = f"role `{role}` is held, and no row grants it anything"
             yield (
                 "assignments",
@@ -77,13 +77,13 @@ def _roles(program: Program, state: State) -> Iterator[Found]:
                 "grant it something, or remove its assignments",
             )
     held = set(column.names)
-    told: set[str] = set()
+    reported: set[str] = set()
     for table, name in (("grants", "grantee"), ("owners", "owner")):
         principals = state.column(table, name)
         for principal in principals.names:
             role = principal.removeprefix("role:")
-            if principal != role and role not in held and principal not in told:
-                told.add(principal)
+            if principal != role and role not in held and principal not in reported:
+                reported.add(principal)
                 message = f"nobody holds role `{role}`"
                 yield table, principals.where([principal])[0], "S205", message, "assign it, or remove its rows"
 
@@ -98,12 +98,15 @@ def _direct(state: State) -> Iterator[Found]:
 def _repeated(state: State) -> Iterator[Found]:
     """Rows that say the same as another in a part of its time."""
     for table, windows in state.windows.items():
-        same: dict[tuple[object, ...], list[int]] = defaultdict(list)
-        for row, cells in enumerate(state.texts(table, *_SAYS[table])):
-            same[cells].append(row)
-        for rows in same.values():
+        rows_by_cells: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for row, cells in enumerate(state.texts(table, *_MEANING_COLUMNS[table])):
+            rows_by_cells[cells].append(row)
+        for rows in rows_by_cells.values():
             for row in rows if len(rows) > 1 else ():
-                other = next((o for o in rows if o != row and _within(windows[row], windows[o])), None)
+                other = next(
+                    (candidate for candidate in rows if candidate != row and _within(windows[row], windows[candidate])),
+                    None,
+                )
                 if other is not None:
                     yield _superfluous(table, row, other, "it says the same, and holds as long")
 
@@ -118,7 +121,7 @@ def _covered(program: Program, state: State) -> Iterator[Found]:
             everywhere[principal, role].append(row)
     for row, (principal, role, scope) in enumerate(rows):
         others = everywhere.get((principal, role), ()) if scope is not None else ()
-        other = next((o for o in others if _within(windows[row], windows[o])), None)
+        other = next((candidate for candidate in others if _within(windows[row], windows[candidate])), None)
         if other is not None:
             yield _superfluous("assignments", row, other, "it assigns the role everywhere")
     yield from _grants_covered(program, state)
@@ -128,18 +131,25 @@ def _grants_covered(program: Program, state: State) -> Iterator[Found]:
     names, keys = StateNames(program), vocabulary(program).keys
     down = program.semantics.inheritance == "down"
     windows = state.windows_of("grants")
-    gives: list[frozenset[str]] = []
-    at: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    privileges_of: list[frozenset[str]] = []
+    rows_by_place: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     rows = list(state.texts("grants", "grantee", "effect", "privilege", "entity"))
     for row, (grantee, effect, privilege, key) in enumerate(rows):
-        gives.append(frozenset(names.given(privilege, key.partition(":")[0])))
-        at[grantee, effect, key].append(row)
+        privileges_of.append(frozenset(names.given(privilege, key.partition(":")[0])))
+        rows_by_place[grantee, effect, key].append(row)
     for row, (grantee, effect, privilege, key) in enumerate(rows):
-        above = keys(Entity.parse(key)) if down else (key,)
-        for other in (o for own in above for o in at.get((grantee, effect, own), ()) if o != row):
-            if not (gives[row] <= gives[other] and _within(windows[row], windows[other])):
+        covering_keys = keys(Entity.parse(key)) if down else (key,)
+        for other in (
+            candidate
+            for covering_key in covering_keys
+            for candidate in rows_by_place.get((grantee, effect, covering_key), ())
+            if candidate != row
+        ):
+            if not (privileges_of[row] <= privileges_of[other] and _within(windows[row], windows[other])):
                 continue
-            same = rows[other][3] == key and gives[row] == gives[other] and windows[row] == windows[other]
+            same = (
+                rows[other][3] == key and privileges_of[row] == privileges_of[other] and windows[row] == windows[other]
+            )
             if rows[other][2:] != (privilege, key) and not (same and other > row):
                 yield _superfluous(
                     "grants", row, other, "it gives as much, on the entity or above it, and holds as long"
@@ -147,18 +157,18 @@ def _grants_covered(program: Program, state: State) -> Iterator[Found]:
                 break
 
 
-def _within(one: Window, other: Window) -> bool:
+def _within(window: Window, other: Window) -> bool:
     """Whether a row that holds needs no second one with the first window, because of one with the other; equal windows count."""
-    return one.begin < one.end and other.begin <= one.begin and one.end <= other.end
+    return window.begin < window.end and other.begin <= window.begin and window.end <= other.end
 
 
 def _superfluous(table: str, row: int, other: int, why: str) -> Found:
     return table, row, "S207", f"row {other + 1} of `{table}` makes the row superfluous", f"remove it: {why}"
 
 
-def duration(given: str) -> int:
+def duration(value: str) -> int:
     """Nanoseconds of a duration such as `14d`; raises ValueError."""
-    number, unit = given[:-1], given[-1:]
+    number, unit = value[:-1], value[-1:]
     if unit not in SECONDS or not (number.isascii() and number.isdigit()) or len(number) > 6:
-        raise ValueError(f"`{given}` is not a duration: write a number with m, h, d or w, as in 14d")
+        raise ValueError(f"`{value}` is not a duration: write a number with m, h, d or w, as in 14d")
     return int(number) * SECONDS[unit] * 10**9

@@ -24,37 +24,39 @@ def load(path: Path | str) -> RawState:
     path = Path(path)
     if not path.exists():
         raise FileError(f"no such state: {path}")
-    reading = RawReader()
+    reader = RawReader()
     if path.is_dir() and path.suffix != ".parquet":
-        _directory(path, reading)
+        _directory(path, reader)
     elif path.suffix.lower() in set(LOCAL) - set(WHOLE):
         raise UsageError(f"{path} is one table; give the directory that holds one file for each table")
     else:
-        _file(path, reading, None)
-    if not reading.tables and not any(finding.severity == "error" for finding in reading.findings):
-        raise UsageError(no_table(path, reading.findings))
-    return reading.done()
+        _file(path, reader, None)
+    if not reader.tables and not any(finding.severity == "error" for finding in reader.findings):
+        raise UsageError(no_table(path, reader.findings))
+    return reader.done()
 
 
-def no_table(where: Path | str, noted: Sequence[StateFinding] = ()) -> str:
-    """The message for a folder, a file or another source without any table; `noted`: findings so far."""
+def no_table(where: Path | str, findings: Sequence[StateFinding] = ()) -> str:
+    """The message for a folder, a file or another source without any table; `findings`: findings so far."""
     if not isinstance(where, Path) or not where.is_dir():
         return (
             f"{where} has no table of a state; the tables are {', '.join(TABLES)}, and one may be empty: `grants: []`"
         )
-    seen = [f"`{Path(finding.place.path).name}`: {finding.help}" for finding in noted]
-    whole = [f.name for f in sorted(where.iterdir()) if f.suffix.lower() in WHOLE and f.stem not in TABLES]
-    if not seen and whole:
-        seen = [f"a file with all tables is named itself, as in {where / whole[0]}"]
-    advice = "; ".join(seen) or f"a table's file has its name, as in `grants.csv`; the tables are {', '.join(TABLES)}"
+    remarks = [f"`{Path(finding.place.path).name}`: {finding.help}" for finding in findings]
+    whole_files = [f.name for f in sorted(where.iterdir()) if f.suffix.lower() in WHOLE and f.stem not in TABLES]
+    if not remarks and whole_files:
+        remarks = [f"a file with all tables is named itself, as in {where / whole_files[0]}"]
+    advice = (
+        "; ".join(remarks) or f"a table's file has its name, as in `grants.csv`; the tables are {', '.join(TABLES)}"
+    )
     return f"{where} has no file of a table of a state; {advice}"
 
 
 def from_tables(tables: object, path: str) -> RawState:
     """Rows from a mapping of tables to lists of mappings, as in JSON; `path` is their source."""
-    reading = RawReader()
-    read_value(tables, path, reading)
-    return reading.done()
+    reader = RawReader()
+    read_value(tables, path, reader)
+    return reader.done()
 
 
 def to_tables(state: State) -> dict[str, list[dict[str, str]]]:
@@ -69,42 +71,42 @@ def cells_of(state: State, table: str) -> Iterator[dict[str, str]]:
         yield {name: text for name, text in zip(names, row, strict=True) if text is not None}
 
 
-def _directory(directory: Path, reading: RawReader) -> None:
+def _directory(directory: Path, reader: RawReader) -> None:
     """Read the file of each table; if a table has two files, read neither."""
     files = sorted(directory.iterdir(), key=lambda f: f.name)
     for table in TABLES:
         found = [f for f in files if f.stem == table and f.suffix.lower() in LOCAL]
         if found:
-            reading.tables.add(table)
+            reader.tables.add(table)
         if len(found) == 1:
-            _file(found[0], reading, table)
+            _file(found[0], reader, table)
         elif found:
             names = " and ".join(f"`{f.name}`" for f in found)
             place = RowLocation(path=str(directory), table=table, row=0)
-            reading.report("S005", f"table `{table}` has {len(found)} files: {names}", place, help="keep one of them")
+            reader.report("S005", f"table `{table}` has {len(found)} files: {names}", place, help="keep one of them")
     for file in files:
-        _ignored(file, reading)
+        _ignored(file, reader)
 
 
-def _ignored(file: Path, reading: RawReader) -> None:
+def _ignored(file: Path, reader: RawReader) -> None:
     """Note a file that is not read although its name resembles that of a table."""
     stem, suffix = file.stem, file.suffix.lower()
     if (stem in TABLES and suffix in LOCAL) or file.name.startswith((".", "_")):
         return
     place = RowLocation(path=str(file), table="", row=0)
-    near = nearest(stem, TABLES, cutoff=0.75)
-    if near and suffix in LOCAL:
-        advice = f"did you mean `{near}{suffix}`?"
-        reading.report("S006", f"ignored: `{stem}` is not a table", place, help=advice, severity="note")
-    elif near == stem:
+    similar = nearest(stem, TABLES, cutoff=0.75)
+    if similar and suffix in LOCAL:
+        advice = f"did you mean `{similar}{suffix}`?"
+        reader.report("S006", f"ignored: `{stem}` is not a table", place, help=advice, severity="note")
+    elif similar == stem:
         advice = f"a table's file ends in {', '.join(LOCAL)}"
-        reading.report("S006", f"ignored: `{file.name}` is of no known format", place, help=advice, severity="note")
+        reader.report("S006", f"ignored: `{file.name}` is of no known format", place, help=advice, severity="note")
 
 
-def _file(file: Path, reading: RawReader, table: str | None) -> None:
+def _file(file: Path, reader: RawReader, table: str | None) -> None:
     """Read a file with all tables, or with the one that `table` names."""
     module = READERS.get(file.suffix.lower()) or _by_content(file)
-    import_module(module).read(file, reading, table)
+    import_module(module).read(file, reader, table)
 
 
 def _by_content(file: Path) -> str:

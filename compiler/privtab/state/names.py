@@ -50,23 +50,23 @@ class StateNames(PrivilegeNames):
                 sets = f", or of the set `{next(iter(self.program.sets))}`" if self.program.sets else ""
                 advice = f"there are no wildcards: write a row for each privilege{sets}"
             return Problem("S130", f"unknown privilege `{name}`", advice)
-        wrong = [m for m in members if type_ not in self.program.privileges[m].on]
-        if len(wrong) < len(members):
+        not_grantable = [m for m in members if type_ not in self.program.privileges[m].on]
+        if len(not_grantable) < len(members):
             return None
         if members == (name,):
             on = ", ".join(self.program.privileges[name].on)
             return Problem(
                 "S131", f"`{name}` cannot be granted on a `{type_}`", f"it can be granted on {on or 'nothing'}"
             )
-        listed = ", ".join(f"`{m}`" for m in wrong)
+        listed = ", ".join(f"`{m}`" for m in not_grantable)
         return Problem("S131", f"`{name}` cannot be granted on a `{type_}`, since {listed} cannot")
 
     def entity(self, text: str) -> Entity | Problem:
         """Read `type:path` in its one canonical spelling."""
-        found = self._entities.get(text)
-        if found is None:
-            found = self._entities[text] = self._entity(text)
-        return found
+        result = self._entities.get(text)
+        if result is None:
+            result = self._entities[text] = self._entity(text)
+        return result
 
     def _entity(self, text: str) -> Entity | Problem:
         problem = unusable_name(text)
@@ -84,25 +84,25 @@ class StateNames(PrivilegeNames):
         entity = Entity(type_, path)
         if path and not all(entity.names):
             return Problem("S113", f"a name in `{text}` is empty", f"write `{self.shape(type_)}`")
-        for at, name in enumerate(entity.names if any(sign in path for sign in WILDCARDS) else ()):
+        for position, name in enumerate(entity.names if any(sign in path for sign in WILDCARDS) else ()):
             if is_wildcard(name):
-                return self._wildcard(entity, at)
-            wrong = wrong_escape(name)
-            if wrong is not None:
-                return Problem("S113", f"malformed escape in `{text}`", _escape_advice(wrong))
+                return self._wildcard(entity, position)
+            escape = wrong_escape(name)
+            if escape is not None:
+                return Problem("S113", f"malformed escape in `{text}`", _escape_advice(escape))
         depth = self._depths[type_]
         if len(entity.names) != depth:
             message = f"wrong depth: `{text}` has {_count(len(entity.names))}, a `{type_}` path has {depth}"
             return Problem("S112", message, f"write `{self.shape(type_)}`")
         return entity
 
-    def _wildcard(self, entity: Entity, at: int) -> Problem:
+    def _wildcard(self, entity: Entity, position: int) -> Problem:
         """The problem with a wildcard in place of a name."""
-        name = entity.names[at]
-        above = "/".join(entity.names[:at])
-        types = [t for t in self.program.chain(entity.type) if self._depths[t] == at]
+        name = entity.names[position]
+        parent_path = "/".join(entity.names[:position])
+        types = [t for t in self.program.chain(entity.type) if self._depths[t] == position]
         if self.program.semantics.inheritance == "down" and types:
-            advice = f"a grant or a denial on `{types[0]}:{above}` holds for everything below it"
+            advice = f"a grant or a denial on `{types[0]}:{parent_path}` holds for everything below it"
         else:
             advice = "write a row for each entity"
         advice += f"; a name that is `{name}` is written `{escape_wildcard(name)}`"

@@ -123,11 +123,11 @@ class State:
         found: dict[str, list[int]] = {}
         for table, windows in self.windows.items():
             rows = getattr(self, table)
-            open_ = [row for row, window in enumerate(windows) if window.holds(moment)]
-            first: dict[object, int] = {}
-            for row in open_:
-                first.setdefault(rows[row], row)
-            found[table] = open_ if len(first) == len(open_) else sorted(first.values())
+            open_rows = [row for row, window in enumerate(windows) if window.holds(moment)]
+            first_rows: dict[object, int] = {}
+            for row in open_rows:
+                first_rows.setdefault(rows[row], row)
+            found[table] = open_rows if len(first_rows) == len(open_rows) else sorted(first_rows.values())
         return found
 
     def at(self, moment: int) -> State:
@@ -136,9 +136,9 @@ class State:
             return self
         return self.only(self.held(moment))
 
-    def only(self, kept: Mapping[str, list[int]]) -> State:
+    def only(self, rows: Mapping[str, list[int]]) -> State:
         """The state, without windows, with some rows of the tables that have any."""
-        tables: Any = {table: _some(getattr(self, table), kept[table]) for table in self.windows}
+        tables: Any = {table: _some(getattr(self, table), rows[table]) for table in self.windows}
         return replace(self, windows={}, **tables)
 
     def plain(self, what: str) -> State:
@@ -198,15 +198,15 @@ def _some(rows: Sequence[Any], kept: list[int]) -> Sequence[Any]:
 
 def _column(rows: Sequence[Any], table: str, name: str) -> Column:
     """The column of any rows: their own one if they have columns."""
-    of = getattr(rows, "column", None)
-    if of is not None:
-        found: Column = of(table, name)
+    own_column = getattr(rows, "column", None)
+    if own_column is not None:
+        found: Column = own_column(table, name)
         return found
     if table == "service_admins":
         return ListColumn(rows)
     if table in _ROWS:
-        at = _ROWS[table].index(name)
-        return ListColumn(str(row[at]) for row in rows)
+        position = _ROWS[table].index(name)
+        return ListColumn(str(row[position]) for row in rows)
     values = (getattr(row, name) for row in rows)
     return ListColumn(None if value is None else str(value) for value in values)
 

@@ -29,24 +29,28 @@ class Places:
         begin, end = (cells.get(name) for name in WINDOW)
         return Window(FIRST if begin is None else moment(begin), LAST if end is None else moment(end))
 
-    def some(self, held: Mapping[str, Sequence[int]]) -> Places:
-        """The places in a state of which only some rows were taken; `held`: these, for the tables where not all were."""
-        rows = {table: _Some(self.rows[table], kept) for table, kept in held.items() if table in self.rows}
+    def some(self, selected: Mapping[str, Sequence[int]]) -> Places:
+        """The places in a state of which only some rows were taken; `selected`: these, for the tables where not all were."""
+        rows = {
+            table: _SelectedRows(self.rows[table], row_numbers)
+            for table, row_numbers in selected.items()
+            if table in self.rows
+        }
         return Places(rows={**self.rows, **rows})
 
 
-class _Some(Sequence[RawRow]):
+class _SelectedRows(Sequence[RawRow]):
     """Some rows of a table."""
 
-    def __init__(self, rows: Sequence[RawRow], kept: Sequence[int]) -> None:
+    def __init__(self, rows: Sequence[RawRow], selected: Sequence[int]) -> None:
         self._rows = rows
-        self._kept = kept
+        self._selected = selected
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._selected)
 
-    def __getitem__(self, at: Any) -> Any:
-        return tuple(self)[at] if isinstance(at, slice) else self._rows[self._kept[at]]
+    def __getitem__(self, position: Any) -> Any:
+        return tuple(self)[position] if isinstance(position, slice) else self._rows[self._selected[position]]
 
 
 NOWHERE = Places()

@@ -150,7 +150,7 @@ class RawReader:
     def header(self, table: str, names: Sequence[str], place: RowLocation) -> bool:
         """Check the column names of a table that lists them once for all rows; False if its rows cannot be read."""
         columns = COLUMNS[table]
-        before = len(self.findings)
+        findings_before = len(self.findings)
         if len(names) == 1 and names[0] not in columns.all:
             for separator, title in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
                 if separator in names[0]:
@@ -165,7 +165,7 @@ class RawReader:
         for name in columns.required:
             if name not in names:
                 self._missing_column(table, name, place, {})
-        return len(self.findings) == before
+        return len(self.findings) == findings_before
 
     def row(self, path: str, table: str, number: int, line: int | None, cells: dict[str, object]) -> None:
         """Add a row if all its cells are text; otherwise report what is wrong with it."""
@@ -174,13 +174,13 @@ class RawReader:
         if len(text) == len(cells) and all(name in text for name in columns.required):
             self.take(RawRow(path, table, number, line, text))
         else:
-            self._mend(RawRow(path, table, number, line, text), cells)
+            self._convert(RawRow(path, table, number, line, text), cells)
 
-    def _mend(self, row: RawRow, cells: dict[str, object]) -> None:
+    def _convert(self, row: RawRow, cells: dict[str, object]) -> None:
         """Report everything that is wrong with a row; add it if its cells only had to be converted to text."""
         columns, place = COLUMNS[row.table], row.place
         text: dict[str, str] = {}
-        good = True
+        usable = True
         for name, value in cells.items():
             if name not in columns.all:
                 self._unknown_column(row.table, name, place, cells)
@@ -196,14 +196,20 @@ class RawReader:
                 text[name] = value
                 continue
             else:
-                what = str(value) if isinstance(value, NotText) else f"a {type(value).__name__}"
-                self.report("S104", f"`{name}` is {what}, not text", place, help=_advice(what), row=plain(cells))
-            good = False
+                kind_of_value = str(value) if isinstance(value, NotText) else f"a {type(value).__name__}"
+                self.report(
+                    "S104",
+                    f"`{name}` is {kind_of_value}, not text",
+                    place,
+                    help=_advice(kind_of_value),
+                    row=plain(cells),
+                )
+            usable = False
         for name in columns.required:
             if name not in cells:
                 self._missing_column(row.table, name, place, cells)
-                good = False
-        if good:
+                usable = False
+        if usable:
             self.take(RawRow(row.path, row.table, row.number, row.line, {c: text[c] for c in columns.all if c in text}))
 
     def take(self, row: RawRow) -> None:
@@ -233,9 +239,9 @@ def _folded(name: str) -> str:
     return name.lower().replace(" ", "_").replace("-", "_")
 
 
-def _advice(what: str) -> str | None:
-    if what.endswith("without a time zone"):
+def _advice(kind: str) -> str | None:
+    if kind.endswith("without a time zone"):
         return "store it with a time zone, such as UTC"
-    if what.endswith("without a time"):
+    if kind.endswith("without a time"):
         return "store the moment, with a time zone such as UTC"
-    return "put it in quotes" if what.startswith(("the truth value", "a number")) else None
+    return "put it in quotes" if kind.startswith(("the truth value", "a number")) else None

@@ -41,10 +41,10 @@ class RawTable(Sequence[RawRow]):
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
-            return tuple(self[row] for row in range(len(self))[at])
-        row = range(len(self))[at]
+    def __getitem__(self, position: Any) -> Any:
+        if isinstance(position, slice):
+            return tuple(self[row] for row in range(len(self))[position])
+        row = range(len(self))[position]
         found = ((name, column, column.codes[row]) for name, column in self.columns.items())
         cells = {name: column.names[code] for name, column, code in found if code >= 0}  # shared, even if long
         if len(cells) < len(self.columns):
@@ -55,50 +55,50 @@ class RawTable(Sequence[RawRow]):
     def __iter__(self) -> Iterator[RawRow]:
         return (self[row] for row in range(len(self)))
 
-    def rows(self, kept: Codes) -> KeptRows:
+    def rows(self, row_numbers: Codes) -> KeptRows:
         """Some of the rows."""
-        return KeptRows(self, kept)
+        return KeptRows(self, row_numbers)
 
 
 class KeptRows(Sequence[RawRow]):
     """The rows of a table that are part of a state."""
 
-    def __init__(self, table: RawTable, kept: Codes) -> None:
+    def __init__(self, table: RawTable, row_numbers: Codes) -> None:
         self._table = table
-        self._kept = kept
+        self._row_numbers = row_numbers
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._row_numbers)
 
-    def __getitem__(self, at: Any) -> Any:
-        return tuple(self)[at] if isinstance(at, slice) else self._table[int(self._kept[at])]
+    def __getitem__(self, position: Any) -> Any:
+        return tuple(self)[position] if isinstance(position, slice) else self._table[int(self._row_numbers[position])]
 
 
-def take(
-    reading: RawReader, path: str, table: str, columns: Mapping[str, CodedColumn], line: int | None = None
-) -> None:
+def take(reader: RawReader, path: str, table: str, columns: Mapping[str, CodedColumn], line: int | None = None) -> None:
     """Add the rows of a table whose columns are right; wrong rows are reported one by one.
 
     `line`: the line of the first row, if rows have lines.
     """
-    good = np.ones(len(next(iter(columns.values()))), np.bool_)
-    taken: dict[str, CodedColumn] = {}
+    complete = np.ones(len(next(iter(columns.values()))), np.bool_)
+    columns_without_empty: dict[str, CodedColumn] = {}
     for name, column in columns.items():
         empty = arrow.position(column.array, "")
         absent = column.codes < 0 if empty < 0 else (column.codes < 0) | (column.codes == empty)
         if name in COLUMNS[table].required:
-            good &= ~absent
-        taken[name] = column if empty < 0 else CodedColumn(np.where(absent, -1, column.codes), column.array).compact()
-    for row in np.flatnonzero(~good).tolist():
-        cells = {name: None if (at := c.codes[row]) < 0 else c.names[at] for name, c in columns.items()}
-        reading.row(path, table, row + 1, None if line is None else line + row, cells)
-    kept = np.flatnonzero(good)
-    if len(kept) > raw.MOST_COLUMN_ROWS:
-        row = int(kept[raw.MOST_COLUMN_ROWS])
+            complete &= ~absent
+        columns_without_empty[name] = (
+            column if empty < 0 else CodedColumn(np.where(absent, -1, column.codes), column.array).compact()
+        )
+    for row in np.flatnonzero(~complete).tolist():
+        cells = {name: None if (code := c.codes[row]) < 0 else c.names[code] for name, c in columns.items()}
+        reader.row(path, table, row + 1, None if line is None else line + row, cells)
+    row_numbers = np.flatnonzero(complete)
+    if len(row_numbers) > raw.MOST_COLUMN_ROWS:
+        row = int(row_numbers[raw.MOST_COLUMN_ROWS])
         place = RowLocation(path=path, table=table, row=row + 1, line=None if line is None else line + row)
-        reading.too_much(f"`{table}` has more than {raw.MOST_COLUMN_ROWS:,} rows", place)
-        kept = kept[: raw.MOST_COLUMN_ROWS]
-    if len(kept):
-        order = COLUMNS[table].all if line is None else taken  # CSV shows valid rows as written
-        rows = {name: taken[name].rows(kept) for name in order if name in taken}
-        reading.large[table] = RawTable(path, table, rows, kept + 1, None if line is None else kept + line)
+        reader.too_much(f"`{table}` has more than {raw.MOST_COLUMN_ROWS:,} rows", place)
+        row_numbers = row_numbers[: raw.MOST_COLUMN_ROWS]
+    if len(row_numbers):
+        order = COLUMNS[table].all if line is None else columns_without_empty  # CSV shows valid rows as written
+        rows = {name: columns_without_empty[name].rows(row_numbers) for name in order if name in columns_without_empty}
+        reader.large[table] = RawTable(path, table, rows, row_numbers + 1, None if line is None else row_numbers + line)

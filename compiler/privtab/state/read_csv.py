@@ -11,16 +11,16 @@ from privtab.state.nodes import RowLocation
 from privtab.state.raw import RawReader, RawRow
 
 
-def read(file: Path, reading: RawReader, table: str) -> None:
+def read(file: Path, reader: RawReader, table: str) -> None:
     """Read a file with the rows of `table`."""
-    text = reading.text(file, table)
+    text = reader.text(file, table)
     if text is not None:
-        read_csv(text, str(file), reading, table)
+        read_csv(text, str(file), reader, table)
 
 
-def read_csv(text: str, path: str, reading: RawReader, table: str) -> None:
+def read_csv(text: str, path: str, reader: RawReader, table: str) -> None:
     """Read the rows of `table`. Blank lines are skipped; the line of a row is the one on which it begins."""
-    if text.count("\n") >= raw.LARGE and _columns(text, path, reading, table):
+    if text.count("\n") >= raw.LARGE and _columns(text, path, reader, table):
         return
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     names: list[str] | None = None
@@ -32,27 +32,27 @@ def read_csv(text: str, path: str, reading: RawReader, table: str) -> None:
                 continue
             if names is None:
                 names = cells
-                if not reading.header(table, names, RowLocation(path=path, table=table, row=0, line=start)):
+                if not reader.header(table, names, RowLocation(path=path, table=table, row=0, line=start)):
                     return
                 continue
             number += 1
             if len(cells) == len(names) and "" not in cells:
                 # The header has all required columns and no unknown ones: such a row needs no further check.
-                reading.take(RawRow(path, table, number, start, dict(zip(names, cells, strict=True))))
+                reader.take(RawRow(path, table, number, start, dict(zip(names, cells, strict=True))))
             elif len(cells) == len(names):
-                reading.row(path, table, number, start, dict(zip(names, cells, strict=True)))
+                reader.row(path, table, number, start, dict(zip(names, cells, strict=True)))
             else:
                 place = RowLocation(path=path, table=table, row=number, line=start)
                 message = f"the row has {len(cells)} cell(s), the header {len(names)}"
                 advice = "put cells that hold commas in double quotes" if len(cells) > len(names) else None
-                reading.report("S107", message, place, help=advice, row=dict(zip(names, cells, strict=False)))
+                reader.report("S107", message, place, help=advice, row=dict(zip(names, cells, strict=False)))
     except csv.Error as error:
         place = RowLocation(path=path, table=table, row=number + 1 if names else 0, line=line)
         message = f"not CSV: {error}; nothing after this place was read"
-        reading.report("S002", message, place, help="a double quote inside quotes is written twice")
+        reader.report("S002", message, place, help="a double quote inside quotes is written twice")
 
 
-def _columns(text: str, path: str, reading: RawReader, table: str) -> bool:
+def _columns(text: str, path: str, reader: RawReader, table: str) -> bool:
     """Read the rows as columns; False if any line may not be a plain row: quotes, blank lines, another number of cells."""
     if '"' in text or "\0" in text or text.count("\r") != text.count("\r\n"):
         return False
@@ -60,7 +60,7 @@ def _columns(text: str, path: str, reading: RawReader, table: str) -> bool:
     names = header.removesuffix("\r").split(",")
     if names == [""]:
         return False
-    if not reading.header(table, names, RowLocation(path=path, table=table, row=0, line=1)):
+    if not reader.header(table, names, RowLocation(path=path, table=table, row=0, line=1)):
         return True
     import pyarrow
     from pyarrow import compute
@@ -85,5 +85,5 @@ def _columns(text: str, path: str, reading: RawReader, table: str) -> bool:
     longest = max((compute.max(compute.binary_length(column)).as_py() or 0) for column in found.columns)
     if found.num_rows != lines or longest > csv.field_size_limit():
         return False
-    take(reading, path, table, {name: CodedColumn.of(found[name]) for name in names}, line=2)
+    take(reader, path, table, {name: CodedColumn.of(found[name]) for name in names}, line=2)
     return True

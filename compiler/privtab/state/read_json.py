@@ -17,17 +17,17 @@ class _Pairs(dict[str, object]):
     repeated: tuple[str, ...] = ()
 
 
-def read(file: Path, reading: RawReader, table: str | None) -> None:
+def read(file: Path, reader: RawReader, table: str | None) -> None:
     """Read a file with all tables of a state, or with the one that `table` names."""
-    text = reading.text(file, table)
+    text = reader.text(file, table)
     if text is not None and text.strip():
-        read_json(text, str(file), reading, table)
+        read_json(text, str(file), reader, table)
 
 
-def read_json(text: str, path: str, reading: RawReader, table: str | None = None) -> None:
+def read_json(text: str, path: str, reader: RawReader, table: str | None = None) -> None:
     """Read the tables of a state, or only the one that `table` names. Rows have numbers, not lines."""
     if len(text) > MOST_VALUES and sum(map(text.count, ",{[")) > MOST_VALUES:
-        reading.too_much(
+        reader.too_much(
             f"the text holds more than {MOST_VALUES:,} values", RowLocation(path=path, table=table or "", row=0)
         )
         return
@@ -35,54 +35,54 @@ def read_json(text: str, path: str, reading: RawReader, table: str | None = None
         value = json.loads(text, object_pairs_hook=_pairs, parse_int=str, parse_float=str, parse_constant=_constant)
     except json.JSONDecodeError as error:
         place = RowLocation(path=path, table=table or "", row=0, line=error.lineno)
-        reading.report("S002", f"not JSON: {error.msg} at column {error.colno}", place)
+        reader.report("S002", f"not JSON: {error.msg} at column {error.colno}", place)
     except RecursionError:
-        reading.report(
+        reader.report(
             "S002", "not JSON that can be read: nested too deeply", RowLocation(path=path, table=table or "", row=0)
         )
     else:
         if value is not None or table is None:
-            read_value(value, path, reading, table)
+            read_value(value, path, reader, table)
 
 
-def read_value(value: object, path: str, reading: RawReader, table: str | None = None) -> None:
+def read_value(value: object, path: str, reader: RawReader, table: str | None = None) -> None:
     """Read tables from a mapping of lists of mappings; with `table`, only that one, from a list or from such a mapping."""
     place = RowLocation(path=path, table=table or "", row=0)
     if isinstance(value, Mapping):
         for name in value.repeated if isinstance(value, _Pairs) else ():
-            reading.report("S106", f"`{_mended(name)}` occurs twice", place)
+            reader.report("S106", f"`{_encodable(name)}` occurs twice", place)
         for name, rows in value.items():
             if name not in TABLES:
-                reading.unknown_table(_mended(name), place)
+                reader.unknown_table(_encodable(name), place)
             elif table is not None and name != table:
                 message = f"table `{name}` is in the file of `{table}`"
-                reading.report("S004", message, place, help=f"put it into a file of its own, `{name}.json`")
+                reader.report("S004", message, place, help=f"put it into a file of its own, `{name}.json`")
             else:
-                _rows(rows, path, name, reading)
+                _rows(rows, path, name, reader)
     elif table is not None:
-        _rows(value, path, table, reading)
+        _rows(value, path, table, reader)
     elif value is not None:
-        message = f"a state is a mapping from tables to lists of rows, not {_what(value)}"
-        reading.report("S004", message, place, help=f"the tables are {', '.join(TABLES)}")
+        message = f"a state is a mapping from tables to lists of rows, not {_kind_of(value)}"
+        reader.report("S004", message, place, help=f"the tables are {', '.join(TABLES)}")
 
 
-def _rows(rows: object, path: str, table: str, reading: RawReader) -> None:
-    reading.tables.add(table)
+def _rows(rows: object, path: str, table: str, reader: RawReader) -> None:
+    reader.tables.add(table)
     if rows is None:
         return
     if not isinstance(rows, list | tuple):
         place = RowLocation(path=path, table=table, row=0)
-        reading.report("S004", f"`{table}` is {_what(rows)}, not a list of rows", place)
+        reader.report("S004", f"`{table}` is {_kind_of(rows)}, not a list of rows", place)
         return
     for number, row in enumerate(rows, start=1):
         place = RowLocation(path=path, table=table, row=number)
         if not isinstance(row, Mapping):
-            reading.report("S004", f"a row of `{table}` is {_what(row)}, not a mapping from columns to text", place)
+            reader.report("S004", f"a row of `{table}` is {_kind_of(row)}, not a mapping from columns to text", place)
         elif isinstance(row, _Pairs) and row.repeated:
             for name in row.repeated:
-                reading.report("S106", f"column `{_mended(name)}` occurs twice", place)
+                reader.report("S106", f"column `{_encodable(name)}` occurs twice", place)
         else:
-            reading.row(path, table, number, None, {_mended(name): _cell(value) for name, value in row.items()})
+            reader.row(path, table, number, None, {_encodable(name): _cell(value) for name, value in row.items()})
 
 
 def _pairs(pairs: list[tuple[str, object]]) -> _Pairs:
@@ -102,19 +102,19 @@ def _cell(value: object) -> object:
         return NotText("a lone surrogate")
     if value is None or isinstance(value, str | NotText) or type(value) is int:
         return value
-    return NotText(_what(value))
+    return NotText(_kind_of(value))
 
 
 def _is_unicode(text: str) -> bool:
     r"""Whether the text can be encoded in UTF-8: JSON allows lone surrogates such as `\ud800`."""
-    return text.isascii() or text == _mended(text)
+    return text.isascii() or text == _encodable(text)
 
 
-def _mended(text: object) -> str:
+def _encodable(text: object) -> str:
     return str(text).encode("utf-8", "replace").decode()
 
 
-def _what(value: object) -> str:
+def _kind_of(value: object) -> str:
     if isinstance(value, bool):
         return f"the truth value {str(value).lower()}"
     if isinstance(value, NotText):

@@ -16,7 +16,7 @@ LOGS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
 """Where a table of a versioned format records which of its files count."""
 
 
-def read(file: Path, reading: RawReader, table: str) -> None:
+def read(file: Path, reader: RawReader, table: str) -> None:
     """Read the rows of `table`; columns are text or integers."""
     path = str(file)
     place = RowLocation(path=path, table=table, row=0)
@@ -25,32 +25,32 @@ def read(file: Path, reading: RawReader, table: str) -> None:
         import pyarrow.parquet
     except ImportError:
         advice = f"install the extra `compiler` ({how_to_install('compiler')}), or export the table as CSV"
-        reading.report("S001", "reading Parquet needs pyarrow, which is not installed", place, help=advice)
+        reader.report("S001", "reading Parquet needs pyarrow, which is not installed", place, help=advice)
         return
     format_ = table_format(file)
     if format_ is not None:
         advice = "read it with `privtab state build`, or export its rows"
-        reading.report("S001", f"is a table of {format_}, whose files hold deleted rows, too", place, help=advice)
+        reader.report("S001", f"is a table of {format_}, whose files hold deleted rows, too", place, help=advice)
         return
     try:
-        found = _File(file)
-        if not reading.header(table, found.names, place):
+        content = _File(file)
+        if not reader.header(table, content.names, place):
             return
-        columns = found.rows >= raw.LARGE and found.plain
-        most = raw.MOST_COLUMN_ROWS if columns else raw.MOST_ROWS
-        if found.rows > most:
-            reading.too_much(f"`{table}` has {found.rows:,} rows, and {most:,} is the most", place)
-        elif found.size > LARGEST:
-            reading.too_much(f"`{table}` unpacks to {found.size:,} bytes, and {LARGEST:,} is the most", place)
-        elif not columns or not _columns(found, path, reading, table):
+        columns = content.rows >= raw.LARGE and content.plain
+        limit = raw.MOST_COLUMN_ROWS if columns else raw.MOST_ROWS
+        if content.rows > limit:
+            reader.too_much(f"`{table}` has {content.rows:,} rows, and {limit:,} is the most", place)
+        elif content.size > LARGEST:
+            reader.too_much(f"`{table}` unpacks to {content.size:,} bytes, and {LARGEST:,} is the most", place)
+        elif not columns or not _columns(content, path, reader, table):
             number = 0
-            for batch in found.batches():
-                for cells in zip(*map(_cells, found.names, batch.columns), strict=True):
+            for batch in content.batches():
+                for cells in zip(*map(_cells, content.names, batch.columns), strict=True):
                     number += 1
-                    reading.row(path, table, number, None, dict(zip(found.names, cells, strict=True)))
+                    reader.row(path, table, number, None, dict(zip(content.names, cells, strict=True)))
     except (pyarrow.ArrowException, OSError) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        reading.report("S001", f"not a Parquet file that can be read: {said}", place)
+        message = (str(error).splitlines() or [type(error).__name__])[0]
+        reader.report("S001", f"not a Parquet file that can be read: {message}", place)
 
 
 class _File:
@@ -73,7 +73,7 @@ class _File:
         else:
             with parquet.ParquetFile(file) as opened:
                 self.schema = opened.schema_arrow
-                groups = [opened.metadata.row_group(at) for at in range(opened.metadata.num_row_groups)]
+                groups = [opened.metadata.row_group(number) for number in range(opened.metadata.num_row_groups)]
         self.names: list[str] = self.schema.names
         self.rows = sum(group.num_rows for group in groups)
         self.size = sum(group.total_byte_size for group in groups)
@@ -121,7 +121,7 @@ class _File:
             return opened.read(use_threads=False)
 
 
-def _columns(found: _File, path: str, reading: RawReader, table: str) -> bool:
+def _columns(content: _File, path: str, reader: RawReader, table: str) -> bool:
     """Read the rows of a `plain` file as columns; False if a text is not UTF-8."""
     import pyarrow
     from pyarrow import types
@@ -129,9 +129,9 @@ def _columns(found: _File, path: str, reading: RawReader, table: str) -> bool:
     from privtab.state.coded import CodedColumn
     from privtab.state.raw_table import take
 
-    rows = found.table()
+    rows = content.table()
     columns: dict[str, CodedColumn] = {}
-    for name in found.names:
+    for name in content.names:
         texts = rows[name]
         try:
             for chunk in texts.chunks if types.is_dictionary(texts.type) else ():
@@ -142,7 +142,7 @@ def _columns(found: _File, path: str, reading: RawReader, table: str) -> bool:
             columns[name] = CodedColumn.of_texts(cell for chunk in texts.chunks for cell in _moments(chunk))
             continue
         columns[name] = CodedColumn.of(texts if types.is_dictionary(texts.type) else texts.cast(pyarrow.string()))
-    take(reading, path, table, columns)
+    take(reader, path, table, columns)
     return True
 
 
@@ -182,12 +182,12 @@ def _cells(name: str, column: Any) -> list[object]:
 
     if isinstance(column, pyarrow.DictionaryArray):
         known = _cells(name, column.dictionary)
-        return [None if at is None else known[at] for at in column.indices.to_pylist()]
+        return [None if code is None else known[code] for code in column.indices.to_pylist()]
     if _is_moment(name, column.type):
         return list(_moments(column))
     if name in WINDOW and (types.is_timestamp(column.type) or types.is_date(column.type)):
-        lacks = "a time without a time zone" if types.is_timestamp(column.type) else "a date without a time"
-        return [None if not valid else NotText(lacks) for valid in column.is_valid().to_pylist()]
+        problem = "a time without a time zone" if types.is_timestamp(column.type) else "a date without a time"
+        return [None if not valid else NotText(problem) for valid in column.is_valid().to_pylist()]
     try:
         values: list[object] = column.to_pylist()
     except UnicodeDecodeError:

@@ -42,42 +42,42 @@ class _Stop(Exception):
         self.advice = advice
 
 
-def read(file: Path, reading: RawReader, table: str | None) -> None:
+def read(file: Path, reader: RawReader, table: str | None) -> None:
     """Read a file with all tables of a state, or with the one that `table` names."""
-    text = reading.text(file, table)
+    text = reader.text(file, table)
     if text is not None:
-        read_yaml(text, str(file), reading, table)
+        read_yaml(text, str(file), reader, table)
 
 
-def read_yaml(text: str, path: str, reading: RawReader, table: str | None = None) -> None:
+def read_yaml(text: str, path: str, reader: RawReader, table: str | None = None) -> None:
     """Read the tables of a state, or only the one that `table` names."""
     try:
         check_line_breaks(text)
-        _Tables(text, path, reading).read(table)
+        _Tables(text, path, reader).read(table)
     except _Stop as stop:
         place = RowLocation(path=path, table=table or "", row=0, line=stop.line)
-        reading.report("S002", stop.message, place, help=stop.advice)
+        reader.report("S002", stop.message, place, help=stop.advice)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = RowLocation(path=path, table=table or "", row=0, line=mark.line + 1 if mark else None)
-        said = (
+        message = (
             f"{error.context}: {error.problem}" if error.context and error.problem else error.problem or error.context
         )
-        reading.report("S002", f"not YAML: {said}; nothing after this place was read", place)
+        reader.report("S002", f"not YAML: {message}; nothing after this place was read", place)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1 if isinstance(error.position, int) else None
         place = RowLocation(path=path, table=table or "", row=0, line=line)
-        reading.report("S002", f"not YAML: {error.reason}", place)
+        reader.report("S002", f"not YAML: {error.reason}", place)
 
 
 class _Tables:
     """Walks the events of one document and passes its rows on."""
 
-    def __init__(self, text: str, path: str, reading: RawReader) -> None:
+    def __init__(self, text: str, path: str, reader: RawReader) -> None:
         # Uses libyaml if PyYAML was built with it: ten times faster, the same events.
         self.events: Iterator[Event] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         self.path = path
-        self.reading = reading
+        self.reader = reader
         self.depth = 0
 
     def read(self, table: str | None) -> None:
@@ -91,8 +91,8 @@ class _Tables:
         elif table is not None:
             self.rows(table, event)
         elif not (isinstance(event, ScalarEvent) and _scalar(event) is None):
-            message = f"a state is a mapping from tables to lists of rows, not {_what(event)}"
-            self.reading.report("S004", message, self.place(event), help=f"the tables are {', '.join(TABLES)}")
+            message = f"a state is a mapping from tables to lists of rows, not {_kind_of(event)}"
+            self.reader.report("S004", message, self.place(event), help=f"the tables are {', '.join(TABLES)}")
             self.skip(event)
         while not isinstance(event := self.next(), StreamEndEvent):
             if isinstance(event, DocumentStartEvent):
@@ -100,32 +100,32 @@ class _Tables:
 
     def tables(self, only: str | None) -> None:
         """Read `table: rows` pairs up to the end of the mapping."""
-        seen: set[str] = set()
+        names: set[str] = set()
         while not isinstance(key := self.next(), MappingEndEvent):
             name = self.key(key)
             value = self.next()
             if name not in TABLES:
-                self.reading.unknown_table(name, self.place(key))
+                self.reader.unknown_table(name, self.place(key))
                 self.skip(value)
-            elif name in seen:
-                self.reading.report("S106", f"table `{name}` occurs twice", self.place(key, name))
+            elif name in names:
+                self.reader.report("S106", f"table `{name}` occurs twice", self.place(key, name))
                 self.skip(value)
             elif only is not None and name != only:
                 message = f"table `{name}` is in the file of `{only}`"
                 advice = f"put it into a file of its own, `{name}.yaml`"
-                self.reading.report("S004", message, self.place(key, name), help=advice)
+                self.reader.report("S004", message, self.place(key, name), help=advice)
                 self.skip(value)
             else:
-                seen.add(name)
+                names.add(name)
                 self.rows(name, value)
 
     def rows(self, table: str, event: Event) -> None:
         """Read the rows of one table; `event` begins its value."""
-        self.reading.tables.add(table)
+        self.reader.tables.add(table)
         if isinstance(event, ScalarEvent) and _scalar(event) is None:
             return
         if not isinstance(event, SequenceStartEvent):
-            self.reading.report("S004", f"`{table}` is {_what(event)}, not a list of rows", self.place(event, table))
+            self.reader.report("S004", f"`{table}` is {_kind_of(event)}, not a list of rows", self.place(event, table))
             self.skip(event)
             return
         number = 0
@@ -134,8 +134,8 @@ class _Tables:
             if isinstance(event, MappingStartEvent):
                 self.row(table, number, _line(event))
             else:
-                message = f"a row of `{table}` is {_what(event)}, not a mapping from columns to text"
-                self.reading.report("S004", message, self.place(event, table, number))
+                message = f"a row of `{table}` is {_kind_of(event)}, not a mapping from columns to text"
+                self.reader.report("S004", message, self.place(event, table, number))
                 self.skip(event)
 
     def row(self, table: str, number: int, line: int) -> None:
@@ -146,12 +146,12 @@ class _Tables:
             name = self.key(key)
             value = self.next()
             if name in cells:
-                self.reading.report("S106", f"column `{name}` occurs twice", self.place(key, table, number))
+                self.reader.report("S106", f"column `{name}` occurs twice", self.place(key, table, number))
                 repeated = True
-            cells[name] = _scalar(value) if isinstance(value, ScalarEvent) else NotText(_what(value))
+            cells[name] = _scalar(value) if isinstance(value, ScalarEvent) else NotText(_kind_of(value))
             self.skip(value)
         if not repeated:
-            self.reading.row(self.path, table, number, line, cells)
+            self.reader.row(self.path, table, number, line, cells)
 
     def next(self) -> Event:
         """The next event. Refuses anchors and aliases, since a row would have two positions."""
@@ -170,7 +170,7 @@ class _Tables:
     def key(self, event: Event) -> str:
         """The text of a key; a collection as a key stops the reading."""
         if not isinstance(event, ScalarEvent):
-            raise _Stop(f"a key is {_what(event)}, not text", _line(event))
+            raise _Stop(f"a key is {_kind_of(event)}, not text", _line(event))
         return str(event.value)
 
     def skip(self, event: Event) -> None:
@@ -201,7 +201,7 @@ def _line(event: Event) -> int:
     return event.start_mark.line + 1 if event.start_mark else 1
 
 
-def _what(event: Event) -> str:
+def _kind_of(event: Event) -> str:
     match event:
         case MappingStartEvent():
             return "a mapping"

@@ -38,22 +38,22 @@ class ColumnRows(Sequence[Any]):
         assert table == self.table
         return self.columns[name]
 
-    def some(self, kept: list[int]) -> ColumnRows:
+    def some(self, row_numbers: list[int]) -> ColumnRows:
         """Some of the rows, ascending."""
         import numpy as np
 
-        at = np.array(kept, np.int64)
-        return ColumnRows(self.table, {name: column.rows(at) for name, column in self.columns.items()})
+        selected = np.array(row_numbers, np.int64)
+        return ColumnRows(self.table, {name: column.rows(selected) for name, column in self.columns.items()})
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
-            return self._rows[at]
+    def __getitem__(self, position: Any) -> Any:
+        if isinstance(position, slice):
+            return self._rows[position]
         if "_rows" in self.__dict__:
-            return self._rows[at]
-        row = range(len(self))[at]
+            return self._rows[position]
+        row = range(len(self))[position]
         return _MAKE[self.table](*(_value(name, column.take([row])[0]) for name, column in self.columns.items()))
 
     def __iter__(self) -> Iterator[Any]:

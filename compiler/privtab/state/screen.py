@@ -23,24 +23,24 @@ from privtab.state.coded import CodedColumn, groups
 from privtab.state.names import Problem, StateNames
 from privtab.state.raw_table import RawTable
 
-_ODD = r"[^\pL\pM\pN\pP\pS ]|[%*?]|\A | \z"
+_SUSPICIOUS = r"[^\pL\pM\pN\pP\pS ]|[%*?]|\A | \z"
 """Controls, separators and unassigned characters; wildcards and escapes; leading and trailing spaces."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Assessment:
     """An assessment of each distinct text of a column: whether it needs no finding, the number of its kind, and its meaning."""
 
     good: Truth
     kinds: Codes
-    means: pa.Array
+    replacements: pa.Array
 
     def of_rows(self, column: CodedColumn) -> tuple[Truth, Codes]:
         """`good` and `kinds` by row; a row without a text is good."""
         return np.append(self.good, True)[column.codes], np.append(self.kinds, -1)[column.codes]
 
 
-class TextJudge:
+class TextAssessor:
     """Assesses texts of columns by the names of one policy."""
 
     def __init__(self, names: StateNames) -> None:
@@ -48,7 +48,7 @@ class TextJudge:
         self.types = tuple(names.program.entities)
         """Entity types by number."""
 
-    def entities(self, column: CodedColumn) -> Judged:
+    def entities(self, column: CodedColumn) -> Assessment:
         """Entities; the kind is the entity type."""
         texts = column.array
         slashes = arrow.numbers(pc.count_substring(texts, "/"))
@@ -57,15 +57,15 @@ class TextJudge:
         for number, type_ in enumerate(self.types):
             depth = self.names.program.depths[type_]
             if depth:
-                kinds[plain & (slashes == depth - 1) & _begin(texts, f"{type_}:")] = number
+                kinds[plain & (slashes == depth - 1) & _starts_with(texts, f"{type_}:")] = number
 
         def read(text: str) -> tuple[int, str] | None:
             found = self.names.entity(text)
             return (self.types.index(found.type), text) if isinstance(found, Entity) else None
 
-        return _judged(texts, kinds, texts, read)
+        return _assess(texts, kinds, texts, read)
 
-    def principals(self, column: CodedColumn, allowed: Collection[str], bare: str | None = None) -> Judged:
+    def principals(self, column: CodedColumn, allowed: Collection[str], bare: str | None = None) -> Assessment:
         """Principals as `kind:name`, or as names alone of the kind `bare`; kinds are numbered as in KINDS."""
         texts = column.array
         colons = arrow.numbers(pc.count_substring(texts, ":"))
@@ -73,7 +73,7 @@ class TextJudge:
         kinds = np.full(len(texts), -1, np.int64)
         for number, kind in enumerate(KINDS):
             if kind in allowed:
-                kinds[plain & _begin(texts, f"{kind}:")] = number
+                kinds[plain & _starts_with(texts, f"{kind}:")] = number
 
         def read(text: str) -> tuple[int, str] | None:
             found = self.names.principal(text, KINDS if bare else tuple(allowed), bare)
@@ -81,9 +81,9 @@ class TextJudge:
                 return None
             return KINDS.index(found[0]), f"{found[0]}:{found[1]}" if bare else text
 
-        return _judged(texts, kinds, texts, read)
+        return _assess(texts, kinds, texts, read)
 
-    def bare(self, column: CodedColumn, kind: str) -> Judged:
+    def bare(self, column: CodedColumn, kind: str) -> Assessment:
         """Names of one kind."""
         texts = column.array
         colons = arrow.numbers(pc.count_substring(texts, ":"))
@@ -93,59 +93,61 @@ class TextJudge:
             found = self.names.bare(text, kind)
             return None if isinstance(found, Problem) else (0, found)
 
-        return _judged(texts, kinds, texts, read)
+        return _assess(texts, kinds, texts, read)
 
-    def each(self, column: CodedColumn, good: Callable[[str], bool], means: Callable[[str], str] = str) -> Judged:
+    def each(
+        self, column: CodedColumn, good: Callable[[str], bool], replacement: Callable[[str], str] = str
+    ) -> Assessment:
         """Texts of a column with few distinct ones."""
         found = [good(text) for text in column.names]
-        texts = arrow.texts([means(text) for text in column.names])
-        return Judged(np.array(found, np.bool_), np.arange(len(found)), texts)
+        texts = arrow.texts([replacement(text) for text in column.names])
+        return Assessment(np.array(found, np.bool_), np.arange(len(found)), texts)
 
-    def _plain(self, texts: pa.Array, more: str) -> Truth:
-        odd = arrow.truth(pc.match_substring_regex(texts, _ODD + more))
+    def _plain(self, texts: pa.Array, alternatives: str) -> Truth:
+        suspicious = arrow.truth(pc.match_substring_regex(texts, _SUSPICIOUS + alternatives))
         short: Truth = arrow.numbers(pc.binary_length(texts)) <= LONGEST_NAME
-        return short & ~odd
+        return short & ~suspicious
 
 
-def _begin(texts: pa.Array, prefix: str) -> Truth:
+def _starts_with(texts: pa.Array, prefix: str) -> Truth:
     return arrow.truth(pc.starts_with(texts, prefix))
 
 
-def _judged(
-    texts: pa.Array, kinds: npt.NDArray[np.int64], means: pa.Array, read: Callable[[str], tuple[int, str] | None]
-) -> Judged:
+def _assess(
+    texts: pa.Array, kinds: npt.NDArray[np.int64], replacements: pa.Array, read: Callable[[str], tuple[int, str] | None]
+) -> Assessment:
     """Assess texts, reading those one by one that are not clearly valid."""
     good = kinds >= 0
-    rest = np.flatnonzero(~good)
+    unread = np.flatnonzero(~good)
     changed: dict[int, str] = {}
-    for at, text in zip(rest.tolist(), texts.take(arrow.integers(rest)).to_pylist(), strict=True):
+    for number, text in zip(unread.tolist(), texts.take(arrow.integers(unread)).to_pylist(), strict=True):
         found = read(text)
         if found is not None:
-            kinds[at] = found[0]
-            good[at] = text == text.strip()
+            kinds[number] = found[0]
+            good[number] = text == text.strip()
             if found[1] != text:
-                changed[at] = found[1]
+                changed[number] = found[1]
     if changed:
-        listed = means.to_pylist()
-        for at, text in changed.items():
-            listed[at] = text
-        means = arrow.texts(listed)
-    return Judged(good, kinds, means)
+        listed = replacements.to_pylist()
+        for number, text in changed.items():
+            listed[number] = text
+        replacements = arrow.texts(listed)
+    return Assessment(good, kinds, replacements)
 
 
-def all_pairs(one: Codes, other: Codes, good: Callable[[int, int], bool]) -> Truth:
+def all_pairs(first: Codes, second: Codes, good: Callable[[int, int], bool]) -> Truth:
     """Which rows have a good pair of numbers; each distinct pair is checked once. Numbers are -1 or more."""
-    once, at = np.unique((one + 1) << 32 | (other + 1), return_inverse=True)
-    pairs = ((pair >> 32, pair & 0xFFFFFFFF) for pair in once.tolist())
-    found: Truth = np.array([good(a - 1, b - 1) for a, b in pairs], np.bool_)[at]
+    distinct, inverse = np.unique((first + 1) << 32 | (second + 1), return_inverse=True)
+    pairs = ((pair >> 32, pair & 0xFFFFFFFF) for pair in distinct.tolist())
+    found: Truth = np.array([good(x - 1, y - 1) for x, y in pairs], np.bool_)[inverse]
     return found
 
 
 def repeated(columns: Mapping[str, CodedColumn]) -> Codes:
     """For each row, the number of the first equal row, which may be its own."""
     found = groups(columns.values())
-    _, first, at = np.unique(found, return_index=True, return_inverse=True)
-    result: Codes = first[at]
+    _, first, inverse = np.unique(found, return_index=True, return_inverse=True)
+    result: Codes = first[inverse]
     return result
 
 

@@ -75,19 +75,19 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
 def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
     """The whole index from which parts were made, with its revision; shards that the people's part does not name are omitted."""
     people = documents[PEOPLE]
-    whole: Document = {part: {} for part in HELD} | {part: people[part] for part in BY_NAME}
+    document: Document = {part: {} for part in HELD} | {part: people[part] for part in BY_NAME}
     for key in people["shards"]:
         shard = documents[key]
         for part in GRANTS:
             for privilege, entities in shard[part].items():
-                whole[part].setdefault(privilege, {}).update(entities)
+                document[part].setdefault(privilege, {}).update(entities)
         for part in ("owners", "members"):
-            whole[part].update(shard[part])
+            document[part].update(shard[part])
     for part in GRANTS:
-        whole[part] = {privilege: _by_key(entities) for privilege, entities in sorted(whole[part].items())}
+        document[part] = {privilege: _by_key(entities) for privilege, entities in sorted(document[part].items())}
     for part in ("owners", "members"):
-        whole[part] = _by_key(whole[part])
-    return stamped(whole)
+        document[part] = _by_key(document[part])
+    return stamped(document)
 
 
 def root_keys(program: Program) -> Callable[[str], str]:

@@ -21,9 +21,9 @@ from privtab.state.uses import uses
 
 T = TypeVar("T")
 
-MOST_ALIKE = 10_000
+MAX_FINDINGS_OF_KIND = 10_000
 """Limit on findings of one kind in one table; the others are only counted."""
-_LONE_PRINCIPALS = ("user", "group")
+_ASSIGNABLE = ("user", "group")
 
 
 def validate(program: Program, raw: RawState) -> tuple[State, tuple[StateFinding, ...]]:
@@ -44,9 +44,9 @@ def validate_with_places(program: Program, raw: RawState) -> tuple[State, Places
         from privtab.state.large import ColumnChecker
 
         state = ColumnChecker(checker).state()
-    checker.unheld(state)
-    checker.uncounted()
-    return state, Places(rows=checker.kept), in_order(checker.findings)
+    checker.note_unused_names(state)
+    checker.report_omitted()
+    return state, Places(rows=checker.valid_rows), in_order(checker.findings)
 
 
 class RowChecker:
@@ -70,16 +70,16 @@ class RowChecker:
         """The value of a row, as in `State`, or None for a wrong one; and its findings."""
         checker = self._checker
         checker.findings = []
-        checker.alike.clear()
+        checker.finding_counts.clear()
         found = checker.value(self._tables[row.table], row)
         value = None if found is None else found[0]
         if value is not None:
             checker.spaces(row)
         return value, tuple(checker.findings)
 
-    def nearly_declared(self, role: str) -> str | None:
+    def similar_declared_role(self, role: str) -> str | None:
         """The advice for a role that no row mentions but whose name resembles a declared one."""
-        return Checker.nearly_declared(self._checker, role)
+        return Checker.similar_declared_role(self._checker, role)
 
 
 class Checker:
@@ -91,9 +91,9 @@ class Checker:
         self.names = StateNames(program)
         self.uses = uses(program)
         self.findings: list[StateFinding] = list(raw.findings)
-        self.kept: dict[str, Sequence[RawRow]] = {}
-        self.alike: Counter[tuple[str, str, str, Literal["error", "warning", "note"]]] = Counter()
-        self.mentioned: set[str] = set()
+        self.valid_rows: dict[str, Sequence[RawRow]] = {}
+        self.finding_counts: Counter[tuple[str, str, str, Literal["error", "warning", "note"]]] = Counter()
+        self.grantees: set[str] = set()
         self.grantable: dict[tuple[str, str], Problem | None] = {}
         self.roles: dict[str, str | None] = {}
         self.windows: dict[str, Sequence[Window]] = {}
@@ -107,7 +107,7 @@ class Checker:
             "grants", self.grant, lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id)
         )
         owners = self.table("owners", self.owner)
-        self.mentioned = {grant.grantee for grant in grants} | {owner for _, owner in owners}
+        self.grantees = {grant.grantee for grant in grants} | {owner for _, owner in owners}
         return State(
             members=self.table("members", self.member),
             memberships=self.table("memberships", self.membership),
@@ -122,26 +122,26 @@ class Checker:
         self, name: str, read: Callable[[RawRow], T | None], key: Callable[[T], Hashable] = lambda value: value
     ) -> tuple[T, ...]:
         """The valid rows of one table; repetitions are reported and omitted."""
-        seen: dict[Hashable, int] = {}
-        good: list[T] = []
-        self.kept[name] = kept = list[RawRow]()
+        first_rows: dict[Hashable, int] = {}
+        values: list[T] = []
+        self.valid_rows[name] = valid_rows = list[RawRow]()
         windows: list[Window] = []
         for row in self.raw.rows.get(name, ()):
             found = self.value(read, row)
             if found is None:
                 continue
             value, window = found
-            first = seen.setdefault((key(value), window), row.number)
+            first = first_rows.setdefault((key(value), window), row.number)
             if first == row.number:
-                good.append(value)
-                kept.append(row)
+                values.append(value)
+                valid_rows.append(row)
                 windows.append(window)
                 self.spaces(row)
             else:
                 self.warn(row, "S160", f"the row says the same as row {first} of `{name}`", "leave it out")
         if any(window != ALWAYS for window in windows):
             self.windows[name] = tuple(windows)
-        return tuple(good)
+        return tuple(values)
 
     def value(self, read: Callable[[RawRow], T | None], row: RawRow) -> tuple[T, Window] | None:
         """The value of a row and its window; None after reporting an error."""
@@ -152,34 +152,36 @@ class Checker:
     def window(self, row: RawRow) -> Window | None:
         """The window of a row that has an edge; None after reporting what is wrong with it."""
         edges: list[int | None] = []
-        for name, none in zip(WINDOW, ALWAYS, strict=True):
+        for name, no_edge in zip(WINDOW, ALWAYS, strict=True):
             text = row.cells.get(name)
             try:
-                edges.append(none if text is None else moment(text))
+                edges.append(no_edge if text is None else moment(text))
             except WrongTime as error:
                 self.error(row, Problem("S170", f"`{name}`: `{text}` {error}", error.help))
                 edges.append(None)
         begin, end = edges
         return None if begin is None or end is None else Window(begin, end)
 
-    def unheld(self, state: State) -> None:
+    def note_unused_names(self, state: State) -> None:
         """Note groups without members that rows mention, and roles that are not held but whose name resembles one that is."""
         in_state = self.program.semantics.groups == ("state",)
-        filled = state.distinct(("memberships", "group"))
+        groups_with_members = state.distinct(("memberships", "group"))
         held = state.distinct(("assignments", "role")) | set(self.program.roles)
-        told: set[str] = set()
+        visited: set[str] = set()
         for table, name in (("grants", "grantee"), ("assignments", "principal"), ("owners", "owner")):
             column = state.column(table, name)
-            found = [p for p in column.names if p not in told and p.startswith(("group:", "role:"))]
-            told |= set(found)
-            nobody = [p for p in found if p.partition(":")[2] not in (filled if p[0] == "g" else held)]
-            for row, principal in sorted((column.where([p])[0], p) for p in nobody):
+            found = [p for p in column.names if p not in visited and p.startswith(("group:", "role:"))]
+            visited |= set(found)
+            without_holders = [
+                p for p in found if p.partition(":")[2] not in (groups_with_members if p[0] == "g" else held)
+            ]
+            for row, principal in sorted((column.where([p])[0], p) for p in without_holders):
                 kind, _, bare = principal.partition(":")
                 if kind == "group" and in_state:
-                    advice = did_you_mean(bare, filled)
-                    self.note(self.kept[table][row], "S164", f"nobody is in `{principal}`", advice)
+                    advice = did_you_mean(bare, groups_with_members)
+                    self.note(self.valid_rows[table][row], "S164", f"nobody is in `{principal}`", advice)
                 elif kind == "role" and (advice := did_you_mean(bare, held)) is not None:
-                    self.note(self.kept[table][row], "S165", f"nobody holds `{principal}`", advice)
+                    self.note(self.valid_rows[table][row], "S165", f"nobody holds `{principal}`", advice)
 
     def grant(self, row: RawRow) -> Grant | None:
         """One row of `grants`."""
@@ -195,7 +197,7 @@ class Checker:
             message = f"`{self.program.system}` has no denials"
             self.error(row, Problem("S133", message, "what is not allowed is refused: leave the row out"))
             effect = ""
-        problem = self.binds(privilege, entity.type if entity is not None else None)
+        problem = self.grant_problem(privilege, entity.type if entity is not None else None)
         if problem is not None:
             self.error(row, problem)
         if grantee is None or entity is None or problem is not None or effect not in {"allow", "deny"}:
@@ -246,7 +248,7 @@ class Checker:
 
     def assignment(self, row: RawRow) -> Assignment | None:
         """One row of `assignments`."""
-        principal = self.principal(row, "principal", _LONE_PRINCIPALS)
+        principal = self.principal(row, "principal", _ASSIGNABLE)
         role = self.bare(row, "role", "role")
         scope = self.entity(row, "scope") if "scope" in row.cells else None
         problem = self.scope(role, scope, given="scope" in row.cells) if role is not None else None
@@ -284,21 +286,21 @@ class Checker:
         return None
 
     def advice(self, role: str) -> str | None:
-        """As `nearly_declared`, computed once for each role."""
+        """As `similar_declared_role`, computed once for each role."""
         if role not in self.roles:
-            self.roles[role] = self.nearly_declared(role)
+            self.roles[role] = self.similar_declared_role(role)
         return self.roles[role]
 
-    def nearly_declared(self, role: str) -> str | None:
+    def similar_declared_role(self, role: str) -> str | None:
         """The advice for a role that has no effect but whose name resembles a declared one."""
-        if role in self.program.roles or f"role:{role}" in self.mentioned or self.uses.holds:
+        if role in self.program.roles or f"role:{role}" in self.grantees or self.uses.holds:
             return None
         for name, declared in self.program.roles.items():
             if _folded(role) in {_folded(name), _folded(declared.title or name)}:
                 return f"did you mean `{name}`?"
         return did_you_mean(role, self.program.roles)
 
-    def binds(self, privilege: str, type_: str | None) -> Problem | None:
+    def grant_problem(self, privilege: str, type_: str | None) -> Problem | None:
         """Why a privilege cannot be granted; without a type (the entity is wrong), only whether it is known."""
         if type_ is None:
             known = self.names.privileges(privilege) is not None
@@ -350,18 +352,18 @@ class Checker:
         """Note a probable mistake in a valid row."""
         self._report(row, Problem(code, message, advice), "note")
 
-    def uncounted(self) -> None:
+    def report_omitted(self) -> None:
         """Report how many findings were left out beyond the limit."""
-        for (path, table, code, severity), number in self.alike.items():
-            if number > MOST_ALIKE:
-                message = f"{number - MOST_ALIKE:,} more rows of `{table}` have a finding of this kind"
+        for (path, table, code, severity), number in self.finding_counts.items():
+            if number > MAX_FINDINGS_OF_KIND:
+                message = f"{number - MAX_FINDINGS_OF_KIND:,} more rows of `{table}` have a finding of this kind"
                 place = RowLocation(path=path, table=table, row=0)
                 self.findings.append(StateFinding(place=place, message=message, code=code, severity=severity))
 
     def _report(self, row: RawRow, problem: Problem, severity: Literal["error", "warning", "note"]) -> None:
         kind = row.path, row.table, problem.code, severity
-        self.alike[kind] += 1
-        if self.alike[kind] > MOST_ALIKE:
+        self.finding_counts[kind] += 1
+        if self.finding_counts[kind] > MAX_FINDINGS_OF_KIND:
             return
         self.findings.append(
             StateFinding(
@@ -378,7 +380,7 @@ class Checker:
 class _OneByOne(Checker):
     """Checks each row without the others."""
 
-    def nearly_declared(self, role: str) -> str | None:  # noqa: ARG002  (some other row may speak of it)
+    def similar_declared_role(self, role: str) -> str | None:  # noqa: ARG002  (some other row may speak of it)
         """None: another row may mention the role."""
         return None
 

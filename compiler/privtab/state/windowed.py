@@ -33,36 +33,36 @@ MOST_WINDOWS = 1_000
 
 def document(
     state: State,
-    whole: Callable[[State], Document],
+    index_of: Callable[[State], Document],
     grants: Callable[[State], Mapping[Effect, Mapping[str, Any]]],
     roles: Callable[[str, str | None], tuple[str | None, bool]],
-    used: Uses,
+    used_parts: Uses,
 ) -> Document:
     """The index of a state with windows, without its revision.
 
-    `whole` gives the index of a state without windows, `grants` its grants by effect, with the scopes of this one; `roles` gives the
+    `index_of` gives the index of a state without windows, `grants` its grants by effect, with the scopes of this one; `roles` gives the
     principal for a role within a scope, None if nothing depends on it, and whether the policy declares the role.
     """
-    everything = whole(replace(state, windows={}))
+    complete = index_of(replace(state, windows={}))
     always = {
         table: [row for row, window in enumerate(windows) if window == ALWAYS]
         for table, windows in state.windows.items()
     }
-    fixed = state.only(always)
-    found: Document = {**everything, "owners": _owners(fixed)}
-    found.update(grants(fixed).items())
-    timed: Document = {"allow": {}, "deny": {}, "owners": {}}
+    lasting = state.only(always)
+    found: Document = {**complete, "owners": _owners(lasting)}
+    found.update(grants(lasting).items())
+    windows_of: Document = {"allow": {}, "deny": {}, "owners": {}}
     for window, rows in _by_window(state, "grants"):
         for effect, privileges in grants(rows).items():
-            _add_grants(timed[effect], privileges, window)
+            _add_grants(windows_of[effect], privileges, window)
     for window, rows in _by_window(state, "owners"):
         for key, owners in _owners(rows).items():
             for owner in owners:
-                timed["owners"].setdefault(key, {}).setdefault(owner, []).append(window)
-    timed = _spans(timed)
-    timed |= _People(state, roles, used).parts(found)
+                windows_of["owners"].setdefault(key, {}).setdefault(owner, []).append(window)
+    windows_of = _spans(windows_of)
+    windows_of |= _People(state, roles, used_parts).parts(found)
     parts = {part: found.pop(part) for part in sorted(found) if part not in HELD_ALWAYS}
-    return {WINDOWED: {**parts, "windows": timed}, **found}
+    return {WINDOWED: {**parts, "windows": windows_of}, **found}
 
 
 def _by_window(state: State, table: str) -> Iterator[tuple[Window, State]]:
@@ -87,9 +87,9 @@ def _add_grants(found: Document, privileges: Mapping[str, Any], window: Window) 
     for privilege, entities in privileges.items():
         for key, holders in entities.items():
             for principal, entry in holders.items():
-                own = found.setdefault(privilege, {}).setdefault(key, {}).setdefault(principal, {})
+                windows_by_origin = found.setdefault(privilege, {}).setdefault(key, {}).setdefault(principal, {})
                 for origin in (key,) if entry is True else entry:
-                    own.setdefault(origin, []).append(window)
+                    windows_by_origin.setdefault(origin, []).append(window)
 
 
 def _spans(value: Any) -> Any:
@@ -112,76 +112,80 @@ class _People:
     """Who has which principals when: the users and groups that a row with a window concerns."""
 
     def __init__(self, state: State, roles: Callable[[str, str | None], tuple[str | None, bool]], used: Uses) -> None:
-        self.has: dict[str, Times] = defaultdict(dict)
+        self.role_principals: dict[str, Times] = defaultdict(dict)
         """Holder (`user:…`, `group:…`) → principals of their roles → windows."""
         self.scoped: dict[str, dict[tuple[str, str], list[Window]]] = defaultdict(dict)
         """Holder → (scope, declared role) → windows."""
         self.groups: dict[str, Times] = defaultdict(dict)
         """User → groups (`group:…`) → windows."""
-        touched: set[str] = set()
+        changing: set[str] = set()
         for (holder, role, scope), window in _rows(state, "assignments", "principal", "role", "scope"):
             principal, declared = roles(role, scope)
             if principal is not None:
-                self.has[holder].setdefault(principal, []).append(window)
+                self.role_principals[holder].setdefault(principal, []).append(window)
             if scope is not None and declared:
                 self.scoped[holder].setdefault((scope, f"role:{role}"), []).append(window)
             if window != ALWAYS:
-                touched.add(holder)
-        self.users: set[str] = {holder[5:] for holder in touched if holder.startswith("user:")}
-        self.lone: set[str] = {holder[6:] for holder in touched if holder.startswith("group:")}
+                changing.add(holder)
+        self.users: set[str] = {holder[5:] for holder in changing if holder.startswith("user:")}
+        self.request_groups: set[str] = {holder[6:] for holder in changing if holder.startswith("group:")}
         if not used.request_groups:
-            self.lone = set()
+            self.request_groups = set()
         for (user, group), window in _rows(state, "memberships", "user", "group") if used.state_groups else ():
             self.groups[user].setdefault(f"group:{group}", []).append(window)
-            if window != ALWAYS or f"group:{group}" in touched:
+            if window != ALWAYS or f"group:{group}" in changing:
                 self.users.add(user)
 
     def parts(self, found: Document) -> Document:
         """The parts of `windows` for users and groups; takes what they hold for a time only out of `found`."""
-        timed: Document = {}
+        windows_by_part: Document = {}
         for part, scoped, kind, names in (
             ("principals", "scoped", "user", self.users),
-            ("group_principals", "group_scoped", "group", self.lone),
+            ("group_principals", "group_scoped", "group", self.request_groups),
         ):
-            timed[part], timed[scoped] = {}, {}
+            windows_by_part[part], windows_by_part[scoped] = {}, {}
             for name in sorted(names):
                 holders = {f"{kind}:{name}": [ALWAYS], **(self.groups.get(name, {}) if kind == "user" else {})}
-                self._principals(name, holders, found[part], timed[part])
-                self._scopes(name, holders, found[scoped], timed[scoped])
-        return timed
+                self._principals(name, holders, found[part], windows_by_part[part])
+                self._scopes(name, holders, found[scoped], windows_by_part[scoped])
+        return windows_by_part
 
     def _principals(self, name: str, holders: Times, found: dict[str, str], timed: Document) -> None:
         """Split the principals of one name, `found[name]`, into those held at any time and the others."""
         if name not in found:
             return
-        when: Times = defaultdict(list)
+        windows_of: Times = defaultdict(list)
         for holder, windows in holders.items():
-            when[holder] += windows
-            for principal, own in self.has.get(holder, {}).items():
-                when[principal] += intersection(windows, own)
-        listed = found.pop(name).split("\n")
-        of_time = {principal: spans(when[principal]) for principal in listed}
-        always = [principal for principal in listed if of_time[principal] == [list(ALWAYS)]]
+            windows_of[holder] += windows
+            for principal, held_windows in self.role_principals.get(holder, {}).items():
+                windows_of[principal] += intersection(windows, held_windows)
+        principals = found.pop(name).split("\n")
+        spans_of = {principal: spans(windows_of[principal]) for principal in principals}
+        always = [principal for principal in principals if spans_of[principal] == [list(ALWAYS)]]
         if always:
             found[name] = "\n".join(always)
-        rest = {principal: own for principal, own in of_time.items() if own and own != [list(ALWAYS)]}
-        if rest:
-            timed[name] = rest
+        changing = {
+            principal: held_windows
+            for principal, held_windows in spans_of.items()
+            if held_windows and held_windows != [list(ALWAYS)]
+        }
+        if changing:
+            timed[name] = changing
 
     def _scopes(self, name: str, holders: Times, found: dict[str, dict[str, list[str]]], timed: Document) -> None:
         """As `_principals`, for declared roles within scopes."""
-        when: dict[tuple[str, str], list[Window]] = defaultdict(list)
+        windows_of: dict[tuple[str, str], list[Window]] = defaultdict(list)
         for holder, windows in holders.items():
-            for at, own in self.scoped.get(holder, {}).items():
-                when[at] += intersection(windows, own)
+            for role_and_scope, held_windows in self.scoped.get(holder, {}).items():
+                windows_of[role_and_scope] += intersection(windows, held_windows)
         found.pop(name, None)
         always: dict[str, list[str]] = {}
-        for scope, role in sorted(when):
-            of_time = spans(when[scope, role])
-            if of_time == [list(ALWAYS)]:
+        for scope, role in sorted(windows_of):
+            role_spans = spans(windows_of[scope, role])
+            if role_spans == [list(ALWAYS)]:
                 always.setdefault(scope, []).append(role)
-            elif of_time:
-                timed.setdefault(name, {}).setdefault(scope, {})[role] = of_time
+            elif role_spans:
+                timed.setdefault(name, {}).setdefault(scope, {})[role] = role_spans
         if always:
             found[name] = always
 

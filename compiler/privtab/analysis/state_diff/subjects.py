@@ -74,7 +74,7 @@ class Side:
             held = self.holdings
             kind, _, name = subject.partition(":")
             if kind == "group":
-                principals, scoped, roles = held.alone(subject)
+                principals, scoped, roles = held.of_principal(subject)
                 found = Holding(principals, scoped, roles, frozenset({name}))
             else:
                 found = Holding(held.principals(name), held.scoped(name), held.roles(name), held.groups(name))

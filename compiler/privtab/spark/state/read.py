@@ -209,7 +209,7 @@ class Read:
         if table == "grants" and self.program.semantics.deny != "none":
             found.append(self._conflicts(counted, label))
         if table == "assignments":
-            found += self._nearly_declared(counted, label)
+            found += self._similar_declared_role(counted, label)
         return found
 
     def _conflicts(self, counted: DataFrame, label: str) -> DataFrame:
@@ -227,7 +227,7 @@ class Read:
             fn.lit("`"), fn.col("grantee"), fn.lit("` is allowed and denied `"), fn.col("privilege"), fn.lit("` here"))  # fmt: skip
         return report(both, "S163", "warning", message, "the denial counts: leave one of them out", "grants", label)
 
-    def _nearly_declared(self, counted: DataFrame, label: str) -> list[DataFrame]:
+    def _similar_declared_role(self, counted: DataFrame, label: str) -> list[DataFrame]:
         """Findings for roles without grants whose names are similar to those of declared roles."""
         program = self.program
         if not program.roles or uses(program).holds:
@@ -346,7 +346,7 @@ def _advise(program: Program, batches: Any) -> Any:
 
     checker = RowChecker(program)
     for batch in batches:
-        advised = [(role, checker.nearly_declared(role)) for role in batch.column(0).to_pylist()]
+        advised = [(role, checker.similar_declared_role(role)) for role in batch.column(0).to_pylist()]
         pairs = [(role, advice) for role, advice in advised if advice is not None]
         columns = [pa.array([pair[at] for pair in pairs], pa.string()) for at in (0, 1)]
         yield pa.RecordBatch.from_arrays(columns, names=["nearly", "advice"])
