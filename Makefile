@@ -11,7 +11,7 @@ JOBS   ?= 4
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lock demo stack test test-full test-long connect format lint types tests policies rego bench clean
+.PHONY: help setup setup-test lock demo stack test test-full test-long coverage connect format lint types tests policies rego bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,9 +104,16 @@ connect:
 	@echo "some of it on Spark Connect"
 	@$(BIN)/pytest -q --spark connect -m "spark and not slow and not long" $(addprefix tests/spark/test_,decide.py visible.py functions.py)
 
-test-full: setup-test ## the rest: processes, packaging, load, examples, large worlds, Spark on Connect
+test-full: setup-test coverage ## the rest: coverage, processes, packaging, load, examples, large worlds, Spark on Connect
 	@$(PYTEST) -m "slow and not long"
 	@echo "the same on Spark Connect" && $(CONNECT) -m "spark and not slow and not long" tests/spark
+
+# Examples alone, without generated ones: what they execute does not depend on luck, and measuring slows all of them down.
+COVERED := analysis backends bundle checks fmt ir lint model passes report scenarios state syntax
+
+coverage: setup-test ## what the tests of the compiler's rooms execute; the rooms and the floor are in pyproject.toml
+	@echo "the compiler's rooms with coverage"
+	@$(PYTEST) -m "not slow and not long and not spark and not hypothesis" --cov --cov-report=term:skip-covered $(addprefix tests/,$(COVERED))
 
 test-long: setup-test ## minutes of generated worlds
 	@$(PYTEST) -m long
