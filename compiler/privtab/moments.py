@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FIRST, LAST = -(1 << 63), (1 << 63) - 1
 """The first and the last moment, in 1677 and 2262: a time before or after them is one of them."""
@@ -48,6 +48,15 @@ class WrongTime(ValueError):
     def __init__(self, message: str, advice: str = f"write it as `{EXAMPLE}`") -> None:
         super().__init__(message)
         self.help = advice
+
+
+def parts_of(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What an index, or one part of it, holds at any time, with its revision; and what holds for a time, empty if nothing does."""
+    found = document.get(WINDOWED)
+    if found is None:
+        return document, {}
+    always = {part: value for part, value in document.items() if part != WINDOWED}
+    return always | {part: value for part, value in found.items() if part != "windows"}, found["windows"]
 
 
 def now() -> int:

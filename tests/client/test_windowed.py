@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 import pickle
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests as http
 
-from privtab import Client, DecisionUnavailable, Embedded, Request, UsageError, moments, pipeline
-from privtab.bundle.pack import state_bundle
+from privtab import Client, DecisionUnavailable, Embedded, Request, moments, pipeline
+from privtab.bundle.pack import shard_bundles, state_bundle
+from privtab.bundle.shards import shard_file
 from privtab.engines.index import Index
 from privtab.errors import PolicyError
 from privtab.ir.nodes import Program
-from privtab.moments import Window
+from privtab.moments import ALWAYS, Window
 from privtab.opa.server import OpaServer
-from privtab.pipeline import policy_bundle
+from privtab.pipeline import policy_artifacts, policy_bundle
 from privtab.request import Entity
 from privtab.state.index import index
-from privtab.state.nodes import Grant, State
+from privtab.state.nodes import Assignment, Grant, State
 
 POLICY = """\
 privtab: 1
@@ -96,6 +98,82 @@ def test_answers_in_process_change_at_the_edges_of_windows(tmp_path: Path, progr
         )
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+def test_columns_are_decided_for_the_moment_of_each_call(
+    tmp_path: Path, program: Program, clock: Clock, sharded: bool
+) -> None:
+    state = timed(START + 5, START + 20, denied=START + 15)
+    (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(program, sharded=sharded).bundle())
+    made = shard_bundles(program, state) if sharded else {"state": state_bundle(program, state)}
+    for key, bundle in made.items():
+        (tmp_path / shard_file(key)).write_bytes(bundle)
+    batches = Embedded(tmp_path).batches()
+    for one in (batches, pickle.loads(pickle.dumps(batches))):  # noqa: S301  (our own)
+        for at, allowed in ((0, False), (5, True), (14, True), (15, False), (6, True), (20, False)):
+            clock.moment = START + at
+            answers = one.decide_columns(["ann", "ben"], ["m/t"] * 2, action="load", type="table")
+            assert answers.allowed.tolist() == [allowed, False], at
+    clock.moment = START + 30
+    always = written(tmp_path / "always", program, State(grants=state.grants[:1]))
+    assert Embedded(always).batches().decide_columns(["ann"], ["m/t"], action="load", type="table").allowed.all()
+
+
+@pytest.mark.parametrize("part", ["people", "catalog:m"])
+def test_answers_in_process_change_at_the_edges_of_windows_in_shards(
+    tmp_path: Path, program: Program, clock: Clock, part: str
+) -> None:
+    """Whether the row with a window is the people's or a shard's."""
+    state = timed(START + 5, START + 20)
+    other = Grant(grantee="user:ann", effect="allow", privilege="SELECT", entity=Entity("catalog", "n"))
+    if part == "people":
+        grants = (replace(state.grants[0], grantee="role:reader"), other)
+        held = (Assignment(principal="user:ann", role="reader"),)
+        state = State(grants=grants, assignments=held, windows={"assignments": state.windows["grants"]})
+    else:
+        state = State(grants=(*state.grants, other), windows={"grants": (*state.windows["grants"], ALWAYS)})
+    made = shard_bundles(program, state)
+    assert set(made) == {"people", "catalog:m", "catalog:n"}
+    for key, bundle in made.items():
+        (tmp_path / shard_file(key)).write_bytes(bundle)
+    (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(program, sharded=True).bundle())
+    with Embedded(tmp_path) as client:
+        for at, allowed in ((0, False), (5, True), (19, True), (20, False)):
+            clock.moment = START + at
+            assert client.check("ann", "load", "table:m/t") is allowed, at
+            assert client.check_many([REQUEST] * 1500) == [allowed] * 1500, "in columns"
+            assert client.check("ann", "load", "table:n/t")
+        (tmp_path / shard_file("catalog:n")).unlink()
+        assert client.refresh()
+        clock.moment = START + 5
+        assert client.check("ann", "load", "table:m/t")
+        with pytest.raises(DecisionUnavailable, match="catalog:n"):
+            client.check("ann", "load", "table:n/t")
+
+
+@pytest.mark.slow
+def test_opa_decides_by_its_own_clock_in_shards_and_clients_keep_no_answers(
+    tmp_path: Path, program: Program, opa_binary: Path
+) -> None:
+    end = time.time_ns() + 6 * SECOND
+    state = timed(end - 3600 * SECOND, end)
+    files = {"policy": tmp_path / "policy.tar.gz"}
+    files["policy"].write_bytes(policy_artifacts(program, sharded=True).bundle())
+    for key, bundle in shard_bundles(program, state).items():
+        files[shard_file(key).partition(".")[0]] = tmp_path / shard_file(key)
+        (tmp_path / shard_file(key)).write_bytes(bundle)
+    with (
+        OpaServer(files, binary=opa_binary) as server,
+        Client(server.url, system="lake", cache_size=100, cache_ttl=3600) as client,
+    ):
+        with Embedded(tmp_path) as embedded:
+            assert client.revision() == embedded.revision()
+        asked: list[Any] = [lambda: client.check("ann", "load", "table:m/t"), lambda: client.check_many([REQUEST] * 3)]
+        if time.time_ns() < end - SECOND:
+            assert [ask() for ask in asked] == [True, [True] * 3]
+        time.sleep(max((end - time.time_ns()) / SECOND, 0) + 0.1)
+        assert [ask() for ask in asked] == [False, [False] * 3]
+
+
 def test_bundles_that_change_between_windows_and_none(tmp_path: Path, program: Program, clock: Clock) -> None:
     always = State(grants=timed(0, 1).grants)
     folder = written(tmp_path / "b", program, always)
@@ -106,8 +184,6 @@ def test_bundles_that_change_between_windows_and_none(tmp_path: Path, program: P
         assert client.check("ann", "load", "table:m/t")
         clock.moment = START + 5
         assert not client.check("ann", "load", "table:m/t")
-        with pytest.raises(UsageError, match="rows of the state hold for a time"):
-            client.batches()
         written(folder, program, always)
         assert client.refresh()
         assert client.check("ann", "load", "table:m/t")

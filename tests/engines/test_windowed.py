@@ -13,7 +13,8 @@ import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privtab.engines.python import PythonEngine
+from privtab.engines.index import together
+from privtab.engines.python import Opener, PythonEngine
 from privtab.engines.wasm import WasmEngine
 from privtab.engines.windowed import WindowedIndex
 from privtab.opa import wasm
@@ -21,6 +22,7 @@ from privtab.pipeline import policy_artifacts, wasm_modules
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index, index_bytes
 from privtab.state.nodes import TABLES, State
+from privtab.state.shards import content, merged, shards
 
 SEEDS = st.integers(min_value=0, max_value=2**31)
 
@@ -41,6 +43,43 @@ def test_the_python_engine_agrees_with_the_reference_at_every_moment(policy: int
         assert windowed.window(at).holds(at)
         for request in asked:
             assert engine.decide(request).to_json() == reference.decide(request).to_json(), (at, request)
+
+
+@settings(max_examples=20, deadline=None)
+@given(policy=st.integers(0, 40), seed=SEEDS)
+def test_the_python_engine_agrees_with_the_reference_over_shards_with_windows(policy: int, seed: int) -> None:
+    program = generated_programs.program(policy)
+    state = worlds.timed(worlds.state(program, seed), seed)
+    opener = Opener()
+    parts = [opener.keep(content(key, document)) for key, document in shards(program, state).items()]
+    artifacts = policy_artifacts(program)
+    asked = worlds.requests(program, seed, 1)
+    for at in worlds.moments(state):
+        opened = opener.open(artifacts.program, parts, None, at)
+        reference = Reference(program, state.at(at), artifacts.revision)
+        assert opened.window.holds(at)
+        for request in asked:
+            assert opened.engine.decide(request).to_json() == reference.decide(request).to_json(), (at, request)
+
+
+@settings(max_examples=20, deadline=None)
+@given(policy=st.integers(0, 40), seed=SEEDS)
+def test_shards_with_windows_together_are_one_index_for_engines_without_parts(policy: int, seed: int) -> None:
+    program = generated_programs.program(policy)
+    state = worlds.timed(worlds.state(program, seed), seed)
+    parts = shards(program, state)
+    found, missing = together(content(key, document) for key, document in parts.items())
+    whole = merged(parts)
+    assert not missing
+    assert without_revision(found) == without_revision(whole)
+
+
+def without_revision(document: dict[str, Any]) -> dict[str, Any]:
+    """An index without its revision, which names the parts if it was put together from them."""
+    found = {part: value for part, value in document.items() if part != "revision"}
+    if "windowed" in found:
+        found["windowed"] = without_revision(found["windowed"])
+    return found
 
 
 def test_an_index_changes_only_at_its_edges() -> None:

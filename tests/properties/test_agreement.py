@@ -51,16 +51,19 @@ def test_reference_and_opa_agree_on_very_many_requests(opa_binary: Path, block: 
     assert total >= 10_000
 
 
-@pytest.mark.slow
-def test_opa_agrees_with_the_reference_at_every_moment_of_a_state_with_windows(opa_binary: Path) -> None:
+@pytest.mark.parametrize("sharded", [False, True], ids=["whole", "sharded"])
+@pytest.mark.parametrize("policies", [2, pytest.param(12, marks=pytest.mark.slow)])
+def test_opa_agrees_with_the_reference_at_every_moment_of_a_state_with_windows(
+    opa_binary: Path, policies: int, sharded: bool
+) -> None:
     total = allowed = 0
-    texts = [worlds.policy(7000 + number, f"world{number}") for number in range(12)]
-    with serving(texts, opa_binary) as (url, loaded), http.Session() as session:
+    texts = [worlds.policy(7000 + number, f"world{number}") for number in range(policies)]
+    with serving(texts, opa_binary, sharded=sharded) as (url, loaded), http.Session() as session:
         for number, world in enumerate(loaded):
             for turn in range(2):
                 seed = 70_000 + number * 10 + turn
                 state = worlds.timed(worlds.state(world.program, seed), seed)
-                put_state(session, url, world.program, state)
+                put_state(session, url, world.program, state, sharded=sharded)
                 asked = worlds.requests(world.program, seed, 1)
                 moments = worlds.moments(state)
                 for at in moments[:: max(len(moments) // 9, 1)]:
@@ -69,5 +72,5 @@ def test_opa_agrees_with_the_reference_at_every_moment_of_a_state_with_windows(o
                     reference = Reference(world.program, state.at(at))
                     total += len(asked)
                     allowed += sum(reference.decide(request).allowed for request in asked)
-    assert total > 2_000
+    assert total > policies * 160
     assert 0.1 < allowed / total < 0.9

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import pipeline
-from privtab.bundle.pack import state_bundle
+from privtab.bundle.pack import shard_bundles, state_bundle
+from privtab.bundle.shards import shard_file
 from privtab.errors import AccessDenied, UsageError
 from privtab.spark import decide, entitlements, plan, require, visible
 from privtab.state.load import load
@@ -49,7 +50,7 @@ EXPECTED = {
 """Whether ann and ben may load, by time."""
 
 
-@pytest.fixture(params=["rows", "bundle"])
+@pytest.fixture(params=["rows", "bundle", "shards"])
 def sources(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, str]:
     policy, state = tmp_path / "lake.yaml", tmp_path / "state.yaml"
     policy.write_text(POLICY)
@@ -57,8 +58,15 @@ def sources(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, str]:
     if request.param == "rows":
         return str(policy), str(state)
     program = pipeline.load_program(policy)
+    rows, _ = validate(program, load(state))
+    if request.param == "shards":
+        folder = tmp_path / "shards"
+        folder.mkdir()
+        for key, part in shard_bundles(program, rows).items():
+            (folder / shard_file(key)).write_bytes(part)
+        return str(policy), str(folder)
     bundle = tmp_path / "state.tar.gz"
-    bundle.write_bytes(state_bundle(program, validate(program, load(state))[0]))
+    bundle.write_bytes(state_bundle(program, rows))
     return str(policy), str(bundle)
 
 

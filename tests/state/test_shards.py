@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from privtab import pipeline
 from privtab.bundle.archive import json_bytes
 from privtab.ir.nodes import Program
+from privtab.moments import ALWAYS
+from privtab.moments import parts_of as windows_of
 from privtab.request import Entity
 from privtab.shard_names import shard_name
 from privtab.state.index import index, revision
@@ -102,6 +104,26 @@ def test_the_parts_together_are_the_whole_index(seed: int, tmp_path: Path) -> No
         held += [k for effect in ("allow", "deny") for entities in parts[key][effect].values() for k in entities]
         assert held
         assert {root(k) for k in held} == {key}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_parts_of_a_state_with_windows_are_its_whole_index_and_only_those_concerned_have_windows(
+    seed: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "world.yaml"
+    path.write_text(worlds.policy(seed))
+    program = pipeline.load_program(path)
+    state = worlds.timed(worlds.state(program, seed), seed)
+    found = shards(program, state)
+    windows = {key: windows_of(part)[1] for key, part in found.items()}
+    if any(windows.values()):
+        assert json_bytes(merged(found)) == json_bytes(index(program, state))
+    root = root_keys(program)
+    for entity, window in zip(state.column("owners", "entity"), state.windows_of("owners"), strict=True):
+        assert window == ALWAYS or window.begin >= window.end or windows[root(str(entity))]
+    for part, own in zip(found.values(), windows.values(), strict=True):
+        assert ("windowed" in part) == bool(own)
+        assert not own or any(own.values())
 
 
 def test_shards_that_the_people_do_not_name_are_left_out(lake: Program) -> None:

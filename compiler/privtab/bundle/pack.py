@@ -13,6 +13,7 @@ from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import SigningKey, sealed
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
+from privtab.moments import WINDOWED, parts_of
 from privtab.state.index import index_bytes
 from privtab.state.nodes import State
 from privtab.state.shards import PEOPLE, content, roots, shards
@@ -168,8 +169,8 @@ def shard_bundle(
     if key == PEOPLE:
         metadata["shards"] = len(document["shards"])
     manifest = {
-        "revision": document["revision"],
-        "roots": roots(system, key),
+        "revision": parts_of(document)[0]["revision"],
+        "roots": roots(system, key, windows=WINDOWED in document),
         "rego_version": 1,
         "metadata": metadata | provenance_metadata(provenance),
     }

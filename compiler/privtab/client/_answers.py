@@ -192,6 +192,11 @@ def read_layout(body: bytes) -> bool:
     return _document(body).get("result") == SHARDED
 
 
+def read_truth(body: bytes) -> bool:
+    """Whether a rule is true."""
+    return _document(body).get("result") is True
+
+
 def no_shard(system: str, roots: Iterable[str]) -> Inactive:
     """The error for requests on root entities whose shards are not active."""
     names = sorted(roots)

@@ -119,6 +119,8 @@ class OpaFlows:
             timed = state is None and not active.sharded
             if timed:
                 state = yield from self._send(protocol.windowed_revision(active.vocabulary.system))
+            elif state is not None and self._cache is not None and active.sharded:
+                timed = yield from self._send(protocol.windowed(active))
             if state is None:
                 # A policy without a state would deny everything: an error, not a decision.
                 raise protocol.no_bundle(active.vocabulary.system, "state")

@@ -34,6 +34,7 @@ from privtab.client._answers import (
     read_revision,
     read_status,
     read_system,
+    read_truth,
     read_visible,
 )
 from privtab.errors import InvalidRequest, UsageError
@@ -332,6 +333,11 @@ def windowed_revision(system: str) -> Call[str | None]:
 def combined_revision(system: str) -> Call[str | None]:
     """The combined revision of the active shards of a state, by the name of the package."""
     return Call(path=f"/v1/data/privtab/{system}/state_revision", body=None, read=read_revision)
+
+
+def windowed(active: ActiveSystem) -> Call[bool]:
+    """Whether rows of the active shards of a state hold for a time."""
+    return Call(path=f"/v1/data/privtab/{active.system}/state_windowed", body=None, read=read_truth)
 
 
 def layout(system: str) -> Call[bool]:

@@ -22,7 +22,6 @@ from privtab.client._transport import Timeout
 from privtab.client._trust import Trusted
 from privtab.engines import ENGINES
 from privtab.errors import UsageError
-from privtab.moments import ALWAYS
 from privtab.request import Request
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from privtab.engines.batches import Batches
+    from privtab.engines.python import TimedBatches
 
 Source: TypeAlias = str | os.PathLike[str]
 """Location of bundles: a file, a folder, `package:name/file`, `http://…` or `https://…`."""
@@ -135,25 +135,21 @@ class Embedded(Asker):
         """Load newer bundles now and return whether there were any. Raises on failure, and the active bundles stay."""
         return self._bundled.refresh()
 
-    def batches(self) -> Batches:
+    def batches(self) -> Batches | TimedBatches:
         """The current policy and state as a decider of whole columns, usable in other processes; without modes and hooks.
 
-        Raises UsageError without the extra `fast` and for engines other than `python`.
+        If rows of the state hold for a time, each call decides for the moment at which it is made. Raises UsageError without the extra `fast` and for engines other than `python`.
         """
         from privtab.engines.python import PythonEngine
 
-        loaded = self._bundled.now()
-        engine = loaded.engine
+        engine = self._bundled.now().engine
         if not isinstance(engine, PythonEngine):
             raise UsageError("only the engine `python` answers columns")
-        if loaded.window != ALWAYS:
-            raise UsageError(
-                "rows of the state hold for a time, and a decider of columns would not see them begin or end"
-            )
         try:
-            return engine.batches()
+            batches = engine.batches()
         except ImportError as error:
             raise UsageError(f"columns need the extra `fast`: {how_to_install('fast')}") from error
+        return engine.timed or batches
 
     def check(
         self,

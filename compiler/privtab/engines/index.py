@@ -9,12 +9,13 @@ A state may be sharded (docs/how-to/shards.md): `people` for what is looked up b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import is_
 from typing import Any, TypeAlias
 
 from privtab.errors import PolicyError, UsageError
+from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
 from privtab.shard_names import combined, shard_name
 
 Holders: TypeAlias = dict[str, int]
@@ -22,6 +23,8 @@ Holders: TypeAlias = dict[str, int]
 Table: TypeAlias = dict[str, Holders]
 """Path of an entity → what principals hold on it."""
 
+_PEOPLE = ""
+"""The people's part, among names of shards."""
 OWNER = 1
 SEPARATOR = "\n"
 _SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError)
@@ -96,15 +99,16 @@ class StatePart:
         """Read the document at `data.privtab_state.<system>`; parts to be combined share `numbers`. Raises PolicyError."""
         self.numbers = numbers
         try:
-            self.people: Mapping[str, Any] | None = (
-                {name: value for name, value in document.items() if name != "at"} if "shards" in document else None
-            )
+            always, windows = parts_of({name: value for name, value in document.items() if name != "at"})
+            self.people: Mapping[str, Any] | None = always if "shards" in document else None
+            self.windows: dict[str, Mapping[str, Any]] = {_PEOPLE: windows}
+            """What holds for a time, by the name below `at`, and of the people."""
             texts = Texts()
-            self.shards: dict[str, tuple[str, EntityHoldings]] = {
-                name: (shard["revision"], EntityHoldings(shard, numbers, texts))
-                for name, shard in document.get("at", {}).items()
-            }
+            self.shards: dict[str, tuple[str, EntityHoldings]] = {}
             """By the name below `at`: revision and content."""
+            for name, shard in document.get("at", {}).items():
+                always, self.windows[name] = parts_of(shard)
+                self.shards[name] = always["revision"], EntityHoldings(always, numbers, texts)
         except _SHAPE_ERRORS as error:
             raise PolicyError(f"the state is not a part of an index: {error!r}") from error
 
@@ -114,6 +118,8 @@ class Index:
 
     missing: frozenset[str] = frozenset()
     """The keys of the root entities whose shards exist but were not loaded: nothing is known about these entities."""
+    windows: Mapping[str, Any] = {}
+    """What parts of the state hold for a time besides this: engines need the index of a moment (`WindowedIndex`)."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Read `data.privtab_state.<system>`. Raises PolicyError if it is not an index."""
@@ -146,12 +152,16 @@ class Index:
             if duplicates := shards.keys() & part.shards.keys():
                 raise _wrong_count(f"the shard `{min(duplicates)}`", 2)
             shards |= part.shards
+        windows = {name: own for part in parts for name, own in part.windows.items() if own}
         shard_names = {root: shard_name(root) for root in people[0]["shards"]}
         loaded = {root: shards[name] for root, name in sorted(shard_names.items()) if name in shards}
         revision = combined(people[0]["revision"], {root: stamp for root, (stamp, _) in loaded.items()})
         self._merge(revision, parts[0].numbers, [held for _, held in loaded.values()])
         self._read_people(people[0], Texts())
         self.missing = frozenset(shard_names.keys() - loaded.keys())
+        self.windows = _united(
+            windows.get(_PEOPLE, {}), [windows[shard_names[root]] for root in loaded if shard_names[root] in windows]
+        )
 
     def _merge(self, revision: str, numbers: PrivilegeNumbers, holdings: list[EntityHoldings]) -> None:
         self.revision = revision
@@ -220,8 +230,10 @@ def revisions(state: object) -> dict[str, Any] | None:
         people = {"people": state.people["revision"]} if state.people is not None else {}
         return people | {f"at/{name}": revision for name, (revision, _) in state.shards.items()}
     if isinstance(state, Mapping) and in_parts(state):
-        people = {"people": state["revision"]} if "shards" in state else {}
-        return people | {f"at/{name}": shard.get("revision") for name, shard in state.get("at", {}).items()}
+        people = {"people": parts_of(state)[0]["revision"]} if "shards" in state else {}
+        return people | {
+            f"at/{name}": parts_of(shard)[0].get("revision") for name, shard in state.get("at", {}).items()
+        }
     return None
 
 
@@ -236,22 +248,37 @@ def together(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], fr
         shards |= document.get("at", {})
     if len(people) != 1:
         raise _wrong_count("the principals", len(people))
-    shard_names = {root: shard_name(root) for root in people[0]["shards"]}
-    combined_document: dict[str, Any] = {
-        name: value for name, value in people[0].items() if name not in ("at", "shards")
-    }
-    combined_document |= {part: {} for part in ("allow", "deny", "owners", "members")}
-    loaded = {root: shards[name] for root, name in sorted(shard_names.items()) if name in shards}
-    for shard in loaded.values():
+    always, windows = parts_of({name: value for name, value in people[0].items() if name != "at"})
+    shard_names = {root: shard_name(root) for root in always["shards"]}
+    loaded = {root: parts_of(shards[name]) for root, name in sorted(shard_names.items()) if name in shards}
+    whole: dict[str, Any] = {name: value for name, value in always.items() if name != "shards"}
+    whole |= _combined(shard for shard, _ in loaded.values()) | {"members": {}}
+    for shard, _ in loaded.values():
+        whole["members"].update(shard["members"])
+    whole["revision"] = combined(always["revision"], {root: shard["revision"] for root, (shard, _) in loaded.items()})
+    if timed := _united(windows, [own for _, own in loaded.values() if own]):
+        concerned = {part: whole.pop(part) for part in sorted(whole) if part not in HELD_ALWAYS}
+        whole[WINDOWED] = concerned | {"windows": timed}
+    return whole, frozenset(shard_names.keys() - loaded.keys())
+
+
+def _united(people: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the parts of a state hold for a time, together; empty if nothing does."""
+    if not people and not shards:
+        return {}
+    by_name = ("principals", "scoped", "group_principals", "group_scoped")
+    return {part: people.get(part, {}) for part in by_name} | _combined(shards)
+
+
+def _combined(shards: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What several shards hold on entities."""
+    found: dict[str, dict[str, Any]] = {part: {} for part in ("allow", "deny", "owners")}
+    for shard in shards:
         for effect in ("allow", "deny"):
             for privilege, entities in shard[effect].items():
-                combined_document[effect].setdefault(privilege, {}).update(entities)
-        for part in ("owners", "members"):
-            combined_document[part].update(shard[part])
-    combined_document["revision"] = combined(
-        people[0]["revision"], {root: shard["revision"] for root, shard in loaded.items()}
-    )
-    return combined_document, frozenset(shard_names.keys() - loaded.keys())
+                found[effect].setdefault(privilege, {}).update(entities)
+        found["owners"].update(shard["owners"])
+    return found
 
 
 def _wrong_count(what: str, count: int) -> PolicyError | UsageError:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from privtab import moments
 from privtab.engines import NoQuickWays, Opened
 from privtab.engines.index import Index, PrivilegeNumbers, StatePart, in_parts
 from privtab.engines.quick import Quick, quick
@@ -15,7 +16,8 @@ from privtab.errors import DecisionUnavailable
 from privtab.request import Request
 
 if TYPE_CHECKING:
-    from privtab.engines.batches import Batches
+    from privtab.engines.batches import Answers, Batches
+    from privtab.engines.columns import Texts
 
 MANY = 1000
 """Requests from which on columns pay off."""
@@ -50,6 +52,8 @@ class PythonEngine(RowEngine):
     name = "python"
     _batches: Batches | Literal[False] | None = None
     """False: numpy or pyarrow is not installed."""
+    timed: TimedBatches | None = None
+    """If this is the engine of one moment, the evaluator for columns at any moment."""
 
     def allow_many(self, requests: Sequence[Request]) -> list[bool]:
         """Whether each request is allowed, by position."""
@@ -85,6 +89,30 @@ class PythonEngine(RowEngine):
         return self._batches
 
 
+class TimedBatches:
+    """Batches over a state in which rows hold for a time: each call is answered for the moment at which it is made."""
+
+    def __init__(self, program: Mapping[str, Any], state: Sequence[Any]) -> None:
+        """As `Opener.open`."""
+        self._program = program
+        self._state = state
+        self._opened: Opened | None = None
+
+    def __getstate__(self) -> tuple[Mapping[str, Any], Sequence[Any]]:
+        return self._program, self._state
+
+    def __setstate__(self, state: tuple[Mapping[str, Any], Sequence[Any]]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def decide_columns(self, users: Texts, resources: Texts, **asked: Any) -> Answers:
+        """As Batches.decide_columns."""
+        now, opened = moments.now(), self._opened
+        if opened is None or not opened.window.holds(now):
+            opened = self._opened = Opener().open(self._program, self._state, None, now)
+        assert isinstance(opened.engine, PythonEngine)
+        return opened.engine.batches().decide_columns(users, resources, **asked)
+
+
 class Opener:
     """As engines.Opener."""
 
@@ -95,10 +123,8 @@ class Opener:
 
     def keep(self, document: Mapping[str, Any]) -> Index | StatePart | WindowedIndex:
         """The index, or a part of it."""
-        if is_windowed(document):
-            return WindowedIndex(document)
         if not in_parts(document):
-            return Index(document)
+            return WindowedIndex(document) if is_windowed(document) else Index(document)
         # Parts that are loaded one by one become one index, so they must number privileges alike.
         self._numbers = self._numbers or PrivilegeNumbers()
         return StatePart(document, self._numbers)
@@ -106,10 +132,13 @@ class Opener:
     def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None, moment: int) -> Opened:
         """As engines.Opener.open."""
         del module
-        if isinstance(state[0], WindowedIndex):
-            now = self.open(program, [state[0].at(moment)], None, moment)
-            return replace(now, window=state[0].window(moment))
-        index = state[0] if isinstance(state[0], Index) else Index.of(state)
+        index = Index.of(state) if isinstance(state[0], StatePart) else state[0]
+        if isinstance(index, WindowedIndex) or index.windows:
+            windowed = index if isinstance(index, WindowedIndex) else WindowedIndex.of(index)
+            now = self.open(program, [windowed.at(moment)], None, moment)
+            assert isinstance(now.engine, PythonEngine)
+            now.engine.timed = TimedBatches(program, state)
+            return replace(now, window=windowed.window(moment))
         engine = PythonEngine(program, index, partial=True)
         quick_ways = NoQuickWays() if index.missing else QuickWays(engine)
         return Opened(engine=engine, revision=index.revision, missing=index.missing, quick=quick_ways)

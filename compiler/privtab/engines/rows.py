@@ -27,6 +27,8 @@ class RowEngine:
             raise DecisionUnavailable(
                 f"{len(index.missing)} shard(s) of the state are missing, such as that of `{min(index.missing)}`"
             )
+        if index.windows:
+            raise PolicyError("rows of the state hold for a time, and the engine has no moment for them")
         self.program = program
         self.index = index
         self._plans: dict[tuple[Any, ...], Plan] = {}

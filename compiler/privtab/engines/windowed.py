@@ -13,7 +13,7 @@ from typing import Any
 
 from privtab.engines.index import OWNER, Index
 from privtab.errors import PolicyError
-from privtab.moments import FIRST, HELD_ALWAYS, LAST, WINDOWED, Window
+from privtab.moments import FIRST, LAST, WINDOWED, Window, parts_of
 
 _SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError)
 
@@ -24,17 +24,30 @@ class WindowedIndex:
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Read `data.privtab_state.<system>`. Raises PolicyError if it is not an index."""
         try:
-            parts = dict(document[WINDOWED])
-            self._windows: Mapping[str, Any] = parts.pop("windows")
-            self.lasting = Index(parts | {part: document[part] for part in HELD_ALWAYS})
-            self.revision: str = self.lasting.revision
-            edges = {edge for spans in _spans(self._windows) for begin, end in spans for edge in (begin, end)}
-            self._edges = sorted(edges - {FIRST, LAST})
-            if not all(type(edge) is int and FIRST < edge < LAST for edge in self._edges):
-                raise ValueError("the edge of a window is not a moment")
-            self.at(FIRST)
+            lasting, windows = parts_of(document)
+            self._read(Index(lasting), windows)
         except _SHAPE_ERRORS as error:
             raise PolicyError(f"the state is not an index: {error!r}") from error
+
+    @classmethod
+    def of(cls, combined: Index) -> WindowedIndex:
+        """The index of the parts of a sharded state (`Index.of`), some of which have windows. Raises PolicyError."""
+        found = cls.__new__(cls)
+        try:
+            found._read(combined, combined.windows)  # noqa: SLF001  (its own)
+        except _SHAPE_ERRORS as error:
+            raise PolicyError(f"the state is not an index: {error!r}") from error
+        return found
+
+    def _read(self, lasting: Index, windows: Mapping[str, Any]) -> None:
+        self.lasting = lasting
+        self._windows = windows
+        self.revision: str = lasting.revision
+        edges = {edge for spans in _spans(windows) for begin, end in spans for edge in (begin, end)}
+        self._edges = sorted(edges - {FIRST, LAST})
+        if not all(type(edge) is int and FIRST < edge < LAST for edge in self._edges):
+            raise ValueError("the edge of a window is not a moment")
+        self.at(FIRST)
 
     def window(self, moment: int) -> Window:
         """The time around a moment in which the index is the same."""
@@ -47,6 +60,7 @@ class WindowedIndex:
     def at(self, moment: int) -> Index:
         """The index at a moment."""
         found = copy(self.lasting)
+        found.windows = {}
         found.tables = {type_: dict(table) for type_, table in found.tables.items()}
         found.origins = dict(found.origins)
         for effect in ("allow", "deny"):

@@ -4,6 +4,8 @@ Each part is a document that OPA loads as a bundle of its own, so that a change 
 entity's bundle, and a sidecar may load the people and only some of the shards. `parts` splits a whole index, `merged` puts
 the parts together again.
 
+A part in which something holds for a time has the form of such a state (`windowed.py`), whatever the other parts have.
+
 People, below `privtab_state/<system>`: `revision`, `shards` (root key → true, for every shard that exists), and the parts
 of the index that are looked up by name. A shard, below `privtab_state/<system>/at/<shard_name(root key)>`: `revision`, and
 `allow`, `deny`, `owners`, `members` of the root entity and what lies below it.
@@ -11,11 +13,12 @@ of the index that are looked up by name. A shard, below `privtab_state/<system>/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
 from privtab.shard_names import shard_name
 from privtab.state.index import stamped, unstamped
 from privtab.state.nodes import State
@@ -40,9 +43,13 @@ PEOPLE = "people"
 GRANTS = ("allow", "deny")
 HELD = (*GRANTS, "owners", "members")
 """The content of a shard, besides its revision."""
+CONCERNED = (*GRANTS, "owners")
+"""The content of a shard that windows concern."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
 PEOPLE_ROOTS = ("revision", "shards", *BY_NAME)
+NEVER_TIMED = ("shards", *HELD_ALWAYS)
+"""What windows do not concern in any part."""
 
 
 def shards(program: Program, state: State) -> dict[str, Document]:
@@ -50,44 +57,76 @@ def shards(program: Program, state: State) -> dict[str, Document]:
 
     The same rows in any order give the same documents. A root entity on which nothing is held has no shard.
     """
-    return parts(program, unstamped(program, state.plain("a sharded state")))
+    return parts(program, unstamped(program, state))
 
 
 def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
     """Split a whole index, with or without its revision; the parts share its inner maps."""
     root = root_keys(program)
+    always, windows = parts_of(document)
     found: dict[str, Document] = {}
+    timed: dict[str, Document] = {}
+    for whole, into, of_shard in ((always, found, HELD), (windows, timed, CONCERNED)):
+        for part, key, name, value in _entries(whole):
+            shard = into.setdefault(root(key), {part: {} for part in sorted(of_shard)})
+            (shard[part].setdefault(name, {}) if name is not None else shard[part])[key] = value
+    for key in timed:
+        found.setdefault(key, {part: {} for part in sorted(HELD)})
+    people = {part: always[part] for part in BY_NAME} | {"shards": dict.fromkeys(sorted(found), True)}
+    of_people = {part: windows[part] for part in BY_NAME if part in windows}
+    with_windows = {key: _with_windows(found[key], timed.get(key, {})) for key in sorted(found)}
+    return {PEOPLE: stamped(_with_windows(people, of_people if any(of_people.values()) else {}))} | {
+        key: stamped(shard) for key, shard in with_windows.items()
+    }
 
-    def shard(key: str) -> Document:
-        return found.setdefault(root(key), {part: {} for part in sorted(HELD)})
 
+def _entries(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None, Any]]:
+    """What is held on entities: the part of the index, the key, the privilege if it is a grant, and what is held."""
     for part in GRANTS:
-        for privilege, entities in document[part].items():
+        for privilege, entities in document.get(part, {}).items():
             for key, holders in entities.items():
-                shard(key)[part].setdefault(privilege, {})[key] = holders
+                yield part, key, privilege, holders
     for part in ("owners", "members"):
-        for key, names in document[part].items():
-            shard(key)[part][key] = names
-    people = {part: document[part] for part in BY_NAME} | {"shards": dict.fromkeys(sorted(found), True)}
-    return {PEOPLE: stamped(people)} | {key: stamped(found[key]) for key in sorted(found)}
+        for key, names in document.get(part, {}).items():
+            yield part, key, None, names
+
+
+def _with_windows(part: Document, windows: Document) -> Document:
+    """A part with what it holds for a time, in the form that rules without time do not read; unchanged if that is nothing."""
+    if not windows:
+        return part
+    found = {name: value for name, value in part.items() if name in NEVER_TIMED}
+    return found | {WINDOWED: {**{n: v for n, v in part.items() if n not in found}, "windows": windows}}
 
 
 def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
     """The whole index from which parts were made, with its revision; shards that the people's part does not name are omitted."""
-    people = documents[PEOPLE]
-    document: Document = {part: {} for part in HELD} | {part: people[part] for part in BY_NAME}
-    for key in people["shards"]:
-        shard = documents[key]
-        for part in GRANTS:
-            for privilege, entities in shard[part].items():
-                document[part].setdefault(privilege, {}).update(entities)
-        for part in ("owners", "members"):
-            document[part].update(shard[part])
-    for part in GRANTS:
-        document[part] = {privilege: _by_key(entities) for privilege, entities in sorted(document[part].items())}
-    for part in ("owners", "members"):
-        document[part] = _by_key(document[part])
-    return stamped(document)
+    people, of_people = parts_of(documents[PEOPLE])
+    split = [parts_of(documents[key]) for key in people["shards"]]
+    whole = _together([always for always, _ in split], HELD) | {part: people[part] for part in BY_NAME}
+    if of_people or any(windows for _, windows in split):
+        timed = _together([windows for _, windows in split if windows], CONCERNED)
+        timed |= {part: of_people.get(part, {}) for part in BY_NAME if part not in HELD_ALWAYS}
+        return stamped(_with_windows(whole, timed))
+    return stamped(whole)
+
+
+def _together(shards: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Document:
+    """What several shards hold, by part of the index."""
+    whole: Document = {part: {} for part in names}
+    for shard in shards:
+        for part in names:
+            if part in GRANTS:
+                for privilege, entities in shard[part].items():
+                    whole[part].setdefault(privilege, {}).update(entities)
+            else:
+                whole[part].update(shard[part])
+    for part in names:
+        if part in GRANTS:
+            whole[part] = {privilege: _by_key(entities) for privilege, entities in sorted(whole[part].items())}
+        else:
+            whole[part] = _by_key(whole[part])
+    return whole
 
 
 def root_keys(program: Program) -> Callable[[str], str]:
@@ -101,10 +140,11 @@ def root_keys(program: Program) -> Callable[[str], str]:
     return root
 
 
-def roots(system: str, key: str) -> list[str]:
-    """The roots of the bundle of a part: of `people`, or of the shard of a root key."""
+def roots(system: str, key: str, *, windows: bool = False) -> list[str]:
+    """The roots of the bundle of a part: of `people`, with or without windows, or of the shard of a root key."""
     base = f"privtab_state/{system}"
-    return [f"{base}/{part}" for part in sorted(PEOPLE_ROOTS)] if key == PEOPLE else [f"{base}/at/{shard_name(key)}"]
+    own = sorted((*PEOPLE_ROOTS, WINDOWED)) if windows else sorted(PEOPLE_ROOTS)
+    return [f"{base}/{part}" for part in own] if key == PEOPLE else [f"{base}/at/{shard_name(key)}"]
 
 
 def content(key: str, document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -153,15 +153,20 @@ def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
 
     Raises UsageError if none is for the policy's system, and DecisionUnavailable if shards are missing.
     """
+    try:
+        bundled(policy, where)  # raises for unsuitable bundles
+    except HasWindows as timed:
+        return cast("State", timed.state)
+    return _rows(policy, where)
+
+
+def _rows(policy: OpenPolicy, where: str) -> State:
+    """The rows in the bundles of a folder, which are suitable."""
     from privtab.client import _config
     from privtab.client.embedded import _place
     from privtab.shard_names import shard_name
     from privtab.state.shards import PEOPLE, merged
 
-    try:
-        bundled(policy, where)  # raises for unsuitable bundles
-    except HasWindows as timed:
-        return cast("State", timed.state)
     bundles = _place(where, _config.resolve({})).read({}, lambda document: document)
     found = (bundle.content.states for bundle in bundles)
     documents: list[Mapping[str, Any]] = [states[policy.system] for states in found if policy.system in states]
@@ -193,9 +198,9 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
     numbers = PrivilegeNumbers()
 
     def keep(document: Mapping[str, Any]) -> Index | StatePart | _Windowed:
-        if is_windowed(document):
-            return _Windowed(document)
-        return StatePart(document, numbers) if in_parts(document) else Index(document)
+        if in_parts(document):
+            return StatePart(document, numbers)
+        return _Windowed(document) if is_windowed(document) else Index(document)
 
     states: dict[str, list[Any]] = {}
     for found in _place(where, _config.resolve({})).read({}, keep):
@@ -210,7 +215,10 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
         raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
     if one and isinstance(one[0], _Windowed):
         from_index(one[0].document).plain("Spark")
-    return one[0] if one else Index.of(of_system)
+    combined_index: Index = one[0] if one else Index.of(of_system)
+    if combined_index.windows:
+        _rows(policy, where).plain("Spark")
+    return combined_index
 
 
 def bundle_size(state: str | os.PathLike[str]) -> int:

@@ -39,6 +39,13 @@ inactive := sort(lib.missing) if lib.people
 state_revision := lib.revision
 
 # METADATA
+# title: Whether rows of the state hold for a time, so that answers may not be kept
+# entrypoint: true
+default state_windowed := false
+
+state_windowed if lib.any_windowed
+
+# METADATA
 # title: One clause for each row of the table, in the files beside this one.
 # description: Takes the user and the keys from the root to the resource, its own last.
 # scope: document

@@ -21,15 +21,35 @@ ready if {
 }
 
 people if {
-	state.revision
+	people_revision
 	state.shards
 }
+
+people_revision := state.revision
+
+people_revision := state.windowed.revision
 
 # Shards that there are, but not here: nothing can be told by what is not there.
 missing contains root if {
 	some root in roots
 	state.shards[root]
-	not state.at[shard_name(root)].revision
+	not shard_revision(root)
+}
+
+shard_revision(root) := state.at[shard_name(root)].revision
+
+shard_revision(root) := state.at[shard_name(root)].windowed.revision
+
+# Whether time counts for what is held below a root entity: for the people, or for the rows of its shard.
+timed(_) if state.windowed.revision
+
+timed(root) if shard(root).windowed.revision
+
+any_windowed if state.windowed.revision
+
+any_windowed if {
+	some root, _ in state.shards
+	state.at[shard_name(root)].windowed.revision
 }
 
 # The root entities that a request is about, or many.
@@ -68,11 +88,11 @@ shard(root) := state.at[root] if {
 shard_name(root) := strings.replace_n({"!": "!0", "%": "!1", "~": "!2"}, root)
 
 # The revision of all that is active: that of the people, and of each shard.
-revision := substring(crypto.sha256(concat("\n", array.concat([state.revision], of_shards))), 0, 16) if people
+revision := substring(crypto.sha256(concat("\n", array.concat([people_revision], of_shards))), 0, 16) if people
 
 of_shards := [concat(" ", [root, found]) |
 	some root in sort(object.keys(state.shards))
-	found := state.at[shard_name(root)].revision
+	found := shard_revision(root)
 ]
 
 # Only a user with a name can ask, and nobody is called by wildcards alone.
@@ -299,6 +319,9 @@ denied(who, privilege, keys) if {
 	holders[who[_]]
 }
 
+# Where time counts, the clauses below decide.
+denied(_, _, keys) if timed(keys[0])
+
 owns(user, root, key) if {
 	who := split(state.principals[user], "\n")
 	owners := shard(root).owners[key]
@@ -361,7 +384,142 @@ holds_named(user, name) if {
 
 service_admin(user) if state.service_admins[user]
 
-# Rows of a sharded state hold at any time.
+# Rows that hold for a time. A state with such rows lies where rules that know no time find nothing. What holds at any
+# time is there as in other states; in `windows`, times are in the place of `true`: pairs of nanoseconds, from the first
+# on and before the second.
+
+# Whether rows of the state hold for a time.
 default windowed := false
 
-scoped_now(_, _) := set()
+windowed if state.windowed.revision
+
+now := time.now_ns()
+
+open_now(times) if {
+	some [begin, end] in times
+	begin <= now
+	now < end
+}
+
+# The user's principals at the moment: themselves, their groups, their roles.
+all_principals(user) := array.concat(user_always(user), [principal |
+	some principal, times in state.windowed.windows.principals[user]
+	open_now(times)
+]) if {
+	state.windowed.revision
+}
+
+user_always(user) := split(state.windowed.principals[user], "\n")
+
+user_always(user) := [] if not state.windowed.principals[user]
+
+# Declared roles of a user that count within one of these keys.
+scoped_now(user, keys) := union({
+	scoped(user, keys),
+	{principal | some principal in state.windowed.scoped[user][keys[_]]},
+	{principal |
+		some principal, times in state.windowed.windows.scoped[user][keys[_]]
+		open_now(times)
+	},
+})
+
+has(user, privilege, keys) if {
+	timed(keys[0])
+	principals_now := all_principals(user)
+	granted_now(principals_now, privilege, keys)
+	not denied_now(principals_now, privilege, keys)
+}
+
+granted_now(principals_now, privilege, keys) if {
+	holders := shard(keys[0]).windowed.allow[privilege][keys[_]]
+	holders[principals_now[_]]
+}
+
+granted_now(principals_now, privilege, keys) if {
+	holders := shard(keys[0]).allow[privilege][keys[_]]
+	holders[principals_now[_]]
+}
+
+granted_now(principals_now, privilege, keys) if {
+	holders := shard(keys[0]).windowed.windows.allow[privilege][keys[_]]
+	some times in holders[principals_now[_]]
+	open_now(times)
+}
+
+denied_now(principals_now, privilege, keys) if {
+	holders := shard(keys[0]).windowed.deny[privilege][keys[_]]
+	holders[principals_now[_]]
+}
+
+denied_now(principals_now, privilege, keys) if {
+	holders := shard(keys[0]).deny[privilege][keys[_]]
+	holders[principals_now[_]]
+}
+
+denied_now(principals_now, privilege, keys) if {
+	holders := shard(keys[0]).windowed.windows.deny[privilege][keys[_]]
+	some times in holders[principals_now[_]]
+	open_now(times)
+}
+
+owns(user, root, key) if {
+	timed(root)
+	owned_now(all_principals(user), root, [key])
+}
+
+owns_any(user, keys) if {
+	timed(keys[0])
+	owned_now(all_principals(user), keys[0], keys)
+}
+
+owned_now(principals_now, root, keys) if {
+	owners := shard(root).windowed.owners[keys[_]]
+	owners[principals_now[_]]
+}
+
+owned_now(principals_now, root, keys) if {
+	owners := shard(root).owners[keys[_]]
+	owners[principals_now[_]]
+}
+
+owned_now(principals_now, root, keys) if {
+	owners := shard(root).windowed.windows.owners[keys[_]]
+	open_now(owners[principals_now[_]])
+}
+
+in_group_named(user, name) if {
+	state.windowed.revision
+	$"group:{name}" in all_principals(user)
+}
+
+holds_named(user, name) if {
+	state.windowed.revision
+	some principal in all_principals(user)
+	named_role(principal) == $"role:{name}"
+}
+
+named_role(principal) := state.within[principal][0]
+
+named_role(principal) := principal if not state.within[principal]
+
+owner(root, key, principal) if owned_now([principal], root, [key])
+
+allowed_on(root, privilege, key, principal) := array.concat(
+	[origin | some origin in origins(shard(root).windowed.allow[privilege][key][principal], key)],
+	[origin |
+		some origin, times in shard(root).windowed.windows.allow[privilege][key][principal]
+		open_now(times)
+	],
+) if {
+	shard(root).windowed.revision
+}
+
+denied_on(root, privilege, key, principal) := array.concat(
+	[origin | some origin in origins(shard(root).windowed.deny[privilege][key][principal], key)],
+	[origin |
+		some origin, times in shard(root).windowed.windows.deny[privilege][key][principal]
+		open_now(times)
+	],
+) if {
+	shard(root).windowed.revision
+}
