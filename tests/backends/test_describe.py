@@ -10,7 +10,16 @@ import pytest
 from privtab import pipeline
 from privtab.backends import describe
 
-POLICIES = ("cdap/initial", "cdap/draft", "cdap/revised", "cdap/final", "gravitino/1.1.0", "streams/teracloud")
+POLICIES = (
+    "cdap/initial",
+    "cdap/draft",
+    "cdap/revised",
+    "cdap/final",
+    "gravitino/1.1.0",
+    "gravitino/1.2.0",
+    "gravitino/1.3.0",
+    "streams/teracloud",
+)
 OPERATION = {
     "entity", "operation", "title", "from", "requires", "minimal_sets", "each", "each_minimal_sets", "report", "effects",
     "note", "source", "ambiguous",
@@ -30,7 +39,7 @@ def test_every_operation_has_every_key(name: str) -> None:
     for operation in found["operations"]:
         assert set(operation) >= OPERATION
         assert operation["from"] in {"row", "core"}
-        assert operation["source"]["document"].endswith(".txt")
+        assert operation["source"]["document"].endswith((".txt", ".md"))
         assert isinstance(operation["source"]["line"], int)
     pairs = [(o["entity"], o["operation"]) for o in found["operations"]]
     assert len(pairs) == len(set(pairs))

@@ -113,7 +113,16 @@ def test_for_people_every_operation_and_note_is_there(privtab: Callable[..., Any
 
 @pytest.mark.slow
 def test_all_shipped_policies_are_described(privtab: Callable[..., Any]) -> None:
-    for name in ("cdap/initial", "cdap/draft", "cdap/revised", "cdap/final", "gravitino/1.1.0", "streams/teracloud"):
+    for name in (
+        "cdap/initial",
+        "cdap/draft",
+        "cdap/revised",
+        "cdap/final",
+        "gravitino/1.1.0",
+        "gravitino/1.2.0",
+        "gravitino/1.3.0",
+        "streams/teracloud",
+    ):
         value = described(privtab, name)
         assert f"{value['system']}/{value['version']}" == name
         assert privtab("describe", name).code == 0
