@@ -127,7 +127,7 @@ def test_what_is_packed_is_the_same_by_a_file(ready: Packed, tmp_path: Path) -> 
 def test_a_worker_keeps_few_states_and_says_so_where_one_did_not_come(
     ready: Packed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipping, "KEPT", 1)
+    monkeypatch.setattr(shipping, "MOST_OPEN", 1)
     one = Shipped(digest=ready.digest, content=ready.content)
     first = loaded(one)
     assert loaded(one) is first

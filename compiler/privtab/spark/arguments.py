@@ -67,10 +67,10 @@ class RequestColumns:
         """The caller's columns."""
         return self.frame.columns[: len(self.frame.columns) - len(self.hidden)]
 
-    def with_canonical_columns(self, own: str = "c") -> DataFrame:
+    def with_canonical_columns(self, prefix: str = "c") -> DataFrame:
         """The frame with its columns named `c0`, `c1` and so on, and the canonical columns beside them."""
         wide = self.frame.select("*", *self.columns.values())
-        return wide.toDF(*(f"{own}{at}" for at in range(len(self.frame.columns))), *self.columns)
+        return wide.toDF(*(f"{prefix}{number}" for number in range(len(self.frame.columns))), *self.columns)
 
 
 def read_arguments(
@@ -105,7 +105,7 @@ def read_arguments(
         reader.groups(groups)
     reader.check(tuple(objects), slots, set_flags)
     reader.check_kinds()
-    unasked = F.coalesce(*reader.unasked) if reader.unasked else None
+    invalid_reason = F.coalesce(*reader.invalid_reasons) if reader.invalid_reasons else None
     hidden = reader.hidden
     return RequestColumns(
         frame=df.select("*", *(column.alias(name) for name, column in hidden.items())) if hidden else df,
@@ -113,7 +113,7 @@ def read_arguments(
         constants=reader.constants,
         slots=slots,
         flags=set_flags,
-        invalid_reason=unasked,
+        invalid_reason=invalid_reason,
         hidden=tuple(hidden),
         code=free("__privtab", [*reader.taken, *hidden]),
     )
@@ -123,19 +123,19 @@ def _nested(kind: DataType) -> bool:
     return isinstance(kind, ArrayType | MapType | StructType | VariantType)
 
 
-def _mapping(given: object, what: str, of: str) -> Mapping[str, Any]:
-    if given is None:
+def _mapping(value: object, what: str, contents: str) -> Mapping[str, Any]:
+    if value is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise UsageError(f"{what} is {described(given)}: give a mapping of {of}")
-    return given
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{what} is {described(value)}: give a mapping of {contents}")
+    return value
 
 
 class _Reader:
-    def __init__(self, df: DataFrame, known: Vocabulary, taken: Iterable[str]) -> None:
+    def __init__(self, df: DataFrame, vocabulary: Vocabulary, taken: Iterable[str]) -> None:
         self.df = df
-        self.known = known
-        shapes = [shape for operations in self.known.operations.values() for shape in operations.values()]
+        self.vocabulary = vocabulary
+        shapes = [shape for operations in self.vocabulary.operations.values() for shape in operations.values()]
         self.known_slots = {slot for shape in shapes for slot in shape.withs}
         self.known_flags = {flag for shape in shapes for flag in shape.flags}
         self.required_flags = {flag for shape in shapes for flag in shape.required_flags}
@@ -145,14 +145,14 @@ class _Reader:
         self.hidden: dict[str, Column] = {}
         self.columns: dict[str, Column] = {}
         self.constants: dict[str, str | bool] = {}
-        self.unasked: list[Column] = []
+        self.invalid_reasons: list[Column] = []
         self.padding = any(map(padded, df.schema.fields))
-        self.given: dict[str, Column] = {}
+        self.arguments: dict[str, Column] = {}
         """Each column as the caller gave it, by its description for messages."""
 
-    def column(self, given: ColumnLike, what: str, advice: str = "") -> Column:
+    def column(self, argument: ColumnLike, what: str, advice: str = "") -> Column:
         """A column, looked up if a name is given; a name with dots is first tried as a whole."""
-        self.given[what] = column = self._found(given, what, advice)
+        self.arguments[what] = column = self._resolved(argument, what, advice)
         if not self.padding:
             return column
         try:
@@ -160,174 +160,183 @@ class _Reader:
         except AnalysisException:
             return column  # `check_kinds` reports it
 
-    def _found(self, given: ColumnLike, what: str, advice: str) -> Column:
-        if isinstance(given, Column):
-            return given
-        if not isinstance(given, str):
-            raise UsageError(f"{what} is {described(given)}: give a column or the name of one{advice}")
-        if given in self.names:
-            return F.col(f"`{given.replace('`', '``')}`")
+    def _resolved(self, argument: ColumnLike, what: str, advice: str) -> Column:
+        if isinstance(argument, Column):
+            return argument
+        if not isinstance(argument, str):
+            raise UsageError(f"{what} is {described(argument)}: give a column or the name of one{advice}")
+        if argument in self.names:
+            return F.col(f"`{argument.replace('`', '``')}`")
         # Use the frame's own spelling: Spark resolves a word such as `user` to a function if it finds no such column.
-        folded = [name for name in self.names if name.lower() == given.lower()]
+        folded = [name for name in self.names if name.lower() == argument.lower()]
         if folded and not self.exact:
             return F.col(f"`{folded[0].replace('`', '``')}`")
-        if "." in given:
-            return F.col(given)
-        near = did_you_mean(given, self.names)
-        known = near or f"there are: {', '.join(self.names)}"
-        raise UsageError(f"{what}: no column `{given}`; {known}{'' if near else advice}")
+        if "." in argument:
+            return F.col(argument)
+        suggestion = did_you_mean(argument, self.names)
+        advice_text = suggestion or f"there are: {', '.join(self.names)}"
+        raise UsageError(f"{what}: no column `{argument}`; {advice_text}{'' if suggestion else advice}")
 
-    def materialised_column(self, given: ColumnLike, what: str, advice: str = "") -> Column:
+    def materialised_column(self, argument: ColumnLike, what: str, advice: str = "") -> Column:
         """A column that is read more than once: materialised, so that a random expression has one value for each row."""
-        column = self.column(given, what, advice)
-        if not isinstance(given, Column):
+        column = self.column(argument, what, advice)
+        if not isinstance(argument, Column):
             return column
         name = free(f"__privtab_{len(self.hidden)}", self.taken)
         self.hidden[name] = column
         return F.col(f"`{name.replace('`', '``')}`")
 
-    def user(self, given: ColumnLike) -> None:
+    def user(self, argument: ColumnLike) -> None:
         user = self.materialised_column(
-            given, "subject", '; one user for all rows is `privtab.spark.user("alice")`'
+            argument, "subject", '; one user for all rows is `privtab.spark.user("alice")`'
         ).cast("string")
         self.columns["user"] = name = F.when(user.startswith("user:"), F.substring(user, 6, _LONGEST)).otherwise(user)
         # The regular expression is slow, and hardly any name has one of these signs.
-        odd = name.contains(":") | name.startswith("*") | name.startswith("?") | name.startswith("%")
-        self.unasked.append(F.when(odd & name.rlike(_NO_USER), MALFORMED_USER))
+        suspicious = name.contains(":") | name.startswith("*") | name.startswith("?") | name.startswith("%")
+        self.invalid_reasons.append(F.when(suspicious & name.rlike(_NO_USER), MALFORMED_USER))
 
-    def action(self, given: ColumnLike) -> None:
+    def action(self, argument: ColumnLike) -> None:
         """Unlike in other arguments, a string is the operation of all rows; a column must be given as a Column."""
-        if isinstance(given, str):
-            self.constants["action"] = given
-        elif isinstance(given, Column):
-            self.columns["action"] = self.column(given, "action").cast("string")
+        if isinstance(argument, str):
+            self.constants["action"] = argument
+        elif isinstance(argument, Column):
+            self.columns["action"] = self.column(argument, "action").cast("string")
         else:
-            raise UsageError(f"action is {described(given)}: give the name of an operation, or a Column of such names")
+            raise UsageError(
+                f"action is {described(argument)}: give the name of an operation, or a Column of such names"
+            )
 
-    def entity(self, what: str, type_name: str, path_name: str, given: ResourceLike) -> None:
-        if isinstance(given, tuple):
-            if len(given) != 2:
-                raise UsageError(f"{what} is {described(given)}: {_ENTITY}")
-            kind, path = given
+    def entity(self, what: str, type_name: str, path_name: str, argument: ResourceLike) -> None:
+        if isinstance(argument, tuple):
+            if len(argument) != 2:
+                raise UsageError(f"{what} is {described(argument)}: {_ENTITY}")
+            kind, path = argument
             if isinstance(kind, str):
-                if kind not in self.known.chains:
+                if kind not in self.vocabulary.chains:
                     raise InvalidRequest(
-                        f"{what}: unknown entity type `{kind}` in system `{self.known.system}`"
-                        + hint(kind, self.known.chains)
+                        f"{what}: unknown entity type `{kind}` in system `{self.vocabulary.system}`"
+                        + hint(kind, self.vocabulary.chains)
                     )
                 self.constants[type_name] = kind
             else:
                 self.columns[type_name] = self.column(kind, f"the type of {what}").cast("string")
             self.columns[path_name] = self.path(path, f"the path of {what}")
             return
-        if not isinstance(given, str | Column):
-            raise UsageError(f"{what} is {described(given)}: {_ENTITY}")
-        entity = self.materialised_column(given, what).cast("string")
-        at = F.instr(entity, ":")
+        if not isinstance(argument, str | Column):
+            raise UsageError(f"{what} is {described(argument)}: {_ENTITY}")
+        entity = self.materialised_column(argument, what).cast("string")
+        colon = F.instr(entity, ":")
         self.columns[type_name] = F.substring_index(entity, ":", 1)
-        self.columns[path_name] = F.when(at > 0, F.substr(entity, at + 1))
-        self.unasked.append(F.when(at <= 1, F.when(entity == "", NULL).otherwise(MALFORMED_ENTITY)))
+        self.columns[path_name] = F.when(colon > 0, F.substr(entity, colon + 1))
+        self.invalid_reasons.append(F.when(colon <= 1, F.when(entity == "", NULL).otherwise(MALFORMED_ENTITY)))
 
-    def path(self, given: ColumnLike | Sequence[ColumnLike], what: str) -> Column:
+    def path(self, argument: ColumnLike | Sequence[ColumnLike], what: str) -> Column:
         """A column of paths, given directly or built from columns of names."""
-        if not isinstance(given, list | tuple):
-            return self.column(cast("ColumnLike", given), what).cast("string")
-        if not given:
+        if not isinstance(argument, list | tuple):
+            return self.column(cast("ColumnLike", argument), what).cast("string")
+        if not argument:
             raise UsageError(f"{what} is an empty list: give columns of names, from the root down")
-        one = '; one name for all rows is `F.lit("name")`'
-        names = [self.column(name, f"name {at} of {what}", one) for at, name in enumerate(given, start=1)]
+        advice = '; one name for all rows is `F.lit("name")`'
+        names = [self.column(name, f"name {number} of {what}", advice) for number, name in enumerate(argument, start=1)]
         return joined(map(encoded, names))
 
-    def flags(self, given: FlagsLike) -> tuple[str, ...]:
+    def flags(self, argument: FlagsLike) -> tuple[str, ...]:
         """Flags that may be set for a row, and required ones; a null counts as set, since a flag can only add requirements.
 
         An unknown flag is rejected: ignoring a misspelt one would require less than the caller intends.
         """
-        if isinstance(given, str | Column) or not isinstance(given, Iterable):
-            raise UsageError(f"flags is {described(given)}: give a list of names, or a mapping")
-        values = given if isinstance(given, Mapping) else {said(str(flag)): flag == said(str(flag)) for flag in given}
+        if isinstance(argument, str | Column) or not isinstance(argument, Iterable):
+            raise UsageError(f"flags is {described(argument)}: give a list of names, or a mapping")
+        values = (
+            argument
+            if isinstance(argument, Mapping)
+            else {said(str(flag)): flag == said(str(flag)) for flag in argument}
+        )
         found = []
         for name, value in values.items():
             if name not in self.known_flags:
-                named = ", ".join(f"`{flag}`" for flag in sorted(self.known_flags)) or "none"
-                raise InvalidRequest(f"unknown flag `{name}`; flags of system `{self.known.system}`: {named}")
+                known_names = ", ".join(f"`{flag}`" for flag in sorted(self.known_flags)) or "none"
+                raise InvalidRequest(
+                    f"unknown flag `{name}`; flags of system `{self.vocabulary.system}`: {known_names}"
+                )
             if value is False and name not in self.required_flags:
                 continue
             found.append(name)
             if isinstance(value, bool):
                 self.constants[f"flag_{name}"] = value
             else:
-                given_column = self.column(value, f"flag `{name}`", ", True or False")
-                column = given_column.try_cast("boolean")
+                column_ = self.column(value, f"flag `{name}`", ", True or False")
+                column = column_.try_cast("boolean")
                 self.columns[f"flag_{name}"] = F.coalesce(column, F.lit(col=True))
         return tuple(found)
 
-    def groups(self, given: ColumnLike) -> None:
+    def groups(self, argument: ColumnLike) -> None:
         """Add the column of groups; rows with a null or empty group are no valid requests, as an unknown group might be denied."""
-        if not self.known.request_groups:
-            self.column(given, "groups")
+        if not self.vocabulary.request_groups:
+            self.column(argument, "groups")
             return
-        groups = self.materialised_column(given, "groups")
+        groups = self.materialised_column(argument, "groups")
         self.columns["groups"] = groups = F.transform(
             groups.cast(ArrayType(StringType())),
             lambda group: F.when(group.startswith("group:"), F.substring(group, 7, _LONGEST)).otherwise(group),
         )
-        wrong = groups.isNull() | F.exists(groups, lambda group: group.isNull() | (group == ""))
-        self.unasked.append(F.when(wrong, NULL))
+        invalid = groups.isNull() | F.exists(groups, lambda group: group.isNull() | (group == ""))
+        self.invalid_reasons.append(F.when(invalid, NULL))
 
     def check_kinds(self) -> None:
         """Raise UsageError for a column that does not exist or whose type does not suit its argument."""
         for what, kind in self._kinds().items():
-            shown = f"`{kind.simpleString()}`"
+            type_name = f"`{kind.simpleString()}`"
             if what == "groups":
                 if isinstance(kind, NullType) or (isinstance(kind, ArrayType) and not _nested(kind.elementType)):
                     continue
                 raise UsageError(
-                    f'groups is a column of type {shown}: an array of strings is wanted, as of `F.split(column, ",")` or '
+                    f'groups is a column of type {type_name}: an array of strings is wanted, as of `F.split(column, ",")` or '
                     "`F.array(column)`"
                 )
             if _nested(kind):
-                wanted = "true or false are" if what.startswith("flag ") else "a text is"
-                raise UsageError(f"{what} is a column of type {shown}: {wanted} wanted")
+                expected = "true or false are" if what.startswith("flag ") else "a text is"
+                raise UsageError(f"{what} is a column of type {type_name}: {expected} wanted")
 
     def _kinds(self) -> Mapping[str, DataType]:
         try:
-            kinds = [field.dataType for field in self.df.select(*self.given.values()).schema]
+            kinds = [field.dataType for field in self.df.select(*self.arguments.values()).schema]
         except AnalysisException:
             kinds = []
-        if len(kinds) == len(self.given):
-            return dict(zip(self.given, kinds, strict=True))
+        if len(kinds) == len(self.arguments):
+            return dict(zip(self.arguments, kinds, strict=True))
         # One at a time, to find the column at fault.
         found = {}
-        for what, column in self.given.items():
+        for what, column in self.arguments.items():
             try:
                 fields = self.df.select(column).schema.fields
             except AnalysisException as error:
-                said = next((line for line in str(error).splitlines() if line.strip()), "it cannot be read")
-                raise UsageError(f"{what}: {said}") from error
+                message = next((line for line in str(error).splitlines() if line.strip()), "it cannot be read")
+                raise UsageError(f"{what}: {message}") from error
             if len(fields) != 1:
                 raise UsageError(f"{what} is {len(fields)} columns: give one")
             found[what] = fields[0].dataType
         return found
 
-    def check(self, given: tuple[str, ...], slots: tuple[str, ...], flags: tuple[str, ...]) -> None:
+    def check(self, object_names: tuple[str, ...], slots: tuple[str, ...], flags: tuple[str, ...]) -> None:
         """Raise InvalidRequest for constants that no operation of the policy takes."""
-        for slot in given:
+        for slot in object_names:
             if slot not in self.known_slots:
                 raise InvalidRequest(
-                    f"no operation of `{self.known.system}` has a `with` object `{slot}`" + hint(slot, self.known_slots)
+                    f"no operation of `{self.vocabulary.system}` has a `with` object `{slot}`"
+                    + hint(slot, self.known_slots)
                 )
         action, kind = self.constants.get("action"), self.constants.get("type")
         if isinstance(action, str) and isinstance(kind, str):
-            shape = self.known.check_operation(kind, action)
+            shape = self.vocabulary.check_operation(kind, action)
             for slot, types in shape.withs.items():
                 if slot not in slots:
                     raise InvalidRequest(f"`{action}` on `{kind}` needs with_: `{slot}`, of type {' or '.join(types)}")
             for flag in sorted(shape.unsaid(flags)):
                 raise InvalidRequest(f"`{action}` on `{kind}` needs the flag `{flag}`: True, False or a column")
         elif isinstance(action, str):
-            operations = {name for of_type in self.known.operations.values() for name in of_type}
+            operations = {name for of_type in self.vocabulary.operations.values() for name in of_type}
             if action not in operations:
                 raise InvalidRequest(
-                    f"unknown operation `{action}` in system `{self.known.system}`" + hint(action, operations)
+                    f"unknown operation `{action}` in system `{self.vocabulary.system}`" + hint(action, operations)
                 )

@@ -82,17 +82,17 @@ def plan(
         frame, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups
     )
 
-    def chosen(given: Any) -> Choice:
-        return choose_plan(request, opened, given, plan=plan, limits=limits, refresh=refresh)[0]
+    def choice_for_state(state_: Any) -> Choice:
+        return choose_plan(request, opened, state_, plan=plan, limits=limits, refresh=refresh)[0]
 
     timed = None if frame.isStreaming else timed_rows(opened, state, frame.sparkSession)
     if timed is None:
-        return chosen(state)
+        return choice_for_state(state)
     if is_column(at):
         steps = f"each row counts the rows of the state at its own time: {len(edges_of(timed)) + 1} passes"
-        return replace(chosen(state_at(timed, FIRST)), steps=(steps,))
+        return replace(choice_for_state(state_at(timed, FIRST)), steps=(steps,))
     moment = moment_of(cast("Moment", at))
-    choice = chosen(state_at(timed, moment))
+    choice = choice_for_state(state_at(timed, moment))
     return replace(choice, steps=(f"the rows of the state count that hold at {text(moment)}", *choice.steps))
 
 
@@ -161,24 +161,26 @@ def _by_size(request: RequestColumns, counts: Mapping[str, int], limits: Limits)
     if rows <= limits.large or request.frame.isStreaming:
         why = f"the state has {rows:,} rows, whose arrays fit every executor"
         return Choice(plan="kernel", why=why, figures=figures)
-    distinct, whole = _sampled(request, limits.few)
+    distinct, repetitive = _sampled(request, limits.few)
     figures |= {"distinct requests seen": distinct}
-    if whole:
+    if repetitive:
         why = f"about {distinct:,} distinct requests are too few for building arrays of {rows:,} rows"
         return Choice(plan="joins", why=why, figures=figures)
     why = f"the state has {rows:,} rows, whose arrays fit every executor, and there are many requests"
     return Choice(plan="kernel", why=why, figures=figures)
 
 
-def _sampled(request: RequestColumns, few: int) -> tuple[int, bool]:
+def _sampled(request: RequestColumns, few_requests: int) -> tuple[int, bool]:
     """The number of distinct requests among the first rows, and whether hardly any others are to be expected."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    looked = few * 4
+    limit = few_requests * 4
     row = (
         request.frame.select(F.xxhash64(*request.columns.values()).alias("request"))
-        .limit(looked)
+        .limit(limit)
         .agg(F.count("*").alias("rows"), F.approx_count_distinct("request").alias("distinct"))
         .collect()[0]
     )
-    return row["distinct"], row["distinct"] <= few and (row["rows"] < looked or row["distinct"] * 20 < row["rows"])
+    return row["distinct"], row["distinct"] <= few_requests and (
+        row["rows"] < limit or row["distinct"] * 20 < row["rows"]
+    )

@@ -81,7 +81,7 @@ def decide(
     2026-03-03T12:00Z, or a Column of timestamps with one for each row. Default: the time of this call, one for all rows; for a
     stream, the time at which a chunk of rows is decided.
     """
-    frame, back = opened(df, (allowed, reason))
+    frame, to_caller = opened(df, (allowed, reason))
     check_names(frame, allowed, reason)
     program = open_policy(policy)
     request = read_arguments(
@@ -94,25 +94,27 @@ def decide(
         if timed is None:
             raise UsageError("at is a column, and no row of the state has `from` or `until`: leave it out")
 
-        def part(rows: DataFrame, then: Any) -> DataFrame:
+        def part(rows: DataFrame, state_: Any) -> DataFrame:
             return decide(
-                rows, program, then, subject=subject, action=action, resource=resource, with_=with_, flags=flags,
+                rows, program, state_, subject=subject, action=action, resource=resource, with_=with_, flags=flags,
                 groups=groups, plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh,
             )  # fmt: skip
 
         def deny(rows: DataFrame) -> DataFrame:
             return rows.withColumns({allowed: F.lit(False), reason: F.lit(NO_TIME)})  # noqa: FBT003
 
-        return back(each_moment(frame, cast("Column", at), timed, part, deny))
+        return to_caller(each_moment(frame, cast("Column", at), timed, part, deny))
 
-    def decided(given: Any) -> DataFrame:
-        choice, joins = choose_plan(request, program, given, plan=plan, limits=limits, refresh=refresh)
+    def decide_by_state(state_: Any) -> DataFrame:
+        choice, joins = choose_plan(request, program, state_, plan=plan, limits=limits, refresh=refresh)
         log.info("decide: %s", choice, extra={"plan": choice.plan, "figures": dict(choice.figures)})
         if joins is not None:
             return joins.decided(allowed, reason)
-        return _by_kernel(request, program, given, allowed, reason, refresh)
+        return _by_kernel(request, program, state_, allowed, reason, refresh)
 
-    return back(at_moment(cast("Moment", at), state, decided, lambda told: log.info("decide: %s", told)))
+    return to_caller(
+        at_moment(cast("Moment", at), state, decide_by_state, lambda message: log.info("decide: %s", message))
+    )
 
 
 def check_time(frame: DataFrame, at: object) -> None:
@@ -150,8 +152,8 @@ def with_answer_columns(
 
 def check_names(df: DataFrame, allowed: str, reason: str) -> None:
     """Raise UsageError if a new column would have no name or the name of another column."""
-    given: tuple[tuple[str, Any], ...] = (("allowed", allowed), ("reason", reason))
-    for argument, name in given:
+    arguments: tuple[tuple[str, Any], ...] = (("allowed", allowed), ("reason", reason))
+    for argument, name in arguments:
         if not isinstance(name, str) or not name:
             raise UsageError(f"{argument} is {name!r}: give the name of the new column")
     taken = {name.lower() for name in df.columns}

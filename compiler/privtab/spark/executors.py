@@ -45,7 +45,7 @@ class _Point:
 
     key: str
     where: str | None = None
-    made: bytes | None = field(default=None, repr=False)
+    pickled: bytes | None = field(default=None, repr=False)
     """The client, or the function that makes it, pickled."""
     on_error: str = "fail"
     refresh: float | None = None
@@ -80,7 +80,7 @@ def decide_with(
     if on_error not in ("fail", "deny"):
         raise UsageError(f"on_error is `{on_error}`: it is `fail` or `deny`")
     check_refresh(refresh)
-    frame, back = opened(df, (allowed, reason))
+    frame, to_caller = opened(df, (allowed, reason))
     check_names(frame, allowed, reason)
     point = _point(connect, on_error, refresh if frame.isStreaming else None)
     client = _client(point)
@@ -106,8 +106,8 @@ def decide_with(
         flags=request.flags,
         rows=rows,
     )
-    coded = mapped(request, lambda kept: _function(point, vocabulary, layout, kept))
-    return back(with_answer_columns(request, coded, *answer_columns(request), allowed, reason))
+    coded = mapped(request, lambda column_count: _function(point, vocabulary, layout, column_count))
+    return to_caller(with_answer_columns(request, coded, *answer_columns(request), allowed, reason))
 
 
 def _point(connect: Connect, on_error: str, refresh: float | None) -> _Point:
@@ -118,8 +118,8 @@ def _point(connect: Connect, on_error: str, refresh: float | None) -> _Point:
         raise UsageError(f"{connect!r} is not a client: give an address, a client, or a function that makes one")
     from pyspark import cloudpickle
 
-    made: bytes = cloudpickle.dumps(connect)  # type: ignore[no-untyped-call]
-    return _Point(key=uuid.uuid4().hex, made=made, on_error=on_error)
+    pickled: bytes = cloudpickle.dumps(connect)  # type: ignore[no-untyped-call]
+    return _Point(key=uuid.uuid4().hex, pickled=pickled, on_error=on_error)
 
 
 def _check_followed(client: Asker) -> None:
@@ -132,12 +132,12 @@ def _check_followed(client: Asker) -> None:
 
 
 def _function(
-    point: _Point, vocabulary: Vocabulary, layout: Layout, kept: int
+    point: _Point, vocabulary: Vocabulary, layout: Layout, column_count: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from privtab.spark.executors import answers
 
-        yield from answers(point, vocabulary, layout, kept, batches)
+        yield from answers(point, vocabulary, layout, column_count, batches)
 
     return decide
 
@@ -149,66 +149,66 @@ _CLIENTS: Opened[str, Asker] = Opened(lambda client: client.close())
 
 def _client(point: _Point) -> Asker:
     """The client of this process for a decision point."""
-    return _CLIENTS.get(point.key, lambda: _made(point))
+    return _CLIENTS.get(point.key, lambda: _open_client(point))
 
 
-def _made(point: _Point) -> Asker:
+def _open_client(point: _Point) -> Asker:
     if point.where is not None:
         found = connect_to(point.where)
         if point.refresh is None or not isinstance(found, Embedded):
             return found
         return Embedded(point.where, refresh=point.refresh / 2, max_staleness=point.refresh or STRICT_MAX_STALENESS)
-    assert point.made is not None
-    made = pickle.loads(point.made)  # noqa: S301  (pickled by our driver)
-    client = made if isinstance(made, Asker) else made()
+    assert point.pickled is not None
+    unpickled = pickle.loads(point.pickled)  # noqa: S301  (pickled by our driver)
+    client = unpickled if isinstance(unpickled, Asker) else unpickled()
     if not isinstance(client, Asker):
         raise UsageError(f"`connect` made a {type(client).__name__}, which is not a client")
     return client
 
 
 def answers(
-    point: _Point, vocabulary: Vocabulary, layout: Layout, kept: int, batches: Iterable[pa.RecordBatch]
+    point: _Point, vocabulary: Vocabulary, layout: Layout, column_count: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The input rows with the columns of the request replaced by a code; `vocabulary` is the one that the driver read."""
-    names = [*(f"c{at}" for at in range(kept)), CODE]
+    names = [*(f"c{number}" for number in range(column_count)), CODE]
     for part in combined_batches((tuple(batch.columns) for batch in batches), layout.rows):
         columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
-        codes = _codes(point, vocabulary, layout, [readable(column) for column in columns[kept:]])
-        yield pa.RecordBatch.from_arrays([*columns[:kept], pa.array(codes)], names)
+        codes = _codes(point, vocabulary, layout, [readable(column) for column in columns[column_count:]])
+        yield pa.RecordBatch.from_arrays([*columns[:column_count], pa.array(codes)], names)
 
 
 def _codes(
     point: _Point, vocabulary: Vocabulary, layout: Layout, columns: list[pa.Array]
 ) -> np.ndarray[Any, np.dtype[np.int8]]:
     # Rows with lists are not deduplicated here; the client sends equal requests only once anyway.
-    flat = not any(pa.types.is_nested(column.type) for column in columns)
-    once = distinct(columns) if flat and columns else None
-    if once is not None:
-        columns = [column.take(pa.array(once[0])) for column in columns]
+    no_lists = not any(pa.types.is_nested(column.type) for column in columns)
+    distinct_rows = distinct(columns) if no_lists and columns else None
+    if distinct_rows is not None:
+        columns = [column.take(pa.array(distinct_rows[0])) for column in columns]
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
     found = [_request(layout, dict(zip(layout.columns, row, strict=True)), vocabulary) for row in rows]
-    said = iter(_decide_requests(point, [one for one in found if isinstance(one, Request)]))
-    each = (next(said) if isinstance(one, Request) else one + 1 for one in found)
-    codes = np.fromiter(each, np.int8, len(found))
-    return codes if once is None else codes[once[1]]
+    request_codes = iter(_decide_requests(point, [item for item in found if isinstance(item, Request)]))
+    row_codes = (next(request_codes) if isinstance(item, Request) else item + 1 for item in found)
+    codes = np.fromiter(row_codes, np.int8, len(found))
+    return codes if distinct_rows is None else codes[distinct_rows[1]]
 
 
-def _decide_requests(point: _Point, asking: list[Request]) -> list[int]:
+def _decide_requests(point: _Point, requests: list[Request]) -> list[int]:
     """The code of each request; either all requests of a chunk are answered or none."""
-    if not asking:
+    if not requests:
         return []
     try:
-        return [int(yes is not True) for yes in _client(point).check_many(asking)]
+        return [int(yes is not True) for yes in _client(point).check_many(requests)]
     except DecisionError:
         if point.on_error != "deny":
             raise
-        return [_UNANSWERED] * len(asking)
+        return [_UNANSWERED] * len(requests)
 
 
 def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> Request | int:
     """A row as a request, or the reason that it is not one, as a position in REASONS."""
-    given = {**layout.constants, **row}
-    user, action, kind, path = (given.get(name) for name in ("user", "action", "type", "path"))
+    cells = {**layout.constants, **row}
+    user, action, kind, path = (cells.get(name) for name in ("user", "action", "type", "path"))
     if action is None or kind is None:
         return NULL
     shape = vocabulary.operations.get(kind, {}).get(action)
@@ -220,16 +220,16 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
     for slot, types in shape.withs.items():
         if slot not in layout.slots:
             return WITH
-        of_slot, at = given[f"with_{slot}_type"], given[f"with_{slot}_path"]
-        if of_slot is None:
+        slot_type, slot_path = cells[f"with_{slot}_type"], cells[f"with_{slot}_path"]
+        if slot_type is None:
             return NULL
-        if of_slot not in types:
+        if slot_type not in types:
             return WITH
-        withs[slot] = Entity(of_slot, at)
-    groups = given.get("groups")
+        withs[slot] = Entity(slot_type, slot_path)
+    groups = cells.get("groups")
     if not user or path is None or any(entity.id is None for entity in withs.values()):
         return NULL
-    if "groups" in given and (groups is None or not all(groups)):
+    if "groups" in cells and (groups is None or not all(groups)):
         return NULL
     request = Request(
         user=user,
@@ -237,7 +237,7 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         resource=Entity(kind, path),
         with_=withs,
         groups=tuple(groups or ()),
-        flags=frozenset(f"{n}{NOT_SET}" if given[f"flag_{n}"] is False else n for n in layout.flags),
+        flags=frozenset(f"{n}{NOT_SET}" if cells[f"flag_{n}"] is False else n for n in layout.flags),
     )
     try:
         vocabulary.check(request)

@@ -35,34 +35,34 @@ def unlogged() -> Iterator[None]:
 
     thread = threading.get_ident()
 
-    def elsewhere(record: LogRecord) -> bool:
+    def is_other_thread(record: LogRecord) -> bool:
         return record.thread != thread
 
     # As in PySpark, by `PySparkLogger.getLogger`: `logging.getLogger` would create a logger that rejects PySpark's calls.
     loggers = [PySparkLogger.getLogger(name) for name in _QUERY_LOGGERS]
     for logger in loggers:
-        logger.addFilter(elsewhere)
+        logger.addFilter(is_other_thread)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(elsewhere)
+            logger.removeFilter(is_other_thread)
 
 
 def first_lines(text: str) -> str:
     """The messages of an error and of its causes, without the stack traces of the JVM and of Python workers."""
     lines: list[str] = []
-    inside = python = False
+    in_stack = in_python_traceback = False
     for line in text.splitlines():
         stripped = line.strip()
         if _FRAME.match(stripped) or stripped.startswith("JVM stacktrace"):
-            inside = True
+            in_stack = True
         elif stripped.startswith("Caused by: "):
-            inside = False
+            in_stack = False
             lines.append(_CLASS.sub("", stripped))
         elif stripped.startswith("Traceback (most recent call last)"):
-            inside, python = False, True
-        elif not (inside or (python and line.startswith("  ")) or _NOTHING.search(stripped)):
-            python = False
+            in_stack, in_python_traceback = False, True
+        elif not (in_stack or (in_python_traceback and line.startswith("  ")) or _NOTHING.search(stripped)):
+            in_python_traceback = False
             lines.append(_CLASS.sub("", line.rstrip()))
     return "\n".join(list(dict.fromkeys(filter(None, lines)))[:12]).strip()

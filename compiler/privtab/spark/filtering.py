@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 def user(name: str) -> Column:
     """One user for all rows: `visible(df, …, subject=user("alice"))`. Raises UsageError for an invalid name."""
-    given: Any = name
-    if not isinstance(given, str) or not given:
+    value: Any = name
+    if not isinstance(value, str) or not value:
         raise UsageError(f"{name!r} is not the name of a user")
     try:
-        check_user(bare_name(given, "user"))
+        check_user(bare_name(value, "user"))
     except InvalidRequest as error:
         raise UsageError(str(error)) from None
     return F.lit(name)
@@ -54,10 +54,10 @@ def visible(
     The default action is `list`; for a row of the policy with `each`, both the call and the item must be allowed. Rows that are no
     valid requests are left out. All arguments are as in `decide`.
     """
-    frame, back = opened(df)
+    frame, to_caller = opened(df)
     allowed, reason = free("__privtab_allowed", frame.columns), free("__privtab_reason", frame.columns)
     decided = decide(
         frame, policy, state, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
         plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh, at=at,
     )  # fmt: skip
-    return back(decided.where(F.col(allowed)).drop(allowed, reason))
+    return to_caller(decided.where(F.col(allowed)).drop(allowed, reason))

@@ -15,22 +15,22 @@ from privtab.errors import FileError
 def atomic_folder(target: Path) -> Iterator[Path]:
     """Yield a temporary folder that replaces `target` on success and is removed on failure."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    mark = secrets.token_hex(4)
-    place = target.parent.resolve() / f".{target.name}.{mark}"
-    place.mkdir()
+    suffix = secrets.token_hex(4)
+    temporary = target.parent.resolve() / f".{target.name}.{suffix}"
+    temporary.mkdir()
     try:
-        yield place
+        yield temporary
         if target.exists():
-            old = target.parent / f".{target.name}.{mark}.old"
-            target.rename(old)
-            place.rename(target)
-            if old.is_dir():
-                shutil.rmtree(old, ignore_errors=True)
+            replaced = target.parent / f".{target.name}.{suffix}.old"
+            target.rename(replaced)
+            temporary.rename(target)
+            if replaced.is_dir():
+                shutil.rmtree(replaced, ignore_errors=True)
             else:
-                old.unlink()
+                replaced.unlink()
         else:
-            place.rename(target)
+            temporary.rename(target)
     except OSError as error:
         raise FileError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -30,7 +30,7 @@ REFRESH = 60.0
 """Default bound in seconds: the longest time for which a stream relies on a check of the state."""
 BY_BATCH = "; or decide each micro-batch by `each_batch`"
 """The alternative for a streaming query, appended to messages."""
-_TIMES = 3
+_ATTEMPTS = 3
 """Attempts at reading rows that change while they are read."""
 
 
@@ -64,20 +64,20 @@ def check_refresh(refresh: object) -> None:
         raise UsageError(f"refresh is {refresh!r}: give seconds, 0 or more, or None for a state that is read only once")
 
 
-def followed(policy: OpenPolicy, state: Any, refresh: float, otherwise: str = "") -> Followed:
+def followed(policy: OpenPolicy, state: Any, refresh: float, alternative: str = "") -> Followed:
     """A state that executors can follow, loaded once here as a check. Raises UsageError for one that they cannot read.
 
-    `otherwise`: an alternative to suggest in the message.
+    `alternative`: an alternative to suggest in the message.
     """
     if not isinstance(state, str | os.PathLike) or is_written(state):
-        what = "tables that Spark wrote" if isinstance(state, str | os.PathLike) else f"a {type(state).__name__}"
+        kind = "tables that Spark wrote" if isinstance(state, str | os.PathLike) else f"a {type(state).__name__}"
         raise UsageError(
-            f"executors cannot follow {what}: give the path of rows or bundles, or the address of a bundle"
-            f"{otherwise}; `refresh=None` reads the state only once"
+            f"executors cannot follow {kind}: give the path of rows or bundles, or the address of a bundle"
+            f"{alternative}; `refresh=None` reads the state only once"
         )
     where = os.fspath(state)
-    own = policy if not is_bundle(where) else replace(policy, program=None)
-    found = Followed(policy=own, where=where if "://" in where else str(Path(where).absolute()), refresh=refresh)
+    policy_ = policy if not is_bundle(where) else replace(policy, program=None)
+    found = Followed(policy=policy_, where=where if "://" in where else str(Path(where).absolute()), refresh=refresh)
     current_engine(found)
     return found
 
@@ -87,12 +87,12 @@ def current_engine(source: Shipped | Followed) -> Batches:
     if isinstance(source, Shipped):
         return loaded(source)
     engine = _FOLLOWED.get(source.key, lambda: _engine(source))
-    found = engine.now()
+    current = engine.now()
     if engine.problem is not None and not source.refresh:
         raise DecisionUnavailable(f"the state cannot be checked: {engine.problem}", retry=False)
-    if found.missing:
-        raise missing_shards_error(found.missing)
-    python: Any = found.engine
+    if current.missing:
+        raise missing_shards_error(current.missing)
+    python: Any = current.engine
     batches: Batches = python.batches()
     return batches
 
@@ -103,7 +103,7 @@ _FOLLOWED: Opened[tuple[str, str, float], BundledEngine] = Opened()
 def _engine(source: Followed) -> BundledEngine:
     """Checks the state after half of the bound, so that a failed check can be repeated within the bound."""
     return BundledEngine(
-        [_PolicyPlace(source.policy), _state_place(source)],
+        [_PolicyLocation(source.policy), _state_location(source)],
         engine="python",
         system=source.policy.system,
         refresh=source.refresh / 2,
@@ -111,13 +111,13 @@ def _engine(source: Followed) -> BundledEngine:
     )
 
 
-def _state_place(source: Followed) -> BundleLocation:
+def _state_location(source: Followed) -> BundleLocation:
     if is_bundle(source.where):
-        return _StatePlace(_place(source.where, _config.resolve({})))
-    return _RowsPlace(source.policy, source.where)
+        return _StateLocation(_place(source.where, _config.resolve({})))
+    return _RowsLocation(source.policy, source.where)
 
 
-class _PolicyPlace(BundleLocation):
+class _PolicyLocation(BundleLocation):
     """The policy that the stream was started with."""
 
     def __init__(self, policy: OpenPolicy) -> None:
@@ -131,16 +131,16 @@ class _PolicyPlace(BundleLocation):
         return [before.get(self.where) or ReadBundle(where=self.where, mark=None, content=content)]
 
 
-class _StatePlace(BundleLocation):
+class _StateLocation(BundleLocation):
     """A location of bundles, of which only the states are used."""
 
-    def __init__(self, place: BundleLocation) -> None:
-        super().__init__(place.where)
-        self.place = place
+    def __init__(self, location: BundleLocation) -> None:
+        super().__init__(location.where)
+        self.location = location
 
     def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read."""
-        found = self.place.read(before, keep)
+        found = self.location.read(before, keep)
         return [
             bundle
             if before.get(bundle.where) is bundle
@@ -149,7 +149,7 @@ class _StatePlace(BundleLocation):
         ]
 
 
-class _RowsPlace(BundleLocation):
+class _RowsLocation(BundleLocation):
     """A file or folder with rows, which are validated and indexed when they are read."""
 
     def __init__(self, policy: OpenPolicy, where: str) -> None:
@@ -159,13 +159,13 @@ class _RowsPlace(BundleLocation):
     def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read; raises DecisionUnavailable for invalid rows, and for rows that change while they are read."""
         known = before.get(self.where)
-        for _ in range(_TIMES):
-            seen = cache_key(self.where)
-            if known is not None and known.mark == seen:
+        for _ in range(_ATTEMPTS):
+            key = cache_key(self.where)
+            if known is not None and known.mark == key:
                 return [known]
             content = Content(states={self.policy.system: keep(self._index())})
-            if cache_key(self.where) == seen:
-                return [ReadBundle(where=self.where, mark=seen, content=content)]
+            if cache_key(self.where) == key:
+                return [ReadBundle(where=self.where, mark=key, content=content)]
         raise DecisionUnavailable(f"{self.where} changes while it is read")
 
     def _index(self) -> dict[str, Any]:

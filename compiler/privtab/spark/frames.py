@@ -27,15 +27,15 @@ def opened(df: Frame, taken: tuple[str, ...] = ()) -> tuple[DataFrame, Callable[
     if not _of_pandas(df):
         check_frame(df)
         return cast("DataFrame", df), lambda result: cast("Frame", result)
-    given: Any = df
-    names = list(given.index.names)
-    used = [*map(str, given.columns), *taken]
+    pandas_frame: Any = df
+    names = list(pandas_frame.index.names)
+    used_names = [*map(str, pandas_frame.columns), *taken]
     index: list[str] = []
     for _ in names:
-        index.append(free(f"__privtab_index_{len(index)}", [*used, *index]))
-    labels = given.columns
+        index.append(free(f"__privtab_index_{len(index)}", [*used_names, *index]))
+    labels = pandas_frame.columns
 
-    def back(result: DataFrame) -> Frame:
+    def to_caller(result: DataFrame) -> Frame:
         found = result.pandas_api(index_col=index)
         found.index.names = names
         kept = len(labels)
@@ -43,7 +43,7 @@ def opened(df: Frame, taken: tuple[str, ...] = ()) -> tuple[DataFrame, Callable[
             found.columns = [*labels, *found.columns[kept:]]
         return cast("Frame", found)
 
-    return given.to_spark(index_col=index), back
+    return pandas_frame.to_spark(index_col=index), to_caller
 
 
 def is_frame(value: object) -> bool:

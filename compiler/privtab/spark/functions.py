@@ -92,7 +92,7 @@ def _of_series(source: Shipped | Followed, layout: Layout, type_: str | None) ->
     def may(users: pd.Series, actions: pd.Series, resources: pd.Series) -> pd.Series:
         from privtab.spark.functions import answers
 
-        columns = tuple(pa.array(given, pa.string(), from_pandas=True) for given in (users, actions, resources))
+        columns = tuple(pa.array(column, pa.string(), from_pandas=True) for column in (users, actions, resources))
         return pd.Series([yes for part in answers(source, layout, type_, iter([columns])) for yes in part.to_pylist()])
 
     may.__annotations__ = dict.fromkeys(("users", "actions", "resources", "return"), pd.Series)

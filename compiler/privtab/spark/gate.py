@@ -70,7 +70,7 @@ def _decided(policy: PolicyLike, state: Any, request: Request, spark: SparkSessi
         from pyspark.sql import SparkSession
 
         spark = SparkSession.getActiveSession()
-    index = at_moment(at, state, lambda given: index_of(opened, given, spark))
+    index = at_moment(at, state, lambda state_: index_of(opened, state_, spark))
     decision = PythonEngine(opened.json, index).decide(request)
     if not decision.allowed:
         raise AccessDenied(request, decision)

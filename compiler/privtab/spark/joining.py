@@ -29,7 +29,7 @@ UNPINNED_STEP = (
 class Joining:
     """Requests, the joins that will decide them, and the figures of the rows."""
 
-    asked: RequestColumns
+    request: RequestColumns
     rows: DataFrame
     joins: Joins
     figures: Figures
@@ -40,36 +40,36 @@ class Joining:
         """A description of each step."""
         from privtab.spark.joins.explain import steps
 
-        read = "the rows were read once (`pin`)" if self.pinned else UNPINNED_STEP
-        return (*steps(self.joins, self.figures), read)
+        last_step = "the rows were read once (`pin`)" if self.pinned else UNPINNED_STEP
+        return (*steps(self.joins, self.figures), last_step)
 
     def decided(self, allowed: str, reason: str) -> DataFrame:
         """The caller's rows with the columns `allowed` and `reason`."""
-        names = self.asked.names
+        names = self.request.names
         decided = self.joins.decide(self.rows, self.figures)
         yes, why = F.coalesce("allowed", F.lit(col=False)), F.col("reason")
-        if self.asked.invalid_reason is not None:
+        if self.request.invalid_reason is not None:
             why = F.coalesce("unasked", why)
             yes = yes & F.isnull("unasked")
-        kept = [F.col(f"c{at}") for at in range(len(names))]
-        return decided.select(*kept, yes, why).toDF(*names, allowed, reason)
+        caller_columns = [F.col(f"c{number}") for number in range(len(names))]
+        return decided.select(*caller_columns, yes, why).toDF(*names, allowed, reason)
 
 
-def joining(asked: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits) -> Joining:
+def joining(request: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits) -> Joining:
     """Prepare the state, and count the rows approximately if `limits` does not give their figures."""
     from privtab.spark.states import spark_state
 
-    asked = replace(asked, columns={name: _readable(name, column) for name, column in asked.columns.items()})
-    rows = asked.with_canonical_columns()
-    if asked.invalid_reason is not None:
-        unasked = asked.frame.select("*", *asked.columns.values(), asked.invalid_reason)
-        rows = unasked.toDF(*rows.columns, "unasked")
+    request = replace(request, columns={name: _readable(name, column) for name, column in request.columns.items()})
+    rows = request.with_canonical_columns()
+    if request.invalid_reason is not None:
+        with_reason = request.frame.select("*", *request.columns.values(), request.invalid_reason)
+        rows = with_reason.toDF(*rows.columns, "unasked")
     if limits.joins.pin:
         rows = rows.localCheckpoint()
-    tables = spark_state(policy, state, asked.frame.sparkSession)
-    joins = joins_for(rows, policy, tables, asked.constants, limits.joins)
+    tables = spark_state(policy, state, request.frame.sparkSession)
+    joins = joins_for(rows, policy, tables, request.constants, limits.joins)
     return Joining(
-        asked=asked, rows=rows, joins=joins, figures=limits.figures or joins.measure(rows), pinned=limits.joins.pin
+        request=request, rows=rows, joins=joins, figures=limits.figures or joins.measure(rows), pinned=limits.joins.pin
     )
 
 

@@ -49,54 +49,55 @@ class Layout:
 
 
 def decide_by_kernel(
-    asked: RequestColumns, shipped: Shipped | Followed, *, rows: int = ROWS
+    request: RequestColumns, shipped: Shipped | Followed, *, rows: int = ROWS
 ) -> tuple[DataFrame, Column, Column]:
     """The frame with the additional column `asked.code`, and the columns `allowed` and `reason` computed from it."""
     layout = Layout(
-        columns=tuple(asked.columns),
-        constants=dict(asked.constants),
-        slots=asked.slots,
-        flags=asked.flags,
+        columns=tuple(request.columns),
+        constants=dict(request.constants),
+        slots=request.slots,
+        flags=request.flags,
         rows=rows,
     )
-    return _coded(asked, shipped, layout), *answer_columns(asked)
+    return _coded(request, shipped, layout), *answer_columns(request)
 
 
-def answer_columns(asked: RequestColumns) -> tuple[Column, Column]:
+def answer_columns(request: RequestColumns) -> tuple[Column, Column]:
     """The columns `allowed` and `reason`, computed from the column of codes."""
-    code = F.col(asked.code)
+    code = F.col(request.code)
     allowed = F.coalesce(code == 0, F.lit(col=False))
     words = F.array(*(F.lit(text) for text in CODES))
     return allowed, F.when(code.isNull(), UNDECIDED).otherwise(F.get(words, code.cast("int")))
 
 
-def _coded(asked: RequestColumns, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
+def _coded(request: RequestColumns, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
     try:
         from pyspark.sql.pandas.functions import arrow_udf
     except ImportError:
-        return _decide_whole_rows(asked, shipped, layout)
+        return _decide_whole_rows(request, shipped, layout)
     # Declared nondeterministic: otherwise the optimiser would push a filter on the answer down as a second copy of the
     # function, and every row would be decided twice.
     decide = arrow_udf(_columns_function(shipped, layout), "tinyint").asNondeterministic()  # type: ignore[call-overload]
-    return asked.frame.select("*", decide(*asked.columns.values()).alias(asked.code))
+    return request.frame.select("*", decide(*request.columns.values()).alias(request.code))
 
 
-def _decide_whole_rows(asked: RequestColumns, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
+def _decide_whole_rows(request: RequestColumns, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
     """For Spark 4.0, which lacks `arrow_udf`: whole rows are sent to the workers."""
-    return mapped(asked, lambda kept: _batches_function(shipped, layout, kept))
+    return mapped(request, lambda column_count: _batches_function(shipped, layout, column_count))
 
 
-def mapped(asked: RequestColumns, function: Callable[[int], Callable[[Any], Any]]) -> DataFrame:
+def mapped(request: RequestColumns, function: Callable[[int], Callable[[Any], Any]]) -> DataFrame:
     """The frame with its codes. `function` takes the number of columns before the request's and returns one for `mapInArrow`."""
     from pyspark.sql.types import ByteType, StructField, StructType
 
-    names = list(asked.frame.columns)
+    names = list(request.frame.columns)
     # Names may repeat in a frame, but not in Arrow. Metadata is kept, because it identifies `char(n)` columns.
-    kept = [
-        StructField(f"c{at}", f.dataType, nullable=True, metadata=f.metadata) for at, f in enumerate(asked.frame.schema)
+    fields = [
+        StructField(f"c{number}", f.dataType, nullable=True, metadata=f.metadata)
+        for number, f in enumerate(request.frame.schema)
     ]
-    schema = StructType([*kept, StructField(CODE, ByteType(), nullable=True)])
-    return asked.with_canonical_columns().mapInArrow(function(len(names)), schema).toDF(*names, asked.code)
+    schema = StructType([*fields, StructField(CODE, ByteType(), nullable=True)])
+    return request.with_canonical_columns().mapInArrow(function(len(names)), schema).toDF(*names, request.code)
 
 
 def _columns_function(
@@ -112,12 +113,12 @@ def _columns_function(
 
 
 def _batches_function(
-    shipped: Shipped | Followed, layout: Layout, kept: int
+    shipped: Shipped | Followed, layout: Layout, column_count: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from privtab.spark.kernel import answered_batches
 
-        yield from answered_batches(shipped, layout, kept, batches)
+        yield from answered_batches(shipped, layout, column_count, batches)
 
     return decide
 
@@ -134,14 +135,14 @@ def decided_codes(
 
 
 def answered_batches(
-    shipped: Shipped | Followed, layout: Layout, kept: int, batches: Iterable[pa.RecordBatch]
+    shipped: Shipped | Followed, layout: Layout, column_count: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The input rows with the columns of the request replaced by a code."""
     for part in combined_batches((tuple(batch.columns) for batch in batches), layout.rows):
         columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
-        names = [*(f"c{at}" for at in range(kept)), CODE]
+        names = [*(f"c{number}" for number in range(column_count)), CODE]
         yield pa.RecordBatch.from_arrays(
-            [*columns[:kept], _codes(current_engine(shipped), layout, columns[kept:])], names
+            [*columns[:column_count], _codes(current_engine(shipped), layout, columns[column_count:])], names
         )
 
 
@@ -162,40 +163,40 @@ def combined_batches(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iter
 
 def _codes(batches: Batches, layout: Layout, columns: list[pa.Array]) -> pa.Array:
     columns = [readable(column) for column in columns]
-    once = distinct(columns) if not any(pa.types.is_nested(column.type) for column in columns) else None
-    if once is None:
+    distinct_rows = distinct(columns) if not any(pa.types.is_nested(column.type) for column in columns) else None
+    if distinct_rows is None:
         return pa.array(_decided(batches, layout, columns))
-    first, inverse = once
+    first, inverse = distinct_rows
     rows = pa.array(first)
     return pa.array(_decided(batches, layout, [column.take(rows) for column in columns])[inverse])
 
 
 def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.ndarray[Any, np.dtype[np.int8]]:
-    given: dict[str, Any] = {**layout.constants, **dict(zip(layout.columns, columns, strict=True))}
+    cells: dict[str, Any] = {**layout.constants, **dict(zip(layout.columns, columns, strict=True))}
     answers = batches.decide_columns(
-        given["user"],
-        given["path"],
-        action=given["action"],
-        type=given["type"],
-        with_={slot: (given[f"with_{slot}_type"], given[f"with_{slot}_path"]) for slot in layout.slots},
-        flags={flag: given[f"flag_{flag}"] for flag in layout.flags},
-        groups=given.get("groups"),
+        cells["user"],
+        cells["path"],
+        action=cells["action"],
+        type=cells["type"],
+        with_={slot: (cells[f"with_{slot}_type"], cells[f"with_{slot}_path"]) for slot in layout.slots},
+        flags={flag: cells[f"flag_{flag}"] for flag in layout.flags},
+        groups=cells.get("groups"),
     )
     return np.where(answers.allowed & (answers.reasons == 0), 0, answers.reasons + 1).astype(np.int8)
 
 
 def readable(column: pa.Array) -> pa.Array:
     """The column with null in place of invalid UTF-8: Spark accepts any bytes as a string."""
-    listed = pa.types.is_list(column.type)
-    texts = column.flatten() if listed else column
+    is_list = pa.types.is_list(column.type)
+    texts = column.flatten() if is_list else column
     if not pa.types.is_string(texts.type) or is_ascii(texts):
         return column
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
-        if listed:
-            bare = column.cast(pa.list_(pa.binary())).to_pylist()
-            return pa.array([row and [_text(value) for value in row] for row in bare], column.type)
+        if is_list:
+            byte_lists = column.cast(pa.list_(pa.binary())).to_pylist()
+            return pa.array([row and [_text(value) for value in row] for row in byte_lists], column.type)
         return pa.array([_text(value) for value in column.cast(pa.binary()).to_pylist()], pa.string())
     return column
 

@@ -39,12 +39,12 @@ def each_batch(
         raise TypeError("each_batch() takes no `refresh`: it reads the state for each micro-batch")
 
     def decide_batch(batch: DataFrame, number: int) -> None:
-        given = state(batch.sparkSession) if callable(state) else state
-        decided = decide(batch, opened, given, **arguments)
+        current_state = state(batch.sparkSession) if callable(state) else state
+        decided = decide(batch, opened, current_state, **arguments)
         try:
             write(decided, number)
         finally:
             if callable(state):
-                drop_cached(given)
+                drop_cached(current_state)
 
     return decide_batch

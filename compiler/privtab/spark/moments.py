@@ -46,25 +46,25 @@ def moment_of(at: Moment) -> int:
         raise UsageError(f"at is `{at}`, which {error}: {error.help}") from None
 
 
-def at_moment(at: Moment, state: Any, run: Callable[[Any], T], tell: Callable[[str], object] | None = None) -> T:
+def at_moment(at: Moment, state: Any, run: Callable[[Any], T], report: Callable[[str], object] | None = None) -> T:
     """`run(state)`, or if rows of the state hold for a time only, `run` with the state of the moment.
 
-    `tell`: takes a sentence about the moment if it counts.
+    `report`: takes a sentence about the moment if it counts.
     """
-    chosen = moment_of(at)
+    moment_ = moment_of(at)
     try:
         return run(state)
-    except HasWindows as found:
-        if tell is not None:
-            tell(f"the rows of the state count that hold at {text(chosen)}")
-        return run(state_at(found.state, chosen))
+    except HasWindows as error:
+        if report is not None:
+            report(f"the rows of the state count that hold at {text(moment_)}")
+        return run(state_at(error.state, moment_))
 
 
-def state_at(state: Any, chosen: int) -> State:
+def state_at(state: Any, moment_: int) -> State:
     """The state at a moment; the same object for moments between which it does not change."""
     edges = edges_of(state)
-    made: State = remembered(("at", id(state), bisect_right(edges, chosen)), state, lambda: state.at(chosen))
-    return made
+    state_then: State = remembered(("at", id(state), bisect_right(edges, moment_)), state, lambda: state.at(moment_))
+    return state_then
 
 
 def edges_of(state: State) -> list[int]:
@@ -99,12 +99,12 @@ def each_moment(
     micros = F.unix_micros(at)
     parts = []
     for number in range(len(edges) + 1):
-        here = micros.isNotNull()
+        in_span = micros.isNotNull()
         if number:
-            here &= micros >= F.lit(-(-edges[number - 1] // 1000))
+            in_span &= micros >= F.lit(-(-edges[number - 1] // 1000))
         if number < len(edges):
-            here &= micros < F.lit(-(-edges[number] // 1000))
+            in_span &= micros < F.lit(-(-edges[number] // 1000))
         begin = edges[number - 1] if number else FIRST
-        parts.append(decide(frame.where(here), state_at(state, begin)))
+        parts.append(decide(frame.where(in_span), state_at(state, begin)))
     parts.append(deny(frame.where(micros.isNull())))
-    return reduce(lambda one, other: one.unionByName(other), parts)
+    return reduce(lambda first, second: first.unionByName(second), parts)

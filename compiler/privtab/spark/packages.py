@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from privtab.errors import UsageError
 
 PACKAGES, EXTENSIONS = "spark.jars.packages", "spark.sql.extensions"
-_OWN: Mapping[str, Mapping[str, str]] = {
+_SETTINGS_OF_PACKAGES: Mapping[str, Mapping[str, str]] = {
     "io.delta:delta-spark": {
         EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -34,12 +34,16 @@ def with_packages(packages: Sequence[str], settings: Mapping[str, str], *, remot
         parts = package.split(":")
         if len(parts) != 3 or not all(parts) or "," in package:
             raise UsageError(f"`--package {package}`: write GROUP:ARTIFACT:VERSION")
-    named = [name for name in settings.get(PACKAGES, "").split(",") if name]
-    found[PACKAGES] = ",".join(dict.fromkeys([*named, *packages]))
-    own = [more for start, more in _OWN.items() if any(package.startswith(start) for package in packages)]
-    if EXTENSIONS not in settings and own:
-        found[EXTENSIONS] = ",".join(more[EXTENSIONS] for more in own)
-    for more in own:
-        for name, value in more.items():
+    configured = [name for name in settings.get(PACKAGES, "").split(",") if name]
+    found[PACKAGES] = ",".join(dict.fromkeys([*configured, *packages]))
+    needed_settings = [
+        package_settings
+        for prefix, package_settings in _SETTINGS_OF_PACKAGES.items()
+        if any(package.startswith(prefix) for package in packages)
+    ]
+    if EXTENSIONS not in settings and needed_settings:
+        found[EXTENSIONS] = ",".join(package_settings[EXTENSIONS] for package_settings in needed_settings)
+    for package_settings in needed_settings:
+        for name, value in package_settings.items():
             found.setdefault(name, value)
     return found

@@ -65,16 +65,16 @@ def open_policy(policy: PolicyLike) -> OpenPolicy:
         case Mapping():
             return _of_json(policy)
         case str() | os.PathLike() if os.fspath(policy):
-            where = os.fspath(policy)
+            location = os.fspath(policy)
         case _:
             raise UsageError(
                 f"{policy!r} is not a policy: give a name such as `cdap/final`, a path, a bundle or a Program"
             )
-    if where.endswith(_ARCHIVES) or (Path(where) / ".manifest").is_file():
-        return _of_json(_bundled(where))
+    if location.endswith(_ARCHIVES) or (Path(location) / ".manifest").is_file():
+        return _of_json(_bundled(location))
     from privtab.pipeline import load_program
 
-    return _of_program(load_program(where))
+    return _of_program(load_program(location))
 
 
 def _of_program(program: Program) -> OpenPolicy:
@@ -92,14 +92,14 @@ def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
     return OpenPolicy(json=program, program=None)
 
 
-def _bundled(where: str) -> Mapping[str, Any]:
+def _bundled(location: str) -> Mapping[str, Any]:
     from privtab.client._bundles import LocalLocation
 
     programs = {
         name: program
-        for found in LocalLocation(where).read({}, lambda document: document)
+        for found in LocalLocation(location).read({}, lambda document: document)
         for name, program in found.content.programs.items()
     }
     if len(programs) != 1:
-        raise UsageError(f"{where} holds {len(programs)} policies: name a bundle with one")
+        raise UsageError(f"{location} holds {len(programs)} policies: name a bundle with one")
     return next(iter(programs.values()))

@@ -59,39 +59,39 @@ class Workers:
 
     def step(self) -> str:
         """How the executors get privtab, as a line of a plan."""
-        own = f"the Python of the executors, {self.python} ({self.version}),"
+        python_text = f"the Python of the executors, {self.python} ({self.version}),"
         match self.code:
             case "own":
-                return f"{own} has this version of privtab"
+                return f"{python_text} has this version of privtab"
             case "other":
-                return f"{own} has another version of privtab: this one is sent to it"
+                return f"{python_text} has another version of privtab: this one is sent to it"
             case "none":
-                return f"{own} has no privtab: it is sent to it"
+                return f"{python_text} has no privtab: it is sent to it"
 
 
-_SEEN: weakref.WeakKeyDictionary[SparkSession, Workers] = weakref.WeakKeyDictionary()
+_WORKERS_OF_SESSION: weakref.WeakKeyDictionary[SparkSession, Workers] = weakref.WeakKeyDictionary()
 _READY: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
 def workers(spark: SparkSession) -> Workers:
     """The Python of the executors: one tiny task for each session."""
     with _LOCK:
-        known = _SEEN.get(spark)
+        known = _WORKERS_OF_SESSION.get(spark)
     if known is None or known.broken is not None:
-        known = _looked(spark)
+        known = _inspect(spark)
         with _LOCK:
-            _SEEN[spark] = known
+            _WORKERS_OF_SESSION[spark] = known
     return known
 
 
-def check_executors(spark: SparkSession, *more: str) -> Workers:
+def check_executors(spark: SparkSession, *packages: str) -> Workers:
     """Make sure that the executors can run this privtab, which is sent to them if they lack it.
 
-    `more`: packages that are needed beside NEEDED. Raises DecisionUnavailable, which says what the executors' Python lacks and how to
+    `packages`: packages that are needed beside NEEDED. Raises DecisionUnavailable, which says what the executors' Python lacks and how to
     set another.
     """
     found = workers(spark)
-    if (why := found.why((*NEEDED, *more))) is not None:
+    if (why := found.why((*NEEDED, *packages))) is not None:
         raise DecisionUnavailable(f"{why}: {_ADVICE}; this program runs {sys.executable}", retry=False)
     with _LOCK:
         if spark in _READY:
@@ -99,10 +99,10 @@ def check_executors(spark: SparkSession, *more: str) -> Workers:
     if found.code != "own":
         path = session_file(f"privtab-{code_digest()}.zip", archive())
         spark.addArtifacts(str(path), pyfile=True)
-        again = _looked(spark)
-        if again.code != "own":
+        after_sending = _inspect(spark)
+        if after_sending.code != "own":
             raise DecisionUnavailable(
-                f"Spark's executors take privtab from {again.origin}, which is another version than that of this program and was not "
+                f"Spark's executors take privtab from {after_sending.origin}, which is another version than that of this program and was not "
                 f"replaced by it: {_ADVICE}; this program runs {sys.executable}",
                 retry=False,
             )
@@ -111,16 +111,16 @@ def check_executors(spark: SparkSession, *more: str) -> Workers:
     return found
 
 
-def _looked(spark: SparkSession) -> Workers:
+def _inspect(spark: SparkSession) -> Workers:
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-    look = F.udf(_look((*NEEDED, *_OPTIONAL)), "string", useArrow=False)
+    inspection = F.udf(_inspection((*NEEDED, *_OPTIONAL)), "string", useArrow=False)
     try:
-        ((told,),) = spark.range(0, 1, 1, 1).select(look("id")).collect()
+        ((answer,),) = spark.range(0, 1, 1, 1).select(inspection("id")).collect()
     except spark_errors() as error:
         broken = first_lines(str(error))
         return Workers(python="", version="", lacking=(), code="none", origin=None, broken=broken)
-    found = json.loads(told)
+    found = json.loads(answer)
     code: Literal["own", "other", "none"] = "none"
     if found["code"] is not None:
         code = "own" if found["code"] == code_digest() else "other"
@@ -133,11 +133,11 @@ def _looked(spark: SparkSession) -> Workers:
     )
 
 
-def _look(needed: tuple[str, ...]) -> Callable[[int], str]:
+def _inspection(needed: tuple[str, ...]) -> Callable[[int], str]:
     """A self-contained function: it imports no privtab module, which the executor may lack."""
     read = _reader()
 
-    def look(_: int) -> str:
+    def inspection(_: int) -> str:
         import hashlib
         import importlib
         import importlib.util
@@ -168,7 +168,7 @@ def _look(needed: tuple[str, ...]) -> Callable[[int], str]:
             }
         )
 
-    return look
+    return inspection
 
 
 def _reader() -> Callable[[Any], dict[str, bytes]]:
@@ -206,7 +206,7 @@ def _code() -> dict[str, bytes]:
 @cache
 def code_digest() -> str:
     """The hash of the driver's privtab, as a worker computes that of its own."""
-    return str(json.loads(_look(())(0))["code"])
+    return str(json.loads(_inspection(())(0))["code"])
 
 
 @cache

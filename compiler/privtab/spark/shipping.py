@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from privtab.engines.batches import Batches
 
-WITHIN = 256 << 10
+MOST_PICKLED = 256 << 10
 """Most bytes of arrays that are pickled with the function."""
-KEPT = 4
+MOST_OPEN = 4
 """Number of states, matrices or clients that a worker process keeps open."""
 
 
@@ -54,7 +54,7 @@ class Packed:
         content = packed((dict(batches.engine.program), batches.arrays))
         return cls(digest=digest(content), content=content)
 
-    def ship(self, spark: SparkSession, *, within: int = WITHIN) -> Shipped:
+    def ship(self, spark: SparkSession, *, within: int = MOST_PICKLED) -> Shipped:
         """Make the arrays available to a session's executors."""
         if len(self.content) <= within:
             return Shipped(digest=self.digest, content=self.content)
@@ -91,7 +91,7 @@ V = TypeVar("V")
 
 
 class Opened(Generic[K, V]):
-    """What a worker process has opened, by key: each once, and only the last `KEPT` are kept. Threads may share it."""
+    """What a worker process has opened, by key: each once, and only the last `MOST_OPEN` are kept. Threads may share it."""
 
     def __init__(self, close: Callable[[V], object] | None = None) -> None:
         self._close = close
@@ -103,7 +103,7 @@ class Opened(Generic[K, V]):
         with self._lock:
             if key not in self._values:
                 self._values[key] = make()
-                while len(self._values) > KEPT:
+                while len(self._values) > MOST_OPEN:
                     _, dropped = self._values.popitem(last=False)
                     if self._close is not None:
                         self._close(dropped)

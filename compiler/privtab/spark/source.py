@@ -18,7 +18,7 @@ from privtab.request import Entity
 from privtab.spark.matrix import named
 from privtab.spark.matrix.broadcast import opened, parcel
 from privtab.spark.matrix.compute import COLUMNS, DDL, Matrix, Question, check
-from privtab.spark.matrix.opening import all_users, asked_about, open_state, open_world
+from privtab.spark.matrix.opening import all_users, open_state, open_world, principals_asked_for
 from privtab.spark.policies import open_policy
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import Shipped
@@ -82,19 +82,19 @@ class EntitlementSource(DataSource):
 
     def reader(self, schema: StructType | None) -> DataSourceReader:
         """The reader; raises UsageError for missing or unknown options and for unknown columns."""
-        given = {str(key).lower(): str(value) for key, value in self.options.items()}
-        for key in given:
+        options = {str(key).lower(): str(value) for key, value in self.options.items()}
+        for key in options:
             if key not in OPTIONS and key != "path":
                 raise UsageError(f"format privtab: unknown option `{key}`" + hint(key, OPTIONS))
         for key in ("policy", "state"):
-            if not given.get(key):
+            if not options.get(key):
                 raise UsageError(f"format privtab: give the option `{key}`")
-        if "entities" in given and "path" in given:
+        if "entities" in options and "path" in options:
             raise UsageError("format privtab: a path was given to load, and the option `entities`: give one of them")
-        pushdown = given.get("pushdown", "false").lower()
+        pushdown = options.get("pushdown", "false").lower()
         if pushdown not in ("true", "false"):
             raise UsageError(f"format privtab: option `pushdown` is `{pushdown}`: give true or false")
-        return (NarrowedReader if pushdown == "true" else EntitlementReader)(given, _columns(schema))
+        return (NarrowedReader if pushdown == "true" else EntitlementReader)(options, _columns(schema))
 
 
 class EntitlementReader(DataSourceReader):
@@ -103,7 +103,7 @@ class EntitlementReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], columns: Sequence[str] = tuple(COLUMNS)) -> None:
         self.options = dict(options)
         self.columns = list(columns)
-        self.narrowed: dict[str, frozenset[str]] = {}
+        self.pushed: dict[str, frozenset[str]] = {}
         """By column, the values that pass the filters of the query."""
         self._shipped: Shipped | None = None
         if is_written(options["state"]):
@@ -118,16 +118,16 @@ class EntitlementReader(DataSourceReader):
                 f"format privtab: the Python of this session, {sys.executable}, has no `{error.name}`, which reading these files needs: give "
                 "policy and state as bundles"
             ) from None
-        asked = self._list("operations")
+        operations = self._list("operations")
         self._question = Question(
-            operations=None if asked is None else frozenset(asked),
+            operations=None if operations is None else frozenset(operations),
             withs=self._withs(),
             flags=frozenset(self._list("flags") or ()),
             ways=options.get("ways", "first"),  # type: ignore[arg-type]  # validated below
         )
         check(self._question, self._policy.vocabulary)
         self._named = self._list("users"), self._list("principals")
-        asked_about(*self._named)
+        principals_asked_for(*self._named)
         self._count = self._number("partitions", PARTITIONS)
         file = options.get("entities") or options.get("path")
         chains = self._policy.vocabulary.chains
@@ -135,32 +135,32 @@ class EntitlementReader(DataSourceReader):
 
     def __getstate__(self) -> dict[str, Any]:
         # Spark pickles the reader for the executors after it has pushed the filters; the executors need no files.
-        return {"narrowed": self.narrowed, "columns": self.columns, "_shipped": self._parcel()}
+        return {"pushed": self.pushed, "columns": self.columns, "_shipped": self._packed_matrix()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
     def partitions(self) -> Sequence[InputPartition]:
         """The entities, divided into partitions."""
-        keys = [key for key in self._keys if self._wanted(key)]
+        keys = [key for key in self._keys if self._passes_filters(key)]
         count = max(1, min(self._count, len(keys)))
-        return [InputPartition(keys[at::count]) for at in range(count)]
+        return [InputPartition(keys[number::count]) for number in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of the entities of one partition."""
         assert self._shipped is not None
         batches = opened(self._shipped).of(partition.value)
-        narrowed = {column: pa.array(sorted(texts), pa.string()) for column, texts in self.narrowed.items()}
+        pushed = {column: pa.array(sorted(texts), pa.string()) for column, texts in self.pushed.items()}
         for batch in batches:
-            yield _left(batch, narrowed).select(self.columns)
+            yield _filtered(batch, pushed).select(self.columns)
 
-    def _parcel(self) -> Shipped:
+    def _packed_matrix(self) -> Shipped:
         """The matrix for the users and operations that pass the filters, packed for the executors."""
         if self._shipped is None:
             users, principals = self._subjects(*self._named)
             matrix = Matrix(open_world(self._policy, self._source, users=users, principals=principals), self._question)
-            if "operation" in self.narrowed:
-                matrix.narrow(self.narrowed["operation"])
+            if "operation" in self.pushed:
+                matrix.narrow(self.pushed["operation"])
             self._shipped = parcel(matrix)
         return self._shipped
 
@@ -168,21 +168,23 @@ class EntitlementReader(DataSourceReader):
         self, users: list[str] | None, principals: list[str] | None
     ) -> tuple[list[str] | None, list[str] | None]:
         """The users and principals of the query: those named by options, or all users, that pass the filters."""
-        only = self.narrowed.get("user")
-        labels = self.narrowed.get("principal")
-        if only is not None:
-            labels = frozenset(f"user:{user}" for user in only) & (labels or frozenset(f"user:{user}" for user in only))
-        if labels is None:
+        user_filter = self.pushed.get("user")
+        principal_filter = self.pushed.get("principal")
+        if user_filter is not None:
+            principal_filter = frozenset(f"user:{user}" for user in user_filter) & (
+                principal_filter or frozenset(f"user:{user}" for user in user_filter)
+            )
+        if principal_filter is None:
             return users, principals
-        there = asked_about(users, principals)
-        if there is None:
-            there = [f"user:{user}" for user in all_users(self._policy, self._source)]
-        return [], sorted(labels & set(there))
+        asked_principals = principals_asked_for(users, principals)
+        if asked_principals is None:
+            asked_principals = [f"user:{user}" for user in all_users(self._policy, self._source)]
+        return [], sorted(principal_filter & set(asked_principals))
 
-    def _wanted(self, key: str) -> bool:
+    def _passes_filters(self, key: str) -> bool:
         type_, _, path = key.partition(":")
         return all(
-            column not in self.narrowed or value in self.narrowed[column]
+            column not in self.pushed or value in self.pushed[column]
             for column, value in (("type", type_), ("path", path))
         )
 
@@ -215,10 +217,10 @@ class EntitlementReader(DataSourceReader):
         except ValueError as error:
             raise UsageError(f"format privtab: option `{option}` is not JSON: {error}") from error
 
-    def _number(self, option: str, otherwise: int) -> int:
+    def _number(self, option: str, default: int) -> int:
         text = self.options.get(option)
         if text is None:
-            return otherwise
+            return default
         if not text.isdecimal() or int(text) < 1:
             raise UsageError(f"format privtab: option `{option}` is `{text}`: give a number, 1 or more")
         return int(text)
@@ -229,14 +231,14 @@ class NarrowedReader(EntitlementReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
         """Accept equalities and lists of values; returns the filters that Spark must apply itself."""
-        for given in filters:
-            values = _values(given)
+        for filter_ in filters:
+            values = _values(filter_)
             if values is None:
-                yield given
+                yield filter_
             else:
                 column, texts = values
-                known = self.narrowed.get(column)
-                self.narrowed[column] = texts if known is None else known & texts
+                known = self.pushed.get(column)
+                self.pushed[column] = texts if known is None else known & texts
 
 
 def _columns(schema: StructType | None) -> list[str]:
@@ -248,33 +250,35 @@ def _columns(schema: StructType | None) -> list[str]:
     for column in schema.fields:
         kind = column.dataType.simpleString()
         if column.name not in types:
-            there = ", ".join(types)
-            raise UsageError(f"format privtab: no column `{column.name}`{hint(column.name, types)}; there are: {there}")
+            column_names = ", ".join(types)
+            raise UsageError(
+                f"format privtab: no column `{column.name}`{hint(column.name, types)}; there are: {column_names}"
+            )
         if kind != types[column.name]:
             raise UsageError(f"format privtab: column `{column.name}` has type {types[column.name]}, not {kind}")
     return [column.name for column in schema.fields]
 
 
-def _values(given: Filter) -> tuple[str, frozenset[str]] | None:
+def _values(filter_: Filter) -> tuple[str, frozenset[str]] | None:
     """The column and the values that pass a filter; None for a filter of another kind."""
     from pyspark.sql.datasource import EqualTo, In
 
-    if isinstance(given, EqualTo):
-        values: tuple[Any, ...] = (given.value,)
-    elif isinstance(given, In):
+    if isinstance(filter_, EqualTo):
+        values: tuple[Any, ...] = (filter_.value,)
+    elif isinstance(filter_, In):
         # A null in the list matches nothing.
-        values = tuple(value for value in given.value if value is not None)
+        values = tuple(value for value in filter_.value if value is not None)
     else:
         return None
-    (column, *inner) = given.attribute
+    (column, *inner) = filter_.attribute
     if inner or column not in _EXACT or not all(isinstance(value, str) for value in values):
         return None
     return column, frozenset(values)
 
 
-def _left(batch: pa.RecordBatch, narrowed: Mapping[str, pa.Array]) -> pa.RecordBatch:
+def _filtered(batch: pa.RecordBatch, pushed: Mapping[str, pa.Array]) -> pa.RecordBatch:
     import pyarrow.compute as pc
 
-    for column, values in narrowed.items():
+    for column, values in pushed.items():
         batch = batch.filter(pc.is_in(batch.column(column), value_set=values))
     return batch

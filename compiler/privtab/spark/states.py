@@ -122,17 +122,17 @@ def timed_rows(policy: OpenPolicy, state: Any, spark: SparkSession) -> State | N
 def remembered(key: tuple[object, ...], state: Any, make: Any) -> Any:
     """What `make` gives, made once for a key whose first part is its kind; `state` is kept alive with it."""
     with _lock:
-        for at, (known, _, made) in enumerate(_known):
+        for position, (known, _, value) in enumerate(_known):
             if known == key:
-                _known.append(_known.pop(at))
-                return made
-    made = make()
+                _known.append(_known.pop(position))
+                return value
+    value = make()
     with _lock:
-        _known.append((key, state, made))
+        _known.append((key, state, value))
         of_kind = [entry for entry in _known if entry[0][0] == key[0]]  # type: ignore[index]
         if len(of_kind) > REMEMBERED:
             _known.remove(of_kind[0])
-    return made
+    return value
 
 
 def cache_key(state: Any) -> tuple[object, ...]:
@@ -162,9 +162,9 @@ def drop_cached(state: Any) -> None:
     from privtab.spark.joins.prepare import forget
 
     with _lock:
-        made = [
+        dropped = [
             entry for entry in _known if entry[1] is state or (isinstance(entry[1], tuple) and entry[1][0] is state)
         ]
-        _known[:] = [entry for entry in _known if all(entry is not one for one in made)]
-    for tables in (state, *(entry[2] for entry in made)):
+        _known[:] = [entry for entry in _known if all(entry is not entry_ for entry_ in dropped)]
+    for tables in (state, *(entry[2] for entry in dropped)):
         forget(tables)

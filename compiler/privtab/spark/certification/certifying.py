@@ -110,8 +110,10 @@ def certify(
     tell(f"{maker.plan}: {maker.why}")
     source = maker.source()
     world = open_world(opened, source, users=maker.users(), principals=principals)
-    asked = None if operations is None else frozenset(listed(operations, "operations"))
-    matrix = Matrix(world, Question(operations=asked, withs=objects(with_), flags=frozenset(listed(flags, "flags"))))
+    operation_names = None if operations is None else frozenset(listed(operations, "operations"))
+    matrix = Matrix(
+        world, Question(operations=operation_names, withs=objects(with_), flags=frozenset(listed(flags, "flags")))
+    )
     origin = Origin(
         title=title or f"Entitlements of {opened.json.get('title') or opened.system}",
         system=opened.system,
@@ -123,7 +125,7 @@ def certify(
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         by=by or _user(),
         privtab=__version__,
-        asked=tuple(_asked(opened, matrix.question, users, principals, entities)),
+        asked=tuple(_scope(opened, matrix.question, users, principals, entities)),
     )
     with atomic_folder(target) as place:
         tell("writing the matrix")
@@ -138,7 +140,7 @@ def certify(
             findings=found.in_order(_findings(rows, matrix, opened, source, people)),
             shown=min(shown, counted.entitlements),
             left_out=matrix.left_out(),
-            unasked=_unasked(source, people),
+            unasked=_kinds_not_checked(source, people),
         )
         tell("writing the page")
         _write(place, rows, certificate, format)
@@ -155,14 +157,14 @@ def _findings(
     yield from found.without_entitlement(users, rows.users())
 
 
-def _unasked(source: Source, people: Collection[str] | None) -> dict[str, str]:
+def _kinds_not_checked(source: Source, people: Collection[str] | None) -> dict[str, str]:
     """The kinds of findings that are not checked, each with the reason."""
     if source.rows is None:
         return dict.fromkeys((found.LEFT, *found.OF_ROWS), "a state bundle does not have the rows")
     return {found.LEFT: "no list of people was given"} if people is None else {}
 
 
-def _asked(
+def _scope(
     policy: OpenPolicy,
     question: Question,
     users: UsersLike,
@@ -171,21 +173,23 @@ def _asked(
 ) -> Iterator[tuple[str, str]]:
     """Describe the scope of the matrix, so that what it does not cover is not mistaken for a denial."""
     yield "operations", "all" if question.operations is None else found.few(sorted(question.operations), NAMED)
-    who = [_some(given) for given in (users, principals) if given is not None]
-    yield "who", ", ".join(filter(None, who)) if who else "every user that the state names"
-    listed_ones = f"{len(entities):,} that were listed" if isinstance(entities, list | tuple) else "those of a table"
-    yield "entities", "all that the state names, and what contains them" if entities is None else listed_ones
+    subjects = [_described(names) for names in (users, principals) if names is not None]
+    yield "who", ", ".join(filter(None, subjects)) if subjects else "every user that the state names"
+    listed_entities = (
+        f"{len(entities):,} that were listed" if isinstance(entities, list | tuple) else "those of a table"
+    )
+    yield "entities", "all that the state names, and what contains them" if entities is None else listed_entities
     if question.withs:
         yield "with", found.few([f"{slot} = {entity}" for slot, entity in sorted(question.withs.items())], NAMED)
     if any(shape.flags for shapes in policy.vocabulary.operations.values() for shape in shapes.values()):
-        set_ones = found.few(sorted(question.flags), NAMED)
-        yield "flags", set_ones or "none, and so nothing is asked for that goes with one"
+        flag_names = found.few(sorted(question.flags), NAMED)
+        yield "flags", flag_names or "none, and so nothing is asked for that goes with one"
     if "request" in policy.json["semantics"]["groups"]:
         yield "groups", "those that requests bring are nobody's here: ask about a group itself"
 
 
-def _some(given: UsersLike) -> str:
-    return found.few(sorted(cast("Collection[str]", given)), NAMED) if isinstance(given, Sized) else "users of a table"
+def _described(users: UsersLike) -> str:
+    return found.few(sorted(cast("Collection[str]", users)), NAMED) if isinstance(users, Sized) else "users of a table"
 
 
 def _write(place: Path, rows: Rows, certificate: Certificate, kind: str) -> None:
@@ -224,9 +228,9 @@ def _counted(findings: Iterable[found.Finding]) -> Mapping[str, int]:
     return counted
 
 
-def _name(given: object) -> str:
+def _name(source: object) -> str:
     """The path or name of a policy or state if it was given as one, otherwise its type."""
-    return os.fspath(given) if isinstance(given, str | os.PathLike) else f"a {type(given).__name__}"
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__}"
 
 
 def _user() -> str:

@@ -47,10 +47,10 @@ class SparkRows:
             F.count_distinct("type", "path").alias("entities"),
             F.count_distinct("type", "operation").alias("operations"),
             F.count_if(self.destroys).alias("destructive"),
-            *(F.count_if(F.col("via_kind") == kind).alias(f"kind_{at}") for at, kind in enumerate(_KINDS)),
+            *(F.count_if(F.col("via_kind") == kind).alias(f"kind_{number}") for number, kind in enumerate(_KINDS)),
         ).first()
         assert row is not None
-        kinds = ((kind, row[f"kind_{at}"]) for at, kind in enumerate(_KINDS))
+        kinds = ((kind, row[f"kind_{number}"]) for number, kind in enumerate(_KINDS))
         return Totals(
             entitlements=row["entitlements"],
             principals=row["principals"],
@@ -75,23 +75,23 @@ class SparkRows:
             F.row_number().over(window.orderBy(F.desc("n"), "value")).alias("rank"),
             F.count("*").over(window).alias("all"),
         )
-        chosen: dict[str, list[str]] = {side: [] for side in sides}
-        beside = dict.fromkeys(sides, 0)
+        shown: dict[str, list[str]] = {side: [] for side in sides}
+        omitted = dict.fromkeys(sides, 0)
         for found in ranked.where(F.col("rank") <= SIDE).orderBy("side", "rank").collect():
-            chosen[found["side"]].append(found["value"])
-            beside[found["side"]] = max(0, found["all"] - SIDE)
+            shown[found["side"]].append(found["value"])
+            omitted[found["side"]] = max(0, found["all"] - SIDE)
         structs = [
             F.when(
-                sides[row].isin(*chosen[row]) & sides[column].isin(*chosen[column]),
+                sides[row].isin(*shown[row]) & sides[column].isin(*shown[column]),
                 F.struct(
                     F.lit(f"{row} by {column}").alias("map"), sides[row].alias("row"), sides[column].alias("column")
                 ),
             )
             for row, column in PAIRS
-            if chosen[row] and chosen[column]
+            if shown[row] and shown[column]
         ]
         cells = {(c["map"], c["row"], c["column"]): c["n"] for c in self._by(structs).collect()} if structs else {}
-        return assembled(chosen, beside, cells)
+        return assembled(shown, omitted, cells)
 
     def first_rows(self, limit: int) -> list[dict[str, Any]]:
         """As Rows.first_rows."""
@@ -144,6 +144,6 @@ class SparkRows:
 
     def _by(self, structs: Sequence[Column]) -> DataFrame:
         """Number of rows by value of the structs; a row counts once for each struct that is not null."""
-        each = self.rows.select(F.explode(F.array(*structs)).alias("each")).where(F.col("each").isNotNull())
-        each = each.select("each.*")
-        return each.groupBy(*each.columns).agg(F.count("*").alias("n"))
+        structs_of_rows = self.rows.select(F.explode(F.array(*structs)).alias("each")).where(F.col("each").isNotNull())
+        structs_of_rows = structs_of_rows.select("each.*")
+        return structs_of_rows.groupBy(*structs_of_rows.columns).agg(F.count("*").alias("n"))

@@ -50,22 +50,20 @@ OF_ROWS = ("orphaned owner", "dormant role", "empty role", "direct grant")
 def of_matrix(rows: Rows) -> Iterator[Finding]:
     """Findings in the rows of the matrix."""
     destroyers, count = rows.destroyers(EACH)
-    for who in destroyers:
-        text = (
-            f"{few(who.operations)} on {who.entities:,} {'entity' if who.entities == 1 else 'entities'}, {_held(who)}"
-        )
-        yield Finding(kind="destructive operations", level="high", about=who.principal, text=text)
+    for destroyer in destroyers:
+        text = f"{few(destroyer.operations)} on {destroyer.entities:,} {'entity' if destroyer.entities == 1 else 'entities'}, {_held(destroyer)}"
+        yield Finding(kind="destructive operations", level="high", about=destroyer.principal, text=text)
     yield from _more("destructive operations", "high", count)
     for operation, paths in rows.open_operations()[:EACH]:
         text = f"requires nothing: every user may, on {paths:,} of the entities"
         yield Finding(kind="open to anyone", level="medium", about=operation, text=text)
 
 
-def _held(who: Destroyer) -> str:
+def _held(destroyer: Destroyer) -> str:
     """The principals through which access is held, without repeating the principal itself."""
-    others = [name for name in who.through if name != who.principal]
-    own = ["in person"] if len(others) < len(who.through) else []
-    return " and ".join([*own, *([f"through {few(others)}"] if others else [])])
+    others = [name for name in destroyer.through if name != destroyer.principal]
+    direct = ["in person"] if len(others) < len(destroyer.through) else []
+    return " and ".join([*direct, *([f"through {few(others)}"] if others else [])])
 
 
 def of_state(program: Program, state: State, people: Collection[str] | None) -> Iterator[Finding]:
@@ -118,13 +116,13 @@ def _left(state: State, people: Collection[str] | None) -> Iterator[Finding]:
     rows.update((user, "membership") for (user,) in state.texts("members", "user"))
     rows.update((user, "service admin") for (user,) in state.texts("service_admins", "user"))
     named = (("assignments", "principal", "role"), ("grants", "grantee", "grant"), ("owners", "owner", "ownership"))
-    for table, column, what in named:
+    for table, column, noun in named:
         held = Counter(principal for (principal,) in state.texts(table, column))
-        rows.update({(who[5:], what): count for who, count in held.items() if who.startswith("user:")})
+        rows.update({(user_key[5:], noun): count for user_key, count in held.items() if user_key.startswith("user:")})
     by_user: dict[str, list[str]] = defaultdict(list)
-    for (user, what), count in sorted(rows.items()):
+    for (user, noun), count in sorted(rows.items()):
         if user not in known:
-            by_user[user].append(f"{count:,} {what}{'' if count == 1 else 's'}")
+            by_user[user].append(f"{count:,} {noun}{'' if count == 1 else 's'}")
     for user, parts in by_user.items():
         text = f"is not among the people, and still has {', '.join(parts)}"
         yield Finding(kind=LEFT, level="high", about=f"user:{user}", text=text)
@@ -150,13 +148,15 @@ def _orphans(state: State) -> Iterator[Finding]:
 
 def _roles(program: Program, state: State) -> Iterator[Finding]:
     held = _assigned(state)
-    given: Counter[str] = Counter(who for (who,) in state.texts("grants", "grantee") if who.startswith("role:"))
-    for role, count in sorted(given.items()):
+    grant_counts: Counter[str] = Counter(
+        grantee for (grantee,) in state.texts("grants", "grantee") if grantee.startswith("role:")
+    )
+    for role, count in sorted(grant_counts.items()):
         if role not in held:
             text = f"has {count:,} grant{'' if count == 1 else 's'}, and nobody holds it"
             yield Finding(kind="dormant role", level="medium", about=role, text=text)
     for role in sorted(program.roles):
-        if f"role:{role}" not in held and f"role:{role}" not in given:
+        if f"role:{role}" not in held and f"role:{role}" not in grant_counts:
             text = "is declared by the policy, and nobody holds it"
             yield Finding(kind="dormant role", level="medium", about=f"role:{role}", text=text)
 
@@ -172,11 +172,11 @@ def _empty(program: Program, state: State) -> Iterator[Finding]:
 
 
 def _direct(state: State) -> Iterator[Finding]:
-    given: dict[str, list[str]] = defaultdict(list)
+    grants_by_user: dict[str, list[str]] = defaultdict(list)
     for grantee, effect, privilege, entity in state.texts("grants", "grantee", "effect", "privilege", "entity"):
         if effect == "allow" and grantee.startswith("user:"):
-            given[grantee].append(f"{privilege} ({entity})")
-    for user, grants in sorted(given.items(), key=lambda pair: (-len(pair[1]), pair[0])):
+            grants_by_user[grantee].append(f"{privilege} ({entity})")
+    for user, grants in sorted(grants_by_user.items(), key=lambda pair: (-len(pair[1]), pair[0])):
         yield Finding(kind="direct grant", level="low", about=user, text=f"in person: {few(sorted(set(grants)))}")
 
 

@@ -48,8 +48,8 @@ def write_matrix(matrix: Matrix, keys: Sequence[str], folder: Path, most: int | 
     count = size = 0
     waiting: list[pa.RecordBatch] = []
     with parquet.ParquetWriter(folder / FILE, SCHEMA) as writer:
-        for at in range(0, len(keys), ENTITIES):
-            for batch in matrix.of(keys[at : at + ENTITIES]):
+        for begin in range(0, len(keys), ENTITIES):
+            for batch in matrix.of(keys[begin : begin + ENTITIES]):
                 waiting.append(batch)
                 count += batch.num_rows
                 size += batch.num_rows
@@ -114,36 +114,41 @@ class LocalRows:
         }
         if named:
             for chunk in self._chunks(["principal", "operation", "type", "path", "via_principal"]):
-                left = chunk.filter(
+                selected = chunk.filter(
                     pc.and_(chunk["destructive"], pc.is_in(chunk["principal"], pa.array(named, pa.string())))
                 )
                 names = ("principal", "type", "path", "operations", "ways")
-                for who, type_, path, operation, way in zip(*(left[n].to_pylist() for n in names), strict=True):
-                    entities, operations, through = found[who]
+                for principal, type_, path, operation, way in zip(
+                    *(selected[n].to_pylist() for n in names), strict=True
+                ):
+                    entities, operations, ways_used = found[principal]
                     entities.add((type_, path))
                     operations.add(operation)
-                    through.add(way)
-        made = [
+                    ways_used.add(way)
+        destroyers = [
             Destroyer(
-                principal=who, entities=len(entities), operations=tuple(sorted(ops)), through=tuple(sorted(through))
+                principal=principal,
+                entities=len(entities),
+                operations=tuple(sorted(ops)),
+                through=tuple(sorted(ways_used)),
             )
-            for who, (entities, ops, through) in found.items()
+            for principal, (entities, ops, ways_used) in found.items()
         ]
-        return made, len(self._destroyers)
+        return destroyers, len(self._destroyers)
 
     def heat_maps(self) -> tuple[HeatMap, ...]:
         """As Rows.heat_maps."""
-        chosen = {
+        shown = {
             side: [v for v, _ in sorted(counts.items(), key=_most_first)[:SIDE]] for side, counts in self._sides.items()
         }
-        beside = {side: max(0, len(counts) - SIDE) for side, counts in self._sides.items()}
+        omitted = {side: max(0, len(counts) - SIDE) for side, counts in self._sides.items()}
         cells: Counter[tuple[str, str, str]] = Counter()
         for chunk in self._chunks(["principal", "operation", "type", "path", "via_principal"]):
             for row, column in PAIRS:
-                kept = chunk.filter(pc.and_(_among(chunk[row], chosen[row]), _among(chunk[column], chosen[column])))
-                for one, other, count in _counted(kept, [row, column]):
-                    cells[f"{row} by {column}", one, other] += count
-        return assembled(chosen, beside, cells)
+                selected = chunk.filter(pc.and_(_among(chunk[row], shown[row]), _among(chunk[column], shown[column])))
+                for row_value, column_value, count in _counted(selected, [row, column]):
+                    cells[f"{row} by {column}", row_value, column_value] += count
+        return assembled(shown, omitted, cells)
 
     def write_csv(self, folder: Path) -> None:
         """Write the rows as CSV, escaped so that a spreadsheet does not read a cell as a formula."""
@@ -182,8 +187,8 @@ class LocalRows:
         self._users.update(user for user in pc.unique(chunk["user"]).to_pylist() if user is not None)
         destroying = chunk.filter(chunk["destructive"])
         self._destructive += len(destroying)
-        for who, count in _counted(destroying, ["principal"]):
-            self._destroyers[who] += count
+        for principal, count in _counted(destroying, ["principal"]):
+            self._destroyers[principal] += count
         opened = chunk.filter(pc.equal(chunk["via_kind"], ANYONE))
         for operation, path in zip(*(c.to_pylist() for c in _distinct(opened, ["operations", "path"])), strict=True):
             self._open.setdefault(operation, set()).add(path)

@@ -51,11 +51,14 @@ class MatrixMaker:
         self.policy, self.state, self.entities, self.asked, self.spark = policy, state, entities, users, spark
         self.forced = plan == "process"
         self._read: Source | None = None
-        needs = _needs_spark(state, entities, users)
-        if needs is not None and self.forced:
-            raise UsageError(f"{needs} is read by Spark: take the plan `spark` or `auto`")
-        if plan == "spark" or needs is not None:
-            self.plan, self.why = "spark", f"{needs} is read by Spark" if needs else "the caller asks for it"
+        spark_input = _needs_spark(state, entities, users)
+        if spark_input is not None and self.forced:
+            raise UsageError(f"{spark_input} is read by Spark: take the plan `spark` or `auto`")
+        if plan == "spark" or spark_input is not None:
+            self.plan, self.why = (
+                "spark",
+                f"{spark_input} is read by Spark" if spark_input else "the caller asks for it",
+            )
             return
         self._read = open_state(policy, state)
         self.plan, self.why = self._by_size(self._read)
@@ -126,9 +129,9 @@ class MatrixMaker:
 
 def _needs_spark(state: object, entities: EntitiesLike, users: UsersLike) -> str | None:
     """The argument that only Spark can read, for messages; None: there is none."""
-    for what, given in (("the DataFrame of entities", entities), ("the DataFrame of users", users)):
-        if is_frame(given):
-            return what
+    for description, value in (("the DataFrame of entities", entities), ("the DataFrame of users", users)):
+        if is_frame(value):
+            return description
     if isinstance(state, str | os.PathLike):
         return f"{os.fspath(state)}, which Spark wrote," if is_written(state) else None
     return None if isinstance(state, State) or state is None else f"a state given as a {type(state).__name__}"

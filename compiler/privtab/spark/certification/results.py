@@ -83,16 +83,16 @@ class Rows(Protocol):
 
 
 def assembled(
-    chosen: Mapping[str, Sequence[str]], beside: Mapping[str, int], cells: Mapping[tuple[str, str, str], int]
+    shown: Mapping[str, Sequence[str]], omitted: Mapping[str, int], cells: Mapping[tuple[str, str, str], int]
 ) -> tuple[HeatMap, ...]:
-    """Assemble heat maps from the chosen rows and columns. `beside`: the number of those not chosen; `cells`: by map, row and column."""
+    """Assemble heat maps from the chosen rows and columns. `omitted`: the number of those not chosen; `cells`: by map, row and column."""
     return tuple(
         HeatMap(
             name=f"{row} by {column}",
-            rows=tuple(chosen[row]),
-            columns=tuple(chosen[column]),
-            cells=tuple(tuple(cells.get((f"{row} by {column}", r, c), 0) for c in chosen[column]) for r in chosen[row]),
-            left_out=(beside[row], beside[column]),
+            rows=tuple(shown[row]),
+            columns=tuple(shown[column]),
+            cells=tuple(tuple(cells.get((f"{row} by {column}", r, c), 0) for c in shown[column]) for r in shown[row]),
+            left_out=(omitted[row], omitted[column]),
         )
         for row, column in PAIRS
     )

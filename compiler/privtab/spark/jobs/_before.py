@@ -18,16 +18,16 @@ _PACKED = (".gz", ".bz2", ".zst")
 
 def check(options: argparse.Namespace) -> None:
     """Raise for a table, state, policy or operation that does not exist, and for an output that already exists."""
-    given = vars(options)
-    if given.get("output") is not None:
-        _output(options.output, given.get("output_format"), overwrite=given.get("overwrite", True))
-    if given.get("input") is not None:
+    values = vars(options)
+    if values.get("output") is not None:
+        _output(options.output, values.get("output_format"), overwrite=values.get("overwrite", True))
+    if values.get("input") is not None:
         check_input(options.input, options.input_format)
-    state = given.get("state")
+    state = values.get("state")
     if state is not None and "://" not in state and not Path(state).exists():
         raise FileError(f"no such state: {state}")
     policy = open_policy(options.policy)
-    if given.get("action") and given.get("type"):
+    if values.get("action") and values.get("type"):
         policy.vocabulary.check_operation(options.type, options.action)
 
 
@@ -87,10 +87,10 @@ def _output(where: str, kind: str | None, *, overwrite: bool) -> None:
 _ENDINGS = (*SPARK, *_NO_FORMAT, *_PACKED)
 
 
-def pairs(given: Sequence[str], option: str) -> dict[str, str]:
+def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     """`KEY=VALUE` options as a mapping; raises UsageError."""
     found = {}
-    for text in given:
+    for text in texts:
         key, equals, value = text.partition("=")
         if not (key and equals):
             raise UsageError(f"`{option} {text}`: write KEY=VALUE")

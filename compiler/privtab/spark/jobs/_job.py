@@ -56,7 +56,7 @@ def parser(job: str, more: str, examples: Sequence[str]) -> argparse.ArgumentPar
     shown = "\n".join(f"  privtab spark {job} {example}" for example in examples)
     script = Path(__file__).with_name(f"{job}.py")
     module = f"  spark-submit {script} [OPTIONS]\n  python -m privtab.spark.jobs.{job} [OPTIONS]"
-    made = argparse.ArgumentParser(
+    parser_ = argparse.ArgumentParser(
         prog=f"privtab spark {job}",
         usage=f"privtab spark {job} [OPTIONS]",
         description=f"{JOBS[job]}\n\n{more}\n\nExample:\n{shown}",
@@ -64,7 +64,7 @@ def parser(job: str, more: str, examples: Sequence[str]) -> argparse.ArgumentPar
         formatter_class=_Help,
         allow_abbrev=False,
     )
-    common = made.add_argument_group("session and output")
+    common = parser_.add_argument_group("session and output")
     common.add_argument("--master", metavar="URL", help="Spark's master, as in local[4]; spark-submit gives its own")
     common.add_argument("--remote", metavar="URL", help="a Spark Connect server, as in sc://host")
     common.add_argument(
@@ -76,50 +76,52 @@ def parser(job: str, more: str, examples: Sequence[str]) -> argparse.ArgumentPar
     )  # fmt: skip
     common.add_argument("--format", choices=("text", "json"), default="text", help="for a person, or for a program")
     common.add_argument("--quiet", action="store_true", help="no progress")
-    return made
+    return parser_
 
 
-def policy_options(made: argparse.ArgumentParser) -> None:
+def policy_options(parser_: argparse.ArgumentParser) -> None:
     """Add `--policy` and `--state`."""
-    made.add_argument(
+    parser_.add_argument(
         "-p", "--policy", required=True, metavar="POLICY", help="a policy by name (cdap/final), a path, or a bundle"
     )
-    made.add_argument(
+    parser_.add_argument(
         "-s", "--state", required=True, metavar="STATE", help="a file, a folder of tables, or a state bundle"
     )
 
 
-def time_option(made: argparse.ArgumentParser) -> None:
+def time_option(parser_: argparse.ArgumentParser) -> None:
     """Add `--at`."""
-    made.add_argument("--at", metavar="TIME", help="the moment to answer for, as in 2026-03-03T12:00Z; default: now")
+    parser_.add_argument("--at", metavar="TIME", help="the moment to answer for, as in 2026-03-03T12:00Z; default: now")
 
 
-def table_options(made: argparse.ArgumentParser, *, inputs: bool = True) -> None:
+def table_options(parser_: argparse.ArgumentParser, *, inputs: bool = True) -> None:
     """Add the options for input and output."""
     if inputs:
-        made.add_argument(
+        parser_.add_argument(
             "-i", "--input", required=True, metavar="TABLE", help="a file, a folder, or the name of a table"
         )
-        made.add_argument("--input-format", metavar="NAME", help="csv, json, parquet, delta …; default: by the suffix")
-        made.add_argument(
+        parser_.add_argument(
+            "--input-format", metavar="NAME", help="csv, json, parquet, delta …; default: by the suffix"
+        )
+        parser_.add_argument(
             "--input-option", action="append", default=[], metavar="KEY=VALUE", help="of the reader; may repeat"
         )
-    made.add_argument("-o", "--output", metavar="FOLDER", help="where the result goes; must not exist")
-    made.add_argument(
+    parser_.add_argument("-o", "--output", metavar="FOLDER", help="where the result goes; must not exist")
+    parser_.add_argument(
         "--output-format", metavar="NAME", help="like --input-format; default: by the suffix, else parquet"
     )
-    made.add_argument("--overwrite", action="store_true", help="replace what is there")
+    parser_.add_argument("--overwrite", action="store_true", help="replace what is there")
 
 
-def named_options(made: argparse.ArgumentParser) -> None:
+def named_options(parser_: argparse.ArgumentParser) -> None:
     """Add the options for resources, `with` objects, flags, groups, the time and the plan."""
-    time_option(made)
-    made.add_argument("--resource", metavar="COLUMN", help="a column of entities (type:path)")
-    made.add_argument(
+    time_option(parser_)
+    parser_.add_argument("--resource", metavar="COLUMN", help="a column of entities (type:path)")
+    parser_.add_argument(
         "--type", metavar="TYPE", help="the type of all resources; --path says which column has their paths"
     )
-    made.add_argument("--path", metavar="COLUMN", help="a column of paths, beside --type")
-    made.add_argument(
+    parser_.add_argument("--path", metavar="COLUMN", help="a column of paths, beside --type")
+    parser_.add_argument(
         "--with",
         dest="with_",
         action="append",
@@ -127,20 +129,20 @@ def named_options(made: argparse.ArgumentParser) -> None:
         metavar="SLOT=COLUMN",
         help="a second object: SLOT=COLUMN, or SLOT=TYPE:COLUMN",
     )
-    made.add_argument(
+    parser_.add_argument(
         "--flag", action="append", default=[], metavar="NAME", help="a flag that is set for all rows; may repeat"
     )
-    made.add_argument(
+    parser_.add_argument(
         "--groups", metavar="COLUMN", help="a column of arrays of groups, for policies that take them from requests"
     )
-    made.add_argument(
+    parser_.add_argument(
         "--groups-separator",
         metavar="TEXT",
         help="separator of groups where --groups is a column of strings; an empty string is no group, and so is an empty cell "
         "of CSV, where nothing tells it from null",
     )
-    made.add_argument("--plan", choices=("auto", "kernel", "joins"), default="auto", help="how Spark decides")
-    made.add_argument("--explain", action="store_true", help="print the plan and write nothing")
+    parser_.add_argument("--plan", choices=("auto", "kernel", "joins"), default="auto", help="how Spark decides")
+    parser_.add_argument("--explain", action="store_true", help="print the plan and write nothing")
 
 
 def resource(options: argparse.Namespace) -> str | tuple[str, str]:
@@ -152,7 +154,7 @@ def resource(options: argparse.Namespace) -> str | tuple[str, str]:
     raise UsageError("give `--resource COLUMN`, or `--type TYPE` and `--path COLUMN`")
 
 
-def wanted(options: argparse.Namespace) -> None:
+def check_options(options: argparse.Namespace) -> None:
     """Raise UsageError for options of `named_options` that cannot be combined, or a missing output."""
     resource(options)
     objects(options)
@@ -247,7 +249,7 @@ def write(
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
     kind = options.output_format or _format(options.output) or "parquet"
-    seen = Observation("privtab")
+    observation = Observation("privtab")
     counted = [F.count(F.lit(1)).alias("rows")]
     if answers:
         counted.append(F.count_if(F.col("allowed")).alias("allowed"))
@@ -255,10 +257,12 @@ def write(
     with atomic_output(options.output, overwrite=options.overwrite) as place:
         tell(f"writing {options.output}")
         tell.place = Path(url2pathname(urlsplit(place).path)) if place.startswith("file://") else None
-        writer = frame.observe(seen, *counted).write.format(kind).mode("overwrite" if options.overwrite else "error")
+        writer = (
+            frame.observe(observation, *counted).write.format(kind).mode("overwrite" if options.overwrite else "error")
+        )
         writer.options(**WRITING.get(kind, {})).save(place)
         tell.place = None
-    return {"output": options.output, "format": kind, **seen.get}
+    return {"output": options.output, "format": kind, **observation.get}
 
 
 @contextmanager
@@ -290,7 +294,7 @@ def show(options: argparse.Namespace, result: Mapping[str, Any], lines: Sequence
 def run(
     job: str,
     body: Callable[[argparse.Namespace, Any, ProgressReporter], int],
-    made: argparse.ArgumentParser,
+    parser_: argparse.ArgumentParser,
     arguments: Sequence[str] | None,
     before: Callable[[argparse.Namespace], object] | None = None,
     *,
@@ -302,20 +306,20 @@ def run(
     starts it.
     """
     with printable_output():
-        return _run(job, body, made, arguments, before, lazily=lazily)
+        return _run(job, body, parser_, arguments, before, lazily=lazily)
 
 
 def _run(
     job: str,
     body: Callable[[argparse.Namespace, Any, ProgressReporter], int],
-    made: argparse.ArgumentParser,
+    parser_: argparse.ArgumentParser,
     arguments: Sequence[str] | None,
     before: Callable[[argparse.Namespace], object] | None,
     *,
     lazily: bool,
 ) -> int:
     try:
-        options = made.parse_args(arguments)
+        options = parser_.parse_args(arguments)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else ExitCode.USAGE
     tell = ProgressReporter(quiet=options.quiet)
@@ -333,7 +337,7 @@ def _run(
 
             return body(options, start if lazily else start(), tell)
     except (PolicyInvalid, StateInvalid) as error:
-        _complain(_told(error))
+        _complain(_error_text(error))
         return ExitCode.FINDINGS
     except (UsageError, InvalidRequest) as error:
         _complain(str(error))
@@ -348,7 +352,7 @@ def _run(
         tell.end()
 
 
-def _told(error: PrivtabError) -> str:
+def _error_text(error: PrivtabError) -> str:
     if isinstance(error, StateInvalid):
         from privtab.state.findings import render_text
         from privtab.state.nodes import StateFinding

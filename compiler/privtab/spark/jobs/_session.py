@@ -54,21 +54,21 @@ def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
     for key, value in settings.items():
         builder = builder.config(key, value)
     with _java_warning_dropped():
-        made: SparkSession = builder.getOrCreate()
+        spark: SparkSession = builder.getOrCreate()
     try:
-        yield made
+        yield spark
     finally:
-        made.stop()
+        spark.stop()
 
 
 def _quiet(settings: Mapping[str, str]) -> Mapping[str, str]:
     """The settings of a session that logs only errors, unless the user has their own log configuration."""
-    given = settings.get(_JAVA_OPTIONS, "")
+    java_options = settings.get(_JAVA_OPTIONS, "")
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
-    if "log4j" in given or (folder is not None and (Path(folder) / "log4j2.properties").exists()):
+    if "log4j" in java_options or (folder is not None and (Path(folder) / "log4j2.properties").exists()):
         return settings
-    return {**settings, _JAVA_OPTIONS: f"{given} -Dlog4j2.configurationFile={LOGGING.as_uri()}".strip()}
+    return {**settings, _JAVA_OPTIONS: f"{java_options} -Dlog4j2.configurationFile={LOGGING.as_uri()}".strip()}
 
 
 def _on_a_server(remote: str | None) -> bool:

@@ -12,7 +12,7 @@ from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.spark.jobs import _job as job
 from privtab.spark.jobs._before import lines
-from privtab.spark.jobs.entitlements import entities, matrix_options, objects, wanted
+from privtab.spark.jobs.entitlements import check_options, entities, matrix_options, objects
 from privtab.spark.matrix.named import from_file
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code, which is 1 for findings at the level of `--fail-on`."""
-    made = job.parser(
+    parser = job.parser(
         "certify",
         "The folder has report.html, which needs nothing else, summary.json, findings.csv, and entitlements/ with all rows.",
         [
@@ -33,35 +33,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "-p gravitino/1.1.0 -s state.yaml -o certified --people staff.txt --fail-on high --by 'audit team'",
         ],
     )
-    job.policy_options(made)
-    matrix_options(made)
-    made.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where it all goes; must not exist")
-    made.add_argument("--overwrite", action="store_true", help="replace what is there")
-    made.add_argument("--data-format", choices=("parquet", "csv"), default="parquet", help="of the rows (parquet)")
-    made.add_argument(
+    job.policy_options(parser)
+    matrix_options(parser)
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where it all goes; must not exist")
+    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+    parser.add_argument("--data-format", choices=("parquet", "csv"), default="parquet", help="of the rows (parquet)")
+    parser.add_argument(
         "--people", metavar="FILE", help="the users that exist, one per line; others are reported as having left"
     )
-    made.add_argument(
+    parser.add_argument(
         "--destructive", action="append", metavar="WORD", help="a word by which an operation destroys; may repeat"
     )
-    made.add_argument("--title", help="the title of the page")
-    made.add_argument("--by", metavar="NAME", help="who asked for it; the user of this process where left off")
-    made.add_argument("--shown", type=int, default=2000, metavar="ROWS", help="rows on the page (2000)")
-    made.add_argument(
+    parser.add_argument("--title", help="the title of the page")
+    parser.add_argument("--by", metavar="NAME", help="who asked for it; the user of this process where left off")
+    parser.add_argument("--shown", type=int, default=2000, metavar="ROWS", help="rows on the page (2000)")
+    parser.add_argument(
         "--plan", choices=("auto", "process", "spark"), default="auto",
         help="where to work: in this process, on Spark, or by size (auto)",
     )  # fmt: skip
-    made.add_argument(
+    parser.add_argument(
         "--fail-on", choices=("high", "medium", "low"), help="exit code 1 for findings of at least this level"
     )
-    return job.run("certify", _certify, made, arguments, _wanted, lazily=True)
+    return job.run("certify", _certify, parser, arguments, _check_options, lazily=True)
 
 
-def _wanted(options: argparse.Namespace) -> None:
+def _check_options(options: argparse.Namespace) -> None:
     _people(options.people)
     if options.shown < 0:
         raise UsageError(f"`--shown {options.shown}`: give a number of rows")
-    wanted(options)
+    check_options(options)
     if options.plan == "process" and (options.master or options.remote):
         raise UsageError("`--plan process` starts no Spark: leave `--master` and `--remote` off")
 
@@ -95,11 +95,11 @@ def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], tel
     totals = written.totals
     page = Path(options.output) / "report.html"
     held = f"{totals.entitlements:,} entitlements of {totals.principals:,} principals"
-    told = [
+    lines = [
         f"{page}  {held}, {sum(finding.count for finding in written.findings):,} findings",
         *_kinds(written.findings),
     ]
-    job.show(options, written.to_json() | {"output": options.output}, told)
+    job.show(options, written.to_json() | {"output": options.output}, lines)
     grave = LEVELS[: LEVELS.index(options.fail_on) + 1] if options.fail_on else ()
     return ExitCode.FINDINGS if any(finding.level in grave for finding in written.findings) else 0
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
-    made = job.parser(
+    parser = job.parser(
         "decide",
         "The output has the rows and columns of the input, and two more: `allowed` (never null) and `reason`\n"
         "(null where it is true). A denial is an answer: the exit code is 0.",
@@ -28,20 +28,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "-p cdap/final -s state.yaml -i requests.parquet --subject user --action get --resource entity --explain",
         ],
     )
-    job.policy_options(made)
-    job.table_options(made)
-    made.add_argument("--subject", required=True, metavar="COLUMN", help="a column of user names")
-    made.add_argument("--action", metavar="OPERATION", help="the operation of all rows")
-    made.add_argument("--action-column", metavar="COLUMN", help="a column of operations")
-    job.named_options(made)
-    made.add_argument("--keep", choices=("all", "allowed", "denied"), default="all", help="which rows to write")
-    return job.run("decide", _decide, made, arguments, _wanted)
+    job.policy_options(parser)
+    job.table_options(parser)
+    parser.add_argument("--subject", required=True, metavar="COLUMN", help="a column of user names")
+    parser.add_argument("--action", metavar="OPERATION", help="the operation of all rows")
+    parser.add_argument("--action-column", metavar="COLUMN", help="a column of operations")
+    job.named_options(parser)
+    parser.add_argument("--keep", choices=("all", "allowed", "denied"), default="all", help="which rows to write")
+    return job.run("decide", _decide, parser, arguments, _check_options)
 
 
-def _wanted(options: argparse.Namespace) -> None:
+def _check_options(options: argparse.Namespace) -> None:
     if bool(options.action) == bool(options.action_column):
         raise UsageError("give `--action OPERATION` or `--action-column COLUMN`")
-    job.wanted(options)
+    job.check_options(options)
 
 
 def _decide(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
@@ -53,23 +53,23 @@ def _decide(options: argparse.Namespace, spark: SparkSession, tell: ProgressRepo
     frame = job.read(spark, options)
     if options.action_column and options.action_column not in frame.columns:
         raise UsageError(f"no column `{options.action_column}`; there are: {', '.join(frame.columns)}")
-    given: dict[str, Any] = {
+    decide_arguments: dict[str, Any] = {
         "subject": options.subject,
         "action": options.action or F.col(f"`{options.action_column}`"),
         **job.named(options, frame),
     }
     if options.explain:
-        return job.explained(plan(frame, options.policy, options.state, **given), options)
+        return job.explained(plan(frame, options.policy, options.state, **decide_arguments), options)
     with tell.choice():
-        decided = decide(frame, options.policy, options.state, **given)
+        decided = decide(frame, options.policy, options.state, **decide_arguments)
     if options.keep != "all":
         decided = decided.where("allowed" if options.keep == "allowed" else "not allowed")
     result = job.write(decided, options, tell, answers=True)
     rows, allowed = result["rows"], result["allowed"]
-    told = f"{options.output}  {rows:,} rows, {allowed:,} allowed, {rows - allowed:,} denied"
+    line = f"{options.output}  {rows:,} rows, {allowed:,} allowed, {rows - allowed:,} denied"
     if result["no_request"]:
-        told += f", {result['no_request']:,} of these no request (`reason` says why)"
-    job.show(options, result | {"denied": rows - allowed}, [told])
+        line += f", {result['no_request']:,} of these no request (`reason` says why)"
+    job.show(options, result | {"denied": rows - allowed}, [line])
     return 0
 
 

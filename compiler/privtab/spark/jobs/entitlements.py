@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
-    made = job.parser(
+    parser = job.parser(
         "entitlements",
         "One row for each entitlement: principal, operation, entity, and what it rests on.",
         [
@@ -28,40 +28,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "-p gravitino/1.1.0 -s state.yaml -e tables.csv -o matrix.csv --operation load --principal role:analyst",
         ],
     )
-    job.policy_options(made)
-    matrix_options(made)
-    job.table_options(made, inputs=False)
-    job.time_option(made)
-    made.add_argument(
+    job.policy_options(parser)
+    matrix_options(parser)
+    job.table_options(parser, inputs=False)
+    job.time_option(parser)
+    parser.add_argument(
         "--ways", choices=("first", "all"), default="first", help="a row for each way, or for the first alone"
     )
-    return job.run("entitlements", _entitlements, made, arguments, _wanted)
+    return job.run("entitlements", _entitlements, parser, arguments, _check_options)
 
 
-def _wanted(options: argparse.Namespace) -> None:
+def _check_options(options: argparse.Namespace) -> None:
     if options.output is None:
         raise UsageError("give `--output FOLDER`")
-    wanted(options)
+    check_options(options)
 
 
-def matrix_options(made: argparse.ArgumentParser) -> None:
+def matrix_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the scope of a matrix."""
-    made.add_argument(
+    parser.add_argument(
         "-e",
         "--entities",
         metavar="TABLE",
         help="a column `entity`, or `type` and `path`; all that the state names where left off",
     )
-    made.add_argument(
+    parser.add_argument(
         "--operation", action="append", metavar="NAME", help="load, or table/load; may repeat; all where left off"
     )
-    made.add_argument(
+    parser.add_argument(
         "--user", action="append", metavar="NAME", help="whom it is about; may repeat; every user where left off"
     )
-    made.add_argument(
+    parser.add_argument(
         "--principal", action="append", metavar="NAME", help="role:analyst, group:hr, user:alice; may repeat"
     )
-    made.add_argument(
+    parser.add_argument(
         "--with",
         dest="with_",
         action="append",
@@ -69,10 +69,10 @@ def matrix_options(made: argparse.ArgumentParser) -> None:
         metavar="SLOT=ENTITY",
         help="the second object (type:path) of operations that look at one; without it they are left out",
     )
-    made.add_argument("--flag", action="append", default=[], metavar="NAME", help="a flag that is set; may repeat")
+    parser.add_argument("--flag", action="append", default=[], metavar="NAME", help="a flag that is set; may repeat")
 
 
-def wanted(options: argparse.Namespace) -> None:
+def check_options(options: argparse.Namespace) -> None:
     """Raise for invalid options of `matrix_options`."""
     objects(options)
     if options.entities is not None and _listed(options.entities):

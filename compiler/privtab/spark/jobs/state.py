@@ -20,23 +20,25 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code, which is 1 if rows are invalid."""
-    made = job.parser(
+    parser = job.parser(
         "state",
         "Good rows, findings and a summary go below the folder; its manifest is written last, and what it does not name\n"
         "is not there. `privtab state build` makes bundles in shards of the same sources.\n\n"
         "Exit code 1 where rows are wrong.",
         ["sources.yaml -p gravitino/1.1.0 -o checked"],
     )
-    made.add_argument(
+    parser.add_argument(
         "sources", metavar="SOURCES", help="a YAML file that says where each table is, or a folder with one for each"
     )
-    made.add_argument("-p", "--policy", required=True, metavar="POLICY", help="a policy by name (cdap/final) or a path")
-    made.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where it all goes")
-    made.add_argument("--data-format", default="parquet", metavar="NAME", help="of the rows (parquet)")
-    return job.run("state", _state, made, arguments, _wanted)
+    parser.add_argument(
+        "-p", "--policy", required=True, metavar="POLICY", help="a policy by name (cdap/final) or a path"
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where it all goes")
+    parser.add_argument("--data-format", default="parquet", metavar="NAME", help="of the rows (parquet)")
+    return job.run("state", _state, parser, arguments, _check_options)
 
 
-def _wanted(options: argparse.Namespace) -> None:
+def _check_options(options: argparse.Namespace) -> None:
     if "://" not in options.sources and not Path(options.sources).exists():
         raise FileError(f"no such file or folder: {options.sources}")
 

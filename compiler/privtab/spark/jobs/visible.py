@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
-    made = job.parser(
+    parser = job.parser(
         "visible",
         "The output has the columns of the input, and of its rows those whose resource the user may do the action on.",
         [
             "-p cdap/final -s state.yaml -i datasets.csv -o mine.csv --user alice --action get --type dataset --path path"
         ],
     )
-    job.policy_options(made)
-    job.table_options(made)
-    made.add_argument("--user", metavar="NAME", help="one user for all rows")
-    made.add_argument("--subject", metavar="COLUMN", help="a column of user names")
-    made.add_argument("--action", default="list", metavar="OPERATION", help="the operation (list)")
-    job.named_options(made)
-    return job.run("visible", _visible, made, arguments, _wanted)
+    job.policy_options(parser)
+    job.table_options(parser)
+    parser.add_argument("--user", metavar="NAME", help="one user for all rows")
+    parser.add_argument("--subject", metavar="COLUMN", help="a column of user names")
+    parser.add_argument("--action", default="list", metavar="OPERATION", help="the operation (list)")
+    job.named_options(parser)
+    return job.run("visible", _visible, parser, arguments, _check_options)
 
 
-def _wanted(options: argparse.Namespace) -> None:
+def _check_options(options: argparse.Namespace) -> None:
     if bool(options.user) == bool(options.subject):
         raise UsageError("give `--user NAME` or `--subject COLUMN`")
-    job.wanted(options)
+    job.check_options(options)
 
 
 def _visible(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
@@ -45,16 +45,16 @@ def _visible(options: argparse.Namespace, spark: SparkSession, tell: ProgressRep
 
     tell(f"reading {options.input}, the policy and the state")
     frame = job.read(spark, options)
-    given: dict[str, Any] = {
+    visible_arguments: dict[str, Any] = {
         "subject": user(options.user) if options.user else options.subject,
         "action": options.action,
         **job.named(options, frame),
     }
     if options.explain:
-        return job.explained(plan(frame, options.policy, options.state, **given), options)
+        return job.explained(plan(frame, options.policy, options.state, **visible_arguments), options)
     with tell.choice():
-        kept = visible(frame, options.policy, options.state, **given)
-    result = job.write(kept, options, tell)
+        visible_rows = visible(frame, options.policy, options.state, **visible_arguments)
+    result = job.write(visible_rows, options, tell)
     job.show(options, result, [f"{options.output}  {result['rows']:,} rows"])
     return 0
 

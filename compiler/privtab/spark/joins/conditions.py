@@ -7,7 +7,7 @@ from typing import TypeAlias, assert_never
 
 from privtab.engines.conditions import RESOURCE, Atom, fold
 from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, Case, Held, Layout, PathEntity
-from privtab.spark.joins.rows import GROUPS, WHO, ColumnNames
+from privtab.spark.joins.rows import GROUPS, USER, ColumnNames
 from privtab.spark.joins.text import beginning, both, either, united
 from privtab.spark.paths import decoded, last_name
 
@@ -40,7 +40,7 @@ class Texts:
             case "service_admin":
                 return self._set(ADMIN, fact, case, self.layout.tests(fact))
             case "self":
-                return f"coalesce({decoded(last_name(self._path(fact)))} = {WHO}, false)"
+                return f"coalesce({decoded(last_name(self._path(fact)))} = {USER}, false)"
             case "member":
                 return self._member(fact, case)
             case "holds":
@@ -49,12 +49,12 @@ class Texts:
                 assert_never(fact.kind)
 
     def _member(self, fact: Atom, case: Case) -> str:
-        own = self._set(MEMBER, fact, case, self.layout.tests(fact))
+        direct = self._set(MEMBER, fact, case, self.layout.tests(fact))
         if self.layout.reader.principal[fact.type] != "group" or not self.names.has("groups"):
-            return own
+            return direct
         path = self._path(fact)
-        named = f"exists({GROUPS}, g -> g = {path} OR g = {decoded(last_name(path))})"
-        return either([own, f"coalesce({named}, false)"])
+        in_request_groups = f"exists({GROUPS}, g -> g = {path} OR g = {decoded(last_name(path))})"
+        return either([direct, f"coalesce({in_request_groups}, false)"])
 
     def _path(self, fact: Atom) -> str:
         name = "path" if fact.slot == RESOURCE else f"with_{fact.slot}_path"
@@ -62,19 +62,19 @@ class Texts:
 
     def _has(self, fact: Atom, case: Case) -> str:
         layout, meaning = self.layout, self.layout.meaning
-        places = layout.looked_at(fact)
+        places = layout.relevant_places(fact)
         word, allowed = self._bit(("allow", fact.privilege))
         denied = self._bit(("deny", fact.privilege))[1] if meaning.denies else 0
         if denied:
             self.denials[word] = self.denials.get(word, 0) | denied
-        here = self._words(fact, case, places, word)
+        bits = self._words(fact, case, places, word)
         defaults = self._defaults(fact, case, places)
         if not defaults:
-            truth = f"({here} & {allowed | denied}L) = {allowed}L" if meaning.denies else f"({here} & {allowed}L) <> 0L"
+            truth = f"({bits} & {allowed | denied}L) = {allowed}L" if meaning.denies else f"({bits} & {allowed}L) <> 0L"
         else:
-            truth = either([f"({here} & {allowed}L) <> 0L", *defaults])
+            truth = either([f"({bits} & {allowed}L) <> 0L", *defaults])
             if meaning.denies:
-                truth = both([truth, f"({here} & {denied}L) = 0L"])
+                truth = both([truth, f"({bits} & {denied}L) = 0L"])
         if fact.privilege in meaning.owner_holds:
             truth = either([truth, self._set(OWNER, fact, case, places)])
         return truth
@@ -84,12 +84,12 @@ class Texts:
         chain = self.layout.chain(fact.type)
         found = []
         for place in places:
-            within = [PathEntity(EVERYWHERE, 0), *chain[: chain.index(place) + 1]]
+            scopes = [PathEntity(EVERYWHERE, 0), *chain[: chain.index(place) + 1]]
             words: dict[int, int] = {}
             for role in self.layout.defaults(fact.privilege, place):
                 word, bit = self._bit(("role", role))
                 words[word] = words.get(word, 0) | bit
-            found += [f"({self._words(fact, case, within, word)} & {bits}L) <> 0L" for word, bits in words.items()]
+            found += [f"({self._words(fact, case, scopes, word)} & {bits}L) <> 0L" for word, bits in words.items()]
         return found
 
     def _set(self, held: Held, fact: Atom, case: Case, places: list[PathEntity]) -> str:

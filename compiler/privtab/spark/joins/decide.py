@@ -18,7 +18,7 @@ from privtab.spark.joins.figures import Figures, JoinLimits, measured
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
 from privtab.spark.joins.places import Layout, PathEntity, layout
 from privtab.spark.joins.prepare import Prepared, prepare
-from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, WHO, ColumnNames, kind, piece, prepared, reason
+from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, USER, ColumnNames, kind, piece, prepared, reason
 from privtab.spark.joins.text import both, chosen, either, literal, one_of, quoted
 from privtab.spark.paths import decoded, last_name
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NOT_GRANTED = "not granted"
 CHANGED = "changed between reads"
 """The reason of a denied row that was missing when holdings were looked up: the rows are read several times and may have changed."""
-SEEN, MAY_DENY, THERE = (HIDDEN + name for name in ("seen", "may_deny", "there"))
+LOOKED_UP, MAY_DENY, PLACE_EXISTS = (HIDDEN + name for name in ("seen", "may_deny", "there"))
 
 
 def decide_by_joins(
@@ -64,7 +64,7 @@ def joins_for(
     if requests.isStreaming:
         raise UsageError("joins cannot follow the state of a stream: decide each micro-batch by `each_batch`")
     opened = open_policy(policy)
-    state.fitting(opened)
+    state.check_policy(opened)
     # Groups are taken from requests only if the policy says so.
     ignored = set() if opened.vocabulary.request_groups else {"groups"}
     names = ColumnNames(columns=frozenset(requests.columns) - ignored, constants=dict(constants or {}))
@@ -81,7 +81,7 @@ class Joins:
         self.limits = limits
         self.used: dict[str, dict[tuple[int, int], None]] = {}
         """By part, the pairs (number of a place, word) that conditions read."""
-        texts = Texts(compiled, names, self._found)
+        texts = Texts(compiled, names, self._bits_column)
         self.conditions = [texts.case(case) for case in compiled.cases]
         self.masks = texts.masks
         self.denials = texts.denials
@@ -91,10 +91,10 @@ class Joins:
         """Compile the operations that requests with these names may use, and prepare the state."""
         return cls(compile_for(policy.json, names), names, prepare(policy, state, limits), limits)
 
-    def _found(self, part: str, type_: str, place: PathEntity, number: int) -> str:
-        at = self.layout.specs[part][type_].index(place)
-        self.used.setdefault(part, {})[at, number] = None
-        return f"coalesce({_column(part, at, number)}, 0L)"
+    def _bits_column(self, part: str, type_: str, place: PathEntity, number: int) -> str:
+        position = self.layout.specs[part][type_].index(place)
+        self.used.setdefault(part, {})[position, number] = None
+        return f"coalesce({_column(part, position, number)}, 0L)"
 
     def decide(self, requests: DataFrame, figures: Figures | None) -> DataFrame:
         """The rows with the columns `allowed` and `reason`."""
@@ -109,8 +109,8 @@ class Joins:
 
     def measure(self, rows: DataFrame) -> Figures:
         """Estimate the number of distinct requests and of distinct keys of each part."""
-        taken_apart = prepared(rows, self.layout, self.names)
-        return measured(taken_apart, self.names.keys(self.layout), {part: self.keys(part) for part in self.used})
+        requests = prepared(rows, self.layout, self.names)
+        return measured(requests, self.names.keys(self.layout), {part: self.keys(part) for part in self.used})
 
     def decides_distinct_requests(self, figures: Figures) -> bool:
         """Whether each distinct request is decided once and the answers are broadcast to the rows."""
@@ -118,15 +118,21 @@ class Joins:
 
     def _joined(self, rows: DataFrame, answers: DataFrame, keys: list[str]) -> DataFrame:
         """Rows with the answers to their requests. A null in a column that every request needs matches no answer."""
-        always = ("user", "action", "type", "path")
-        alike = both(f"{quoted(k)} {'=' if k in always else '<=>'} {_answer(k)}" for k in keys)
-        found = rows.join(F.broadcast(answers), F.expr(alike), "left")
-        allowed, why = _answer("allowed"), _answer("reason")
-        unasked = reason(self.layout, self.names)
-        unseen = f"coalesce({unasked}, {literal(CHANGED)})"
-        told = f"CASE WHEN {allowed} THEN null WHEN {why} IS NOT NULL THEN {why} ELSE {unseen} END"
-        kept = [F.col(quoted(name)) for name in rows.columns]
-        return found.select(*kept, F.expr(f"coalesce({allowed}, false)").alias("allowed"), F.expr(told).alias("reason"))
+        never_null = ("user", "action", "type", "path")
+        same_request = both(f"{quoted(k)} {'=' if k in never_null else '<=>'} {_answer(k)}" for k in keys)
+        found = rows.join(F.broadcast(answers), F.expr(same_request), "left")
+        allowed, answer_reason = _answer("allowed"), _answer("reason")
+        invalid_reason = reason(self.layout, self.names)
+        no_answer = f"coalesce({invalid_reason}, {literal(CHANGED)})"
+        final_reason = (
+            f"CASE WHEN {allowed} THEN null WHEN {answer_reason} IS NOT NULL THEN {answer_reason} ELSE {no_answer} END"
+        )
+        caller_columns = [F.col(quoted(name)) for name in rows.columns]
+        return found.select(
+            *caller_columns,
+            F.expr(f"coalesce({allowed}, false)").alias("allowed"),
+            F.expr(final_reason).alias("reason"),
+        )
 
     def _decided(self, requests: DataFrame, figures: Figures) -> DataFrame:
         """Decide each row, without combining equal requests."""
@@ -149,7 +155,7 @@ class Joins:
 
     def keys(self, part: str) -> list[str]:
         """The columns that a part depends on."""
-        keys = [WHO, piece(part)]
+        keys = [USER, piece(part)]
         if len(self.layout.specs[part]) > 1:
             keys.insert(1, kind(part))
         if self.names.has("groups"):
@@ -168,54 +174,57 @@ class Joins:
         alone.
         """
         keys = self.keys(part)
-        asked = rows.where(f"{piece(part)} IS NOT NULL AND {WHO} IS NOT NULL").select(*keys)
+        keys_of_part = rows.where(f"{piece(part)} IS NOT NULL AND {USER} IS NOT NULL").select(*keys)
         places = self._side("places", self.masks).select(KEY)
         if self._single(part):
-            looked = asked.select("*", F.expr(f"({self._steps(part)})[0]").alias("step"))
-            looked = looked.selectExpr(*keys, "step.at AS at", f"step.key AS {KEY}").join(places, KEY, "left_semi")
-            return self._held(looked.distinct(), part, keys)
-        looked = asked.distinct().select("*", F.expr(f"inline({self._steps(part)})").alias("at", KEY))
+            steps = keys_of_part.select("*", F.expr(f"({self._steps(part)})[0]").alias("step"))
+            steps = steps.selectExpr(*keys, "step.at AS at", f"step.key AS {KEY}").join(places, KEY, "left_semi")
+            return self._held(steps.distinct(), part, keys)
+        steps = keys_of_part.distinct().select("*", F.expr(f"inline({self._steps(part)})").alias("at", KEY))
         if not self.denials:
-            return self._held(looked.join(places, KEY, "left_semi"), part, keys)
-        looked = looked.join(places.withColumn(THERE, F.lit(col=True)), KEY, "left")
-        return self._held(looked, part, keys, there=f"{THERE} IS NOT NULL")
+            return self._held(steps.join(places, KEY, "left_semi"), part, keys)
+        steps = steps.join(places.withColumn(PLACE_EXISTS, F.lit(col=True)), KEY, "left")
+        return self._held(steps, part, keys, condition=f"{PLACE_EXISTS} IS NOT NULL")
 
     def _steps(self, part: str) -> str:
         """SQL array of the places of a part, each with its number and key."""
-        listed: dict[str, list[str]] = {}
+        types_by_steps: dict[str, list[str]] = {}
         for type_, places in self.layout.specs[part].items():
             steps = ", ".join(
-                f"named_struct('at', {at}, 'key', {_key(piece(part), place)})" for at, place in enumerate(places)
+                f"named_struct('at', {position}, 'key', {_key(piece(part), place)})"
+                for position, place in enumerate(places)
             )
-            listed.setdefault(f"array({steps})", []).append(type_)
-        if len(listed) == 1:
-            return next(iter(listed))
-        return chosen(((one_of(kind(part), types), steps) for steps, types in listed.items()), "null")
+            types_by_steps.setdefault(f"array({steps})", []).append(type_)
+        if len(types_by_steps) == 1:
+            return next(iter(types_by_steps))
+        return chosen(((one_of(kind(part), types), steps) for steps, types in types_by_steps.items()), "null")
 
-    def _held(self, looked: DataFrame, part: str, keys: list[str], there: str = "true") -> DataFrame:
-        """Aggregate the bits by `keys`. `there`: whether any principal holds anything at a row's place; if not, none is looked up."""
-        user = f"concat('user:', {WHO})"
+    def _held(self, steps: DataFrame, part: str, keys: list[str], condition: str = "true") -> DataFrame:
+        """Aggregate the bits by `keys`. `condition`: whether any principal holds anything at a row's place; if not, none is looked up."""
+        user = f"concat('user:', {USER})"
         if self.names.has("groups"):
-            whos = f"concat(array({user}), transform({GROUPS}, g -> concat('group:', g)))"
-            whos = f"coalesce(CASE WHEN {there} THEN {whos} END, array(cast(null AS string)))"
-            looked = looked.select("*", F.expr(f"explode({whos})").alias(HOLDER))
+            holders = f"concat(array({user}), transform({GROUPS}, g -> concat('group:', g)))"
+            holders = f"coalesce(CASE WHEN {condition} THEN {holders} END, array(cast(null AS string)))"
+            steps = steps.select("*", F.expr(f"explode({holders})").alias(HOLDER))
         else:
-            looked = looked.withColumn(HOLDER, F.expr(f"CASE WHEN {there} THEN {user} END"))
-        how = "left" if self.denials else "inner"
-        found = looked.join(self._side("principals"), HOLDER, how)
-        found = found.join(self._side("held", self.masks), [PRINCIPAL, KEY], how)
+            steps = steps.withColumn(HOLDER, F.expr(f"CASE WHEN {condition} THEN {user} END"))
+        join_type = "left" if self.denials else "inner"
+        found = steps.join(self._side("principals"), HOLDER, join_type)
+        found = found.join(self._side("held", self.masks), [PRINCIPAL, KEY], join_type)
         columns = [
-            F.expr(f"bit_or(CASE WHEN at = {at} THEN {word(number)} ELSE 0L END)").alias(_column(part, at, number))
-            for at, number in self.used[part]
+            F.expr(f"bit_or(CASE WHEN at = {position} THEN {word(number)} ELSE 0L END)").alias(
+                _column(part, position, number)
+            )
+            for position, number in self.used[part]
         ]
-        return found.groupBy(*keys).agg(*columns, F.expr("count(1) > 0").alias(SEEN + part))
+        return found.groupBy(*keys).agg(*columns, F.expr("count(1) > 0").alias(LOOKED_UP + part))
 
     def _complete(self) -> str:
         """SQL condition that every place with possible denials was looked up."""
         if not self.denials:
             return "true"
-        asked = {part: f"{MAY_DENY}{part}" if self._single(part) else piece(part) for part in self.used}
-        return both(f"({what} IS NULL OR {SEEN}{part} IS NOT NULL)" for part, what in asked.items())
+        column_of_part = {part: f"{MAY_DENY}{part}" if self._single(part) else piece(part) for part in self.used}
+        return both(f"({column} IS NULL OR {LOOKED_UP}{part} IS NOT NULL)" for part, column in column_of_part.items())
 
     def _side(self, name: str, masks: Mapping[int, int] | None = None) -> DataFrame:
         """A table derived from the state, restricted to rows with any of the bits in `masks`; broadcast if it is small."""
@@ -232,11 +241,17 @@ class Joins:
             holds = chosen(((f"{CASE} = {number}", text) for number, text in enumerate(conditions)), "false")
         complete = self._complete()
         allowed = f"coalesce({REASON} IS NULL AND {complete} AND {holds}, false)"
-        kept = [F.col(quoted(name)) for name in requests.columns]
-        unasked = f"coalesce({REASON}, CASE WHEN NOT {complete} THEN {literal(CHANGED)} END, {literal(NOT_GRANTED)})"
-        answered = decided.select(*kept, F.expr(unasked).alias(REASON), F.expr(allowed).alias(f"{HIDDEN}allowed"))
-        why = f"CASE WHEN NOT {HIDDEN}allowed THEN {REASON} END"
-        return answered.select(*kept, F.col(f"{HIDDEN}allowed").alias("allowed"), F.expr(why).alias("reason"))
+        caller_columns = [F.col(quoted(name)) for name in requests.columns]
+        denial_reason = (
+            f"coalesce({REASON}, CASE WHEN NOT {complete} THEN {literal(CHANGED)} END, {literal(NOT_GRANTED)})"
+        )
+        answered = decided.select(
+            *caller_columns, F.expr(denial_reason).alias(REASON), F.expr(allowed).alias(f"{HIDDEN}allowed")
+        )
+        final_reason = f"CASE WHEN NOT {HIDDEN}allowed THEN {REASON} END"
+        return answered.select(
+            *caller_columns, F.col(f"{HIDDEN}allowed").alias("allowed"), F.expr(final_reason).alias("reason")
+        )
 
 
 def _plain(requests: DataFrame, names: ColumnNames) -> DataFrame:
@@ -270,8 +285,8 @@ def _answer(name: str) -> str:
     return f"{HIDDEN}answer_{name}"
 
 
-def _column(part: str, at: int, number: int) -> str:
-    return f"{HIDDEN}{part}_{at}_{number}"
+def _column(part: str, position: int, number: int) -> str:
+    return f"{HIDDEN}{part}_{position}_{number}"
 
 
 def _key(path: str, place: PathEntity) -> str:

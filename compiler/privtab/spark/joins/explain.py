@@ -39,23 +39,23 @@ def steps(plan: Joins, figures: Figures) -> Iterator[str]:
     yield f"rows are read as requests: {count(rules, 'operation')}, {count(cases, 'condition')}"
     if plan.decides_distinct_requests(figures):
         yield f"of {figures.rows:,} rows about {figures.requests:,} are different: each of these is decided once"
-    for table, one, more in (
+    for table, singular, detail in (
         ("places", "place", "where any principal holds anything"),
         ("principals", "pair", "of a user and what they are"),
         ("held", "pair", "of a principal and a place"),
     ):
         rows, size = plan.holdings.rows[table], plan.holdings.sizes[table]
-        yield f"state: {count(rows, one)} {more}, {size / 2**20:,.1f} MiB: {_way(sent=size <= plan.limits.broadcast)}"
+        yield f"state: {count(rows, singular)} {detail}, {size / 2**20:,.1f} MiB: {_transport(sent=size <= plan.limits.broadcast)}"
     for number, part in enumerate(plan.used, 1):
-        where = _PARTS.get(part) or f"at the object `{part.removeprefix('with_')}`"
-        yield f"{number}. what is held {where}:"
+        where_text = _PARTS.get(part) or f"at the object `{part.removeprefix('with_')}`"
+        yield f"{number}. what is held {where_text}:"
         for types, places in _places(plan, part).items():
             yield f"   {types}: {places}"
         pairs = figures.pairs.get(part)
-        known = "number unknown" if pairs is None else f"about {pairs:,}"
-        yield f"   distinct pairs of user and path first ({known}), only places where any principal holds anything,"
+        pair_text = "number unknown" if pairs is None else f"about {pairs:,}"
+        yield f"   distinct pairs of user and path first ({pair_text}), only places where any principal holds anything,"
         yield "   joined with principals and bits, one aggregate for each pair"
-        yield f"   joined to the rows: {_way(sent=plan.broadcasts_part(part, figures))}"
+        yield f"   joined to the rows: {_transport(sent=plan.broadcasts_part(part, figures))}"
     yield "then each request's condition over its bits; without bits the answer is no"
     if plan.decides_distinct_requests(figures):
         yield "answers joined to the rows: sent to every executor"
@@ -68,5 +68,5 @@ def _places(plan: Joins, part: str) -> Mapping[str, str]:
     return {", ".join(types): places for places, types in found.items()}
 
 
-def _way(*, sent: bool) -> str:
+def _transport(*, sent: bool) -> str:
     return "sent to every executor" if sent else "shuffled, too large or unknown to be sent"

@@ -68,5 +68,7 @@ def measured(rows: DataFrame, requests: Sequence[str], parts: Mapping[str, Seque
     ]
     if requests:
         counts.append(F.approx_count_distinct(F.xxhash64(*requests)))
-    every, *found = rows.agg(F.count(F.lit(1)), *counts).collect()[0]
-    return Figures(rows=every, requests=found[-1] if requests else None, pairs=dict(zip(parts, found, strict=False)))
+    row_count, *found = rows.agg(F.count(F.lit(1)), *counts).collect()[0]
+    return Figures(
+        rows=row_count, requests=found[-1] if requests else None, pairs=dict(zip(parts, found, strict=False))
+    )

@@ -36,16 +36,18 @@ class Holdings:
         self.meaning = Semantics.read(program)
         self.numbers = BitNumbers(program, self.meaning)
         self.tables = tables
-        self._some = {table for table, count in counts.items() if count}
+        self._nonempty = {table for table, count in counts.items() if count}
         self._privileges = list(program["privileges"])
         self._chains = ConditionReader(program).chains
         self._state_groups = "state" in program["semantics"]["groups"]
-        self._asked = {kind for rules in program["rules"].values() for rule in rules.values() for kind in _kinds(rule)}
+        self._used_kinds = {
+            kind for rules in program["rules"].values() for rule in rules.values() for kind in _kinds(rule)
+        }
         self._principal_types = {entity["principal"] for entity in program["entities"].values()}
 
     def held(self) -> DataFrame:
         """(principal, key, words): one row for each principal and place where the principal holds anything."""
-        rows = reduce(lambda one, other: one.unionAll(other), [*self._grants(), *self._facts()])
+        rows = reduce(lambda first, second: first.unionAll(second), [*self._grants(), *self._facts()])
         return rows.groupBy(PRINCIPAL, KEY).agg(*_any(self.numbers.words))
 
     def places(self, held: DataFrame) -> DataFrame:
@@ -55,19 +57,19 @@ class Holdings:
     def principals(self, held: DataFrame) -> DataFrame:
         """(holder, principal) for each user, and for each group if requests name groups; only principals that hold anything."""
         assignments, memberships = self.tables["assignments"], self._memberships()
-        named = held.select(PRINCIPAL).distinct()
-        own = named.where(f"{PRINCIPAL} LIKE 'user:%' OR {PRINCIPAL} LIKE 'group:%'").selectExpr(
+        holding = held.select(PRINCIPAL).distinct()
+        direct = holding.where(f"{PRINCIPAL} LIKE 'user:%' OR {PRINCIPAL} LIKE 'group:%'").selectExpr(
             f"{PRINCIPAL} AS who", PRINCIPAL
         )
         assigned = assignments.selectExpr("principal AS who", f"{_role()} AS {PRINCIPAL}")
-        every = own.unionAll(assigned)
-        if "memberships" in self._some and self._state_groups:
+        pairs = direct.unionAll(assigned)
+        if "memberships" in self._nonempty and self._state_groups:
             in_group = memberships.selectExpr("concat('user:', user) AS who", "concat('group:', group) AS of")
-            through = in_group.join(assigned.withColumnRenamed("who", "of"), "of").select("who", PRINCIPAL)
-            every = every.unionAll(in_group.selectExpr("who", f"of AS {PRINCIPAL}")).unionAll(through)
+            through_groups = in_group.join(assigned.withColumnRenamed("who", "of"), "of").select("who", PRINCIPAL)
+            pairs = pairs.unionAll(in_group.selectExpr("who", f"of AS {PRINCIPAL}")).unionAll(through_groups)
         if not self.meaning.request_groups:
-            every = every.where("who LIKE 'user:%'")
-        return every.join(named, PRINCIPAL, "left_semi").distinct().selectExpr(f"who AS {HOLDER}", PRINCIPAL)
+            pairs = pairs.where("who LIKE 'user:%'")
+        return pairs.join(holding, PRINCIPAL, "left_semi").distinct().selectExpr(f"who AS {HOLDER}", PRINCIPAL)
 
     def _memberships(self) -> DataFrame:
         rows = self.tables["memberships"]
@@ -93,48 +95,56 @@ class Holdings:
             _, denied = self.numbers.bit(("deny", privilege))
             value = f"CASE effect WHEN 'allow' THEN {allowed}L ELSE {denied}L END"
             words.setdefault(number, []).append((f"privilege = {literal(privilege)}", value))
-        kept = [word(n) for n in range(self.numbers.words)]
-        entered = [f"{chosen(words.get(n, []), '0L')} AS {word(n)}" for n in range(self.numbers.words)]
-        plain = grants.selectExpr(f"grantee AS {PRINCIPAL}", f"concat(type, ':', path) AS {KEY}", *entered)
-        if "assignments" not in self._some or "grants" not in self._some:
+        word_columns = [word(n) for n in range(self.numbers.words)]
+        word_expressions = [f"{chosen(words.get(n, []), '0L')} AS {word(n)}" for n in range(self.numbers.words)]
+        plain = grants.selectExpr(f"grantee AS {PRINCIPAL}", f"concat(type, ':', path) AS {KEY}", *word_expressions)
+        if "assignments" not in self._nonempty or "grants" not in self._nonempty:
             return [plain]
         scoped = self._scoped().select("role", "scoped", "scope")
         on_and_above = f"explode({self._chain('type', 'path')}) AS scope"
-        inside = grants.selectExpr("grantee AS role", f"concat(type, ':', path) AS {KEY}", on_and_above, *entered)
-        within = inside.join(scoped, ["role", "scope"]).selectExpr(f"scoped AS {PRINCIPAL}", KEY, *kept)
+        inside = grants.selectExpr(
+            "grantee AS role", f"concat(type, ':', path) AS {KEY}", on_and_above, *word_expressions
+        )
+        inside_scopes = inside.join(scoped, ["role", "scope"]).selectExpr(f"scoped AS {PRINCIPAL}", KEY, *word_columns)
         if not self.meaning.down:
-            return [plain, within]
-        above = self._scoped().selectExpr(
+            return [plain, inside_scopes]
+        scope_ancestors = self._scoped().selectExpr(
             "role", "scoped", "scope", f"explode({self._chain('scope_type', 'scope_path')}) AS on"
         )
-        over = plain.withColumnsRenamed({PRINCIPAL: "role", KEY: "on"}).join(above.where("on <> scope"), ["role", "on"])
-        return [plain, within, over.selectExpr(f"scoped AS {PRINCIPAL}", f"scope AS {KEY}", *kept)]
+        above_scopes = plain.withColumnsRenamed({PRINCIPAL: "role", KEY: "on"}).join(
+            scope_ancestors.where("on <> scope"), ["role", "on"]
+        )
+        return [
+            plain,
+            inside_scopes,
+            above_scopes.selectExpr(f"scoped AS {PRINCIPAL}", f"scope AS {KEY}", *word_columns),
+        ]
 
     def _facts(self) -> Iterator[DataFrame]:
         """Rows of `held` from all tables but grants."""
-        tables, on = self.tables, "concat(type, ':', path)"
+        tables, entity_key = self.tables, "concat(type, ':', path)"
         member = (MEMBER, "true")
-        if "owners" in self._some:
-            yield self._entry(tables["owners"], "owner", on, (OWNER, "true"))
-        if "member" in self._asked and "members" in self._some:
-            yield self._entry(tables["members"], "concat('user:', user)", on, member)
-        if "service_admin" in self._asked and "service_admins" in self._some:
+        if "owners" in self._nonempty:
+            yield self._entry(tables["owners"], "owner", entity_key, (OWNER, "true"))
+        if "member" in self._used_kinds and "members" in self._nonempty:
+            yield self._entry(tables["members"], "concat('user:', user)", entity_key, member)
+        if "service_admin" in self._used_kinds and "service_admins" in self._nonempty:
             yield self._entry(tables["service_admins"], "concat('user:', user)", literal(EVERYWHERE), (ADMIN, "true"))
-        if "member" in self._asked and "group" in self._principal_types and "memberships" in self._some:
+        if "member" in self._used_kinds and "group" in self._principal_types and "memberships" in self._nonempty:
             groups = self._memberships().select("group").distinct()
             for key in ("concat(':group/', group)", "concat(':group=', group)"):
                 yield self._entry(groups, "concat('group:', group)", key, member)
-        if "assignments" not in self._some:
+        if "assignments" not in self._nonempty:
             return
         assignments = tables["assignments"].select("role", "scope_type", "scope_path").distinct()
-        if "holds" in self._asked:
+        if "holds" in self._used_kinds:
             for key in ("concat(':role/', role)", "concat(':role=', role)"):
                 yield self._entry(assignments, _role(), key, member)
         if self.meaning.roles:
-            given: list[tuple[Held, str]] = [(("role", r), f"role = {literal(r[5:])}") for r in self.meaning.roles]
-            declared = assignments.where(one_of("role", [role[5:] for role in self.meaning.roles]))
-            where = f"CASE WHEN scope_type IS NULL THEN '{EVERYWHERE}' ELSE concat(scope_type, ':', scope_path) END"
-            yield self._entry(declared, _role(), where, *given)
+            role_bits: list[tuple[Held, str]] = [(("role", r), f"role = {literal(r[5:])}") for r in self.meaning.roles]
+            declared_assignments = assignments.where(one_of("role", [role[5:] for role in self.meaning.roles]))
+            scope_key = f"CASE WHEN scope_type IS NULL THEN '{EVERYWHERE}' ELSE concat(scope_type, ':', scope_path) END"
+            yield self._entry(declared_assignments, _role(), scope_key, *role_bits)
 
     def _scoped(self) -> DataFrame:
         """The roles assigned within scopes: role, its scoped principal, and the scope."""

@@ -85,14 +85,14 @@ class BitNumbers:
         held += [None] * (len(held) % 2)  # A privilege and its denial share a word.
         for privilege in program["privileges"]:
             held += [("allow", privilege), ("deny", privilege)]
-        self._numbers = {one: number for number, one in enumerate(held) if one is not None}
+        self._numbers = {item: number for number, item in enumerate(held) if item is not None}
         self.words = (len(held) - 1) // WORD + 1
         """Number of columns of bits."""
 
     def bit(self, held: Held) -> tuple[int, int]:
         """The position of a bit: (word, bit)."""
-        word, at = divmod(self._numbers[held], WORD)
-        return word, 1 << at
+        word, position = divmod(self._numbers[held], WORD)
+        return word, 1 << position
 
 
 class Layout:
@@ -126,10 +126,10 @@ class Layout:
         """The places of an entity of a type and of its ancestors, the root first."""
         return [entity_place(link, depth) for link, depth in self.reader.chains[type_]]
 
-    def looked_at(self, fact: Atom) -> list[PathEntity]:
+    def relevant_places(self, fact: Atom) -> list[PathEntity]:
         """The places whose grants count for a fact, its own place last."""
-        whole = self.chain(fact.type)
-        return whole if self.meaning.down else whole[-1:]
+        chain = self.chain(fact.type)
+        return chain if self.meaning.down else chain[-1:]
 
     def defaults(self, privilege: str, place: PathEntity) -> list[str]:
         """The declared roles whose default grants give a privilege on entities of a place's type."""
@@ -143,19 +143,21 @@ class Layout:
         depth = self.reader.depth(fact.type) if fact.type else 0
         match fact.kind:
             case "member":
-                own = [entity_place(fact.type, depth)]
-                return own + named_places("group", depth) if self.reader.principal[fact.type] == "group" else own
+                places = [entity_place(fact.type, depth)]
+                return places + named_places("group", depth) if self.reader.principal[fact.type] == "group" else places
             case "holds":
                 return named_places("role", depth)
             case _:
                 return []
 
     def _roles(self) -> tuple[str, ...]:
-        asked = [fact for case in self.cases for fact in facts(case.condition) if fact.kind == "has"]
+        privilege_facts = [fact for case in self.cases for fact in facts(case.condition) if fact.kind == "has"]
         return tuple(
             role
             for role, grants in self.meaning.roles.items()
-            if any(f.privilege in grants.get(link, ()) for f in asked for link, _ in self.reader.chains[f.type])
+            if any(
+                f.privilege in grants.get(link, ()) for f in privilege_facts for link, _ in self.reader.chains[f.type]
+            )
         )
 
     def _places(self, case: Case) -> Iterator[tuple[str, str, PathEntity]]:
@@ -163,9 +165,9 @@ class Layout:
         types = {RESOURCE: case.type, **dict(case.withs)}
         for fact in facts(case.condition):
             if fact.kind in ("has", "owner"):
-                whole = fact.kind == "has" and (self.meaning.down or self.roles)
-                own = self.chain(fact.type)
-                places = own if whole else own[-1:]
+                with_ancestors = fact.kind == "has" and (self.meaning.down or self.roles)
+                chain = self.chain(fact.type)
+                places = chain if with_ancestors else chain[-1:]
                 if fact.kind == "has" and self.roles:
                     yield RESOURCE, case.type, PathEntity(EVERYWHERE, 0)
             else:
@@ -201,27 +203,27 @@ def layout(
     numbers: dict[tuple[Any, ...], int] = {}
     rules: list[Rule] = []
     cases: list[Case] = []
-    for (of_type, operation), (asked, slots) in engine.shapes.items():
-        if type_ not in (None, of_type) or action not in (None, operation):
+    for (type_of_rule, operation), (operation_flags, slots) in engine.shapes.items():
+        if type_ not in (None, type_of_rule) or action not in (None, operation):
             continue
-        row = program["rules"][of_type][operation]
-        unnamed = row["unnamed"] and not engine.single(of_type)
+        row = program["rules"][type_of_rule][operation]
+        unnamed = row["unnamed"] and not engine.single(type_of_rule)
         objects = {slot: tuple(row["with"][slot]) for slot in slots}
         found: dict[tuple[bool, tuple[str, ...], tuple[str, ...]], int] = {}
-        for named, set_, types in _forms(objects, sorted(asked), flags, unnamed=unnamed):
+        for named, set_flags, types in _forms(objects, sorted(operation_flags), flags, unnamed=unnamed):
             withs = dict(zip(objects, types, strict=True))
-            plan = engine.plan_of(of_type, operation, frozenset(set_), withs, named=named)
-            key = (plan.condition, of_type if plan.condition != NEVER else "", *sorted(withs.items()))
+            plan = engine.plan_of(type_of_rule, operation, frozenset(set_flags), withs, named=named)
+            key = (plan.condition, type_of_rule if plan.condition != NEVER else "", *sorted(withs.items()))
             number = numbers.setdefault(key, len(numbers))
             if number == len(cases):
-                cases.append(Case(number=number, type=of_type, withs=tuple(sorted(withs.items())), plan=plan))
-            found[named, set_, types] = number
+                cases.append(Case(number=number, type=type_of_rule, withs=tuple(sorted(withs.items())), plan=plan))
+            found[named, set_flags, types] = number
         rules.append(
             Rule(
-                type=of_type,
+                type=type_of_rule,
                 action=operation,
                 slots=objects,
-                flags=tuple(sorted(asked)),
+                flags=tuple(sorted(operation_flags)),
                 unnamed=unnamed,
                 cases=found,
                 required_flags=tuple(row.get("required_flags", ())),
@@ -231,14 +233,20 @@ def layout(
 
 
 def _forms(
-    objects: Mapping[str, tuple[str, ...]], asked: Sequence[str], flags: Mapping[str, bool | None], *, unnamed: bool
+    objects: Mapping[str, tuple[str, ...]],
+    operation_flags: Sequence[str],
+    flags: Mapping[str, bool | None],
+    *,
+    unnamed: bool,
 ) -> Iterable[tuple[bool, tuple[str, ...], tuple[str, ...]]]:
-    always = tuple(flag for flag in asked if flags.get(flag, False) is True)
-    perhaps = [flag for flag in asked if flags.get(flag, False) is None]
-    chosen = [
-        tuple(sorted((*always, *some))) for n in range(len(perhaps) + 1) for some in itertools.combinations(perhaps, n)
+    always = tuple(flag for flag in operation_flags if flags.get(flag, False) is True)
+    varying = [flag for flag in operation_flags if flags.get(flag, False) is None]
+    combinations = [
+        tuple(sorted((*always, *subset)))
+        for n in range(len(varying) + 1)
+        for subset in itertools.combinations(varying, n)
     ]
-    return itertools.product((True, False) if unnamed else (True,), chosen, itertools.product(*objects.values()))
+    return itertools.product((True, False) if unnamed else (True,), combinations, itertools.product(*objects.values()))
 
 
 _NOTHING: Mapping[str, Any] = {

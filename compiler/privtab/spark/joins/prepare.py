@@ -42,10 +42,10 @@ def prepare(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prepar
     """Derive and count the tables; the last states are cached, so that only the first decision by a state waits for this."""
     key = (id(state), policy.digest, limits.keep)
     with _lock:
-        for at, (known, _, made) in enumerate(_known):
+        for position, (known, _, prepared_state) in enumerate(_known):
             if known == key:
-                _known.append(_known.pop(at))
-                return made
+                _known.append(_known.pop(position))
+                return prepared_state
     prepared = _prepared(policy, state, limits)
     with _lock:
         _known.append((key, state, prepared))
@@ -61,14 +61,14 @@ def forget(state: SparkState | None = None) -> None:
 
 def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prepared:
     holdings = Holdings(policy.json, state.tables, state.counts())
-    held = _kept(holdings.held(), limits)
+    held = _stored(holdings.held(), limits)
     frames = {
         "held": (held, [PRINCIPAL, KEY]),
-        "principals": (_kept(holdings.principals(held), limits), [HOLDER, PRINCIPAL]),
-        "places": (_kept(holdings.places(held), limits), [KEY]),
+        "principals": (_stored(holdings.principals(held), limits), [HOLDER, PRINCIPAL]),
+        "places": (_stored(holdings.places(held), limits), [KEY]),
     }
-    counted = [_counted(name, frame, keys) for name, (frame, keys) in frames.items()]
-    found = {row["table"]: row for row in reduce(lambda one, other: one.unionAll(other), counted).collect()}
+    counts = [_counted(name, frame, keys) for name, (frame, keys) in frames.items()]
+    found = {row["table"]: row for row in reduce(lambda first, second: first.unionAll(second), counts).collect()}
     rows = {name: row["rows"] for name, row in found.items()}
     sizes = {name: row["bytes"] + row["rows"] * (40 + 8 * holdings.numbers.words) for name, row in found.items()}
     return Prepared(principals=frames["principals"][0], held=held, places=frames["places"][0], rows=rows, sizes=sizes)
@@ -80,6 +80,6 @@ def _counted(name: str, frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     return frame.agg(count, F.coalesce(F.sum(length), F.lit(0)).alias("bytes")).withColumn("table", F.lit(name))
 
 
-def _kept(frame: DataFrame, limits: JoinLimits) -> DataFrame:
+def _stored(frame: DataFrame, limits: JoinLimits) -> DataFrame:
     """Keep a table. A checkpoint truncates its lineage: plans that contain those of other tables take longer to plan than to run."""
     return frame.localCheckpoint() if limits.keep == "checkpoint" else frame.persist()

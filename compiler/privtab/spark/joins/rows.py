@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 HIDDEN = "__privtab_"
-REASON, CASE, WHO, GROUPS = (HIDDEN + name for name in ("reason", "case", "who", "groups"))
+REASON, CASE, USER, GROUPS = (HIDDEN + name for name in ("reason", "case", "who", "groups"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,8 @@ class ColumnNames:
         slots = dict.fromkeys(slot for rule in layout.rules for slot in rule.slots)
         flags = dict.fromkeys(flag for rule in layout.rules for flag in rule.flags)
         objects = (f"with_{slot}_{half}" for slot in slots for half in ("type", "path"))
-        asked = ["user", "action", "type", "path", *objects, *(f"flag_{flag}" for flag in flags), "groups"]
-        return [name for name in asked if name in self.columns and name not in self.constants]
+        names = ["user", "action", "type", "path", *objects, *(f"flag_{flag}" for flag in flags), "groups"]
+        return [name for name in names if name in self.columns and name not in self.constants]
 
     def text(self, name: str) -> str:
         """SQL expression for a column or a constant; null if there is neither."""
@@ -76,39 +76,39 @@ def prepared(requests: DataFrame, layout: Layout, names: ColumnNames) -> DataFra
 
     Pieces are computed for invalid requests, too: their result is ignored, and checking validity again would be expensive.
     """
-    more = {REASON: reason(layout, names), WHO: names.text("user")}
+    added = {REASON: reason(layout, names), USER: names.text("user")}
     if len(layout.cases) > 1:
-        more[CASE] = _by_rule(layout, names, lambda rule: _case(rule, layout, names), "-1")
+        added[CASE] = _by_rule(layout, names, lambda rule: _case(rule, layout, names), "-1")
     if names.has("groups"):
-        more[GROUPS] = f"array_sort(array_distinct({names.text('groups')}))"
+        added[GROUPS] = f"array_sort(array_distinct({names.text('groups')}))"
     for part, specs in layout.specs.items():
-        more |= _piece(layout, names, part, specs)
-    return requests.select("*", *(F.expr(text).alias(name) for name, text in more.items()))
+        added |= _piece(layout, names, part, specs)
+    return requests.select("*", *(F.expr(text).alias(name) for name, text in added.items()))
 
 
 def reason(layout: Layout, names: ColumnNames) -> str:
     """SQL expression for the reason why a row is not a valid request, or null; checks in the order of `decide_columns`."""
     unnamed = either(f"{names.text(name)} IS NULL" for name in ("action", "type"))
-    known = _by_rule(layout, names, lambda rule: _wrong(rule, layout, names), _word(UNKNOWN))
-    return chosen([(unnamed, _word(NULL))], known)
+    known = _by_rule(layout, names, lambda rule: _invalid_reason(rule, layout, names), _reason_literal(UNKNOWN))
+    return chosen([(unnamed, _reason_literal(NULL))], known)
 
 
-def _word(code: int) -> str:
+def _reason_literal(code: int) -> str:
     text = REASONS[code]
     assert text is not None
     return literal(text)
 
 
-def _wrong(rule: Rule, layout: Layout, names: ColumnNames) -> str:
+def _invalid_reason(rule: Rule, layout: Layout, names: ColumnNames) -> str:
     """SQL expression for the reason why a row is no valid request for an operation, or null."""
     user, path = names.text("user"), names.text("path")
     if not all(names.has(f"flag_{flag}") for flag in rule.required_flags):
-        return _word(FLAG)
+        return _reason_literal(FLAG)
     tests: list[tuple[str, int]] = []
     for slot, types in rule.slots.items():
         name = names.text(f"with_{slot}_type")
-        given = names.has(f"with_{slot}_type")
-        tests += [(f"{name} IS NULL", NULL if given else WITH), (f"NOT {one_of(name, types)}", WITH)]
+        has_type = names.has(f"with_{slot}_type")
+        tests += [(f"{name} IS NULL", NULL if has_type else WITH), (f"NOT {one_of(name, types)}", WITH)]
     values = [user, path, *(names.text(f"with_{slot}_path") for slot in rule.slots)]
     empty = [f"{value} IS NULL" for value in values] + [f"{user} = ''"]
     if names.has("groups"):
@@ -120,20 +120,20 @@ def _wrong(rule: Rule, layout: Layout, names: ColumnNames) -> str:
     depths = [str(depth), *([str(depth - 1)] if rule.unnamed else [])]
     tests.append((f"{width(path)} NOT IN ({', '.join(depths)})", DEPTH))
     for slot, types in rule.slots.items():
-        of_slot = names.text(f"with_{slot}_path")
-        tests.append((_malformed(of_slot), MALFORMED))
+        slot_path = names.text(f"with_{slot}_path")
+        tests.append((_malformed(slot_path), MALFORMED))
         type_ = names.text(f"with_{slot}_type")
-        wanted = chosen(((f"{type_} = {literal(t)}", str(layout.reader.depth(t))) for t in types), "-1")
-        tests.append((f"{width(of_slot)} <> {wanted}", DEPTH))
-    return chosen([(test, _word(code)) for test, code in tests], "cast(null AS string)")
+        expected_depth = chosen(((f"{type_} = {literal(t)}", str(layout.reader.depth(t))) for t in types), "-1")
+        tests.append((f"{width(slot_path)} <> {expected_depth}", DEPTH))
+    return chosen([(test, _reason_literal(code)) for test, code in tests], "cast(null AS string)")
 
 
 def _malformed(path: str) -> str:
-    outer = f"startswith({path}, '/') OR endswith({path}, '/') OR contains({path}, '//')"
-    odd = either(f"contains({path}, '{sign}')" for sign in "%*?")
+    wrong_slashes = f"startswith({path}, '/') OR endswith({path}, '/') OR contains({path}, '//')"
+    suspicious = either(f"contains({path}, '{sign}')" for sign in "%*?")
     end = "(?s:(?!.))"
     name = f"(?:(?![*?]+(?:/|{end}))(?:[^%/]|%2F|%25)*+|(?:%2A|%3F)+)"
-    return f"({outer} OR ({odd} AND NOT {path} RLIKE '^{name}(?:/{name})*{end}'))"
+    return f"({wrong_slashes} OR ({suspicious} AND NOT {path} RLIKE '^{name}(?:/{name})*{end}'))"
 
 
 def width(path: str) -> str:
@@ -141,20 +141,20 @@ def width(path: str) -> str:
     return f"CASE WHEN {path} = '' THEN 0 ELSE length({path}) - length(replace({path}, '/', '')) + 1 END"
 
 
-def _by_rule(layout: Layout, names: ColumnNames, of: Callable[[Rule], str], otherwise: str) -> str:
+def _by_rule(layout: Layout, names: ColumnNames, value_of: Callable[[Rule], str], default: str) -> str:
     """SQL expression that chooses a value by type, then by operation."""
     types: dict[str, list[Rule]] = {}
     for rule in layout.rules:
         types.setdefault(rule.type, []).append(rule)
     arms = []
     for type_, rules in types.items():
-        values = [(f"{names.text('action')} = {literal(rule.action)}", of(rule)) for rule in rules]
-        inner = chosen(_gathered(values), otherwise)
+        values = [(f"{names.text('action')} = {literal(rule.action)}", value_of(rule)) for rule in rules]
+        inner = chosen(_grouped(values), default)
         arms.append((f"{names.text('type')} = {literal(type_)}", inner))
-    return chosen(arms, otherwise)
+    return chosen(arms, default)
 
 
-def _gathered(values: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _grouped(values: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Combine the conditions that have equal values."""
     found: dict[str, list[str]] = {}
     for condition, value in values:
@@ -171,14 +171,14 @@ def _case(rule: Rule, layout: Layout, names: ColumnNames) -> str:
             tests.append(f"{width(path)} = {layout.reader.depth(rule.type) - (not named)}")
         for flag in rule.flags:
             if names.flag(f"flag_{flag}") is None:
-                given = f"coalesce({names.text(f'flag_{flag}')}, true)"
-                tests.append(given if flag in flags else f"NOT {given}")
+                flag_value = f"coalesce({names.text(f'flag_{flag}')}, true)"
+                tests.append(flag_value if flag in flags else f"NOT {flag_value}")
         for (slot, known), type_ in zip(rule.slots.items(), types, strict=True):
             if len(known) > 1:
                 tests.append(f"{names.text(f'with_{slot}_type')} = {literal(type_)}")
         arms.append((both(tests), str(number)))
     numbers = {number for _, number in arms}
-    return numbers.pop() if len(numbers) == 1 else chosen(_gathered(arms), "-1")
+    return numbers.pop() if len(numbers) == 1 else chosen(_grouped(arms), "-1")
 
 
 def _piece(layout: Layout, names: ColumnNames, part: str, specs: Mapping[str, object]) -> dict[str, str]:
@@ -186,9 +186,9 @@ def _piece(layout: Layout, names: ColumnNames, part: str, specs: Mapping[str, ob
     if part in (ABOVE, AT):
         type_, path = names.text("type"), names.text("path")
         arms: dict[str, list[str]] = {}
-        for of in specs:
-            depth = layout.reader.depth(of)
-            arms.setdefault(_of_resource(layout, part, of, path, depth), []).append(of)
+        for spec_type in specs:
+            depth = layout.reader.depth(spec_type)
+            arms.setdefault(_of_resource(layout, part, spec_type, path, depth), []).append(spec_type)
     else:
         slot = next(s for rule in layout.rules for s in rule.slots if slot_part(s) == part)
         type_, path = names.text(f"with_{slot}_type"), names.text(f"with_{slot}_path")

@@ -27,10 +27,10 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def chosen(cases: Iterable[tuple[str, str]], otherwise: str) -> str:
+def chosen(cases: Iterable[tuple[str, str]], default: str) -> str:
     """A CASE expression: the value of the first condition that holds."""
     arms = " ".join(f"WHEN {condition} THEN {value}" for condition, value in cases)
-    return f"CASE {arms} ELSE {otherwise} END" if arms else otherwise
+    return f"CASE {arms} ELSE {default} END" if arms else default
 
 
 def one_of(column: str, values: Sequence[str]) -> str:
@@ -40,14 +40,14 @@ def one_of(column: str, values: Sequence[str]) -> str:
 
 def both(conditions: Iterable[str]) -> str:
     """Condition that all conditions hold."""
-    listed = list(conditions)
-    return "(" + " AND ".join(listed) + ")" if listed else "true"
+    parts = list(conditions)
+    return "(" + " AND ".join(parts) + ")" if parts else "true"
 
 
 def either(conditions: Iterable[str]) -> str:
     """Condition that at least one condition holds."""
-    listed = list(conditions)
-    return "(" + " OR ".join(listed) + ")" if listed else "false"
+    parts = list(conditions)
+    return "(" + " OR ".join(parts) + ")" if parts else "false"
 
 
 def united(words: Sequence[str]) -> str:

@@ -21,34 +21,34 @@ MOST = 400_000
 
 def chunks(entities: EntityBatch, conditions: Sequence[Condition]) -> Iterator[tuple[Codes, Codes]]:
     """(entity, subject) pairs outside which no condition holds, without duplicates, in chunks that fit into memory."""
-    everybody = entities.world.people.count
-    if not everybody or not entities.count:
+    subject_count = entities.world.people.count
+    if not subject_count or not entities.count:
         return
     expected = np.zeros(entities.count, np.int64)
     for condition in conditions:
         expected += _expected(entities, condition)
-    whole = expected >= everybody
-    ends = np.cumsum(np.minimum(np.maximum(expected, 1), everybody))
+    every_subject = expected >= subject_count
+    ends = np.cumsum(np.minimum(np.maximum(expected, 1), subject_count))
     begin = 0
     while begin < entities.count:
-        done = ends[begin - 1] if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, done + MOST, side="right")))
+        pairs_before = ends[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, pairs_before + MOST, side="right")))
         part = np.arange(begin, min(end, entities.count))
         begin = end
-        yield _pairs(entities, conditions, part, whole[part])
+        yield _pairs(entities, conditions, part, every_subject[part])
 
 
 def _pairs(
-    entities: EntityBatch, conditions: Sequence[Condition], part: Codes, whole: np.ndarray
+    entities: EntityBatch, conditions: Sequence[Condition], part: Codes, every_subject: np.ndarray
 ) -> tuple[Codes, Codes]:
-    everybody = entities.world.people.count
-    all_of = part[whole]
-    few = part[~whole]
-    keys = [np.repeat(all_of, everybody) << 32 | np.tile(np.arange(everybody), len(all_of))]
-    if len(few):
-        keys += [found for condition in conditions for found in _candidates(entities, condition, few)]
-    united = np.unique(np.concatenate(keys)) if len(keys) > 1 else keys[0]
-    return united >> 32, united & 0xFFFFFFFF
+    subject_count = entities.world.people.count
+    unselective = part[every_subject]
+    selective = part[~every_subject]
+    keys = [np.repeat(unselective, subject_count) << 32 | np.tile(np.arange(subject_count), len(unselective))]
+    if len(selective):
+        keys += [found for condition in conditions for found in _candidates(entities, condition, selective)]
+    pair_keys = np.unique(np.concatenate(keys)) if len(keys) > 1 else keys[0]
+    return pair_keys >> 32, pair_keys & 0xFFFFFFFF
 
 
 def _expected(entities: EntityBatch, condition: Condition) -> Codes:
@@ -72,8 +72,8 @@ def _candidates(entities: EntityBatch, condition: Condition, part: Codes) -> Ite
     """Candidate pairs as keys; may repeat. `part`: the entities to consider."""
     match condition:
         case AllOf(parts=()):
-            everybody = entities.world.people.count
-            yield np.repeat(part, everybody) << 32 | np.tile(np.arange(everybody), len(part))
+            subject_count = entities.world.people.count
+            yield np.repeat(part, subject_count) << 32 | np.tile(np.arange(subject_count), len(part))
         case AllOf():
             rarest = min(condition.parts, key=lambda inner: _expected(entities, inner)[part].sum())
             yield from _candidates(entities, rarest, part)
@@ -81,7 +81,7 @@ def _candidates(entities: EntityBatch, condition: Condition, part: Codes) -> Ite
             for inner in condition.parts:
                 yield from _candidates(entities, inner, part)
         case Atom():
-            yield from _of(entities, condition, part)
+            yield from _candidates_of(entities, condition, part)
 
 
 def _expected_of(entities: EntityBatch, fact: Atom) -> Codes:
@@ -105,7 +105,7 @@ def _expected_of(entities: EntityBatch, fact: Atom) -> Codes:
             total += world.held[fact.type].weights("owner", "")[entities.places(fact.slot, fact.type)]
         case "has":
             owners = fact.privilege in world.meaning.owner_holds
-            for type_ in world.looked_at(fact):
+            for type_ in world.relevant_types(fact):
                 places, held = entities.places(fact.slot, type_), world.held[type_]
                 total += held.weights("allow", fact.privilege)[places]
                 total += held.weights("owner", "")[places] if owners else 0
@@ -116,12 +116,12 @@ def _expected_of(entities: EntityBatch, fact: Atom) -> Codes:
     return total
 
 
-def _of(entities: EntityBatch, fact: Atom, part: Codes) -> Iterator[Codes]:
+def _candidates_of(entities: EntityBatch, fact: Atom, part: Codes) -> Iterator[Codes]:
     world = entities.world
     people = world.people
     match fact.kind:
         case "service_admin":
-            yield _each(part, np.flatnonzero(people.admin))
+            yield _all_pairs(part, np.flatnonzero(people.admin))
         case "self":
             users = world.named_users(entities.at(fact.slot, fact.type))[part]
             yield (part << 32 | users)[users >= 0]
@@ -129,25 +129,25 @@ def _of(entities: EntityBatch, fact: Atom, part: Codes) -> Iterator[Codes]:
             yield from _principals(entities, "role", fact, part)
         case "member":
             members = world.held[fact.type].members
-            rows, at = members.spread(entities.places(fact.slot, fact.type)[part])
-            yield part[rows] << 32 | members.values[at]
-            yield _each(part, np.flatnonzero(people.abstract))
+            rows, positions = members.spread(entities.places(fact.slot, fact.type)[part])
+            yield part[rows] << 32 | members.values[positions]
+            yield _all_pairs(part, np.flatnonzero(people.abstract))
             if world.reader.principal[fact.type] == "group":
                 yield from _principals(entities, "group", fact, part)
         case "owner":
             yield _holders(entities, fact, fact.type, "owner", part)
         case "has":
-            for type_ in world.looked_at(fact):
+            for type_ in world.relevant_types(fact):
                 yield _holders(entities, fact, type_, "allow", part)
                 if fact.privilege in world.meaning.owner_holds:
                     yield _holders(entities, fact, type_, "owner", part)
                 everywhere = world.everywhere(fact.privilege, type_)
                 if everywhere is not None:
-                    yield _each(part, np.flatnonzero(everywhere != NONE))
+                    yield _all_pairs(part, np.flatnonzero(everywhere != NONE))
             for scope in _scopes(entities, fact):
                 scopes = world.held[scope].scopes
-                rows, at = scopes.spread(entities.places(fact.slot, scope)[part])
-                yield part[rows] << 32 | scopes.values[at]
+                rows, positions = scopes.spread(entities.places(fact.slot, scope)[part])
+                yield part[rows] << 32 | scopes.values[positions]
 
 
 def _scopes(entities: EntityBatch, fact: Atom) -> list[str]:
@@ -155,7 +155,7 @@ def _scopes(entities: EntityBatch, fact: Atom) -> list[str]:
     return entities.world.chain(fact.type) if entities.world.meaning.roles else []
 
 
-def _each(part: Codes, subjects: Codes) -> Codes:
+def _all_pairs(part: Codes, subjects: Codes) -> Codes:
     pairs: Codes = np.repeat(part, len(subjects)) << 32 | np.tile(subjects, len(part))
     return pairs
 
@@ -164,17 +164,17 @@ def _holders(entities: EntityBatch, fact: Atom, type_: str, kind: str, part: Cod
     """Pairs for the subjects that hold something through an entry at the entities of a type."""
     people, held = entities.world.people, entities.world.held[type_]
     column = held.owner() if kind == "owner" else held.allowed(fact.privilege)
-    rows, at = held.by_place.spread(entities.places(fact.slot, type_)[part])
-    entries = held.by_place.values[at]
-    some = column[entries] != NONE
-    rows, entries = rows[some], entries[some]
-    own, at = people.holders.spread(held.principal[entries])
-    pairs: Codes = part[rows[own]] << 32 | people.holders.values[at]
+    rows, positions = held.by_place.spread(entities.places(fact.slot, type_)[part])
+    entries = held.by_place.values[positions]
+    with_way = column[entries] != NONE
+    rows, entries = rows[with_way], entries[with_way]
+    entry_numbers, positions = people.holders.spread(held.principal[entries])
+    pairs: Codes = part[rows[entry_numbers]] << 32 | people.holders.values[positions]
     return pairs
 
 
 def _principals(entities: EntityBatch, kind: str, fact: Atom, part: Codes) -> Iterator[Codes]:
     holders = entities.world.people.holders
     for codes in entities.world.principals_named(kind, entities.at(fact.slot, fact.type)):
-        rows, at = holders.spread(codes[part])
-        yield part[rows] << 32 | holders.values[at]
+        rows, positions = holders.spread(codes[part])
+        yield part[rows] << 32 | holders.values[positions]

@@ -68,7 +68,7 @@ def check(question: Question, vocabulary: Vocabulary) -> None:
     """Raise UsageError for a question with names that are unknown to the policy."""
     if question.ways not in ("first", "all"):
         raise UsageError(f"unknown ways `{question.ways}`; there are: first, all")
-    shapes = {f"{type_}/{n}": shape for type_, named in vocabulary.operations.items() for n, shape in named.items()}
+    shapes = {f"{type_}/{n}": shape for type_, by_name in vocabulary.operations.items() for n, shape in by_name.items()}
     known = {*shapes, *(name.partition("/")[2] for name in shapes)}
     for name in sorted((question.operations or frozenset()) - known):
         raise UsageError(f"unknown operation `{name}`" + hint(name, sorted(known)))
@@ -76,8 +76,8 @@ def check(question: Question, vocabulary: Vocabulary) -> None:
     for flag in sorted({said(flag) for flag in question.flags} - flags):
         raise UsageError(f"no operation uses the flag `{flag}`" + hint(flag, sorted(flags)))
     for name, shape in shapes.items():
-        asked = question.operations is None or not question.operations.isdisjoint((name, name.partition("/")[2]))
-        for flag in sorted(shape.unsaid(question.flags)) if asked else ():
+        is_requested = question.operations is None or not question.operations.isdisjoint((name, name.partition("/")[2]))
+        for flag in sorted(shape.unsaid(question.flags)) if is_requested else ():
             raise UsageError(f"`{name}` needs the flag `{flag}`: add `{flag}` or `{flag}{NOT_SET}` to the flags")
     slots = {slot for shape in shapes.values() for slot in shape.withs}
     for slot, entity in (question.withs or {}).items():
@@ -98,7 +98,7 @@ class Matrix:
         self.question = question
         check(question, world.vocabulary)
         self._operations: dict[tuple[str, bool], tuple[Operation, ...]] = {}
-        self._only: frozenset[str] | None = None
+        self._pushed: frozenset[str] | None = None
         self._withs = {slot: beginnings(entity.id) for slot, entity in (question.withs or {}).items()}
 
     def of(self, keys: Iterable[str | None]) -> Iterator[pa.RecordBatch]:
@@ -133,7 +133,7 @@ class Matrix:
             found = self._operations[type_, named] = tuple(
                 self._operation(type_, name, named=named)
                 for name in shapes
-                if self._asked(type_, name)
+                if self._is_requested(type_, name)
                 and (named or shapes[name].unnamed)
                 and not self.reason_left_out(type_, name)
             )
@@ -143,10 +143,10 @@ class Matrix:
         """Why an operation is not in the matrix: an object is missing or of another type, or there are too many minimal sets."""
         shape = self.world.vocabulary.operations[type_][operation]
         for slot, types in shape.withs.items():
-            given = (self.question.withs or {}).get(slot)
-            if given is None:
+            object_ = (self.question.withs or {}).get(slot)
+            if object_ is None:
                 return f"needs an object `{slot}` of type {' or '.join(types)}"
-            if given.type not in types:
+            if object_.type not in types:
                 return f"`{slot}` must be of type {' or '.join(types)}"
         rule: Mapping[str, Any] = self.world.program["rules"][type_][operation]
         # Entitlements are computed from minimal sets: if some are not listed, entitlements would be missing silently.
@@ -160,18 +160,18 @@ class Matrix:
             f"{type_}/{name}": why
             for type_, shapes in self.world.vocabulary.operations.items()
             for name in shapes
-            if self._asked(type_, name) and (why := self.reason_left_out(type_, name))
+            if self._is_requested(type_, name) and (why := self.reason_left_out(type_, name))
         }
 
     def narrow(self, operations: frozenset[str]) -> None:
         """Keep only the operations with these names; unknown names are ignored."""
-        self._only = operations
+        self._pushed = operations
 
-    def _asked(self, type_: str, name: str) -> bool:
-        if self._only is not None and name not in self._only:
+    def _is_requested(self, type_: str, name: str) -> bool:
+        if self._pushed is not None and name not in self._pushed:
             return False
-        wanted = self.question.operations
-        return wanted is None or name in wanted or f"{type_}/{name}" in wanted
+        requested = self.question.operations
+        return requested is None or name in requested or f"{type_}/{name}" in requested
 
     def _operation(self, type_: str, name: str, *, named: bool) -> Operation:
         rule: Mapping[str, Any] = self.world.program["rules"][type_][name]
@@ -188,13 +188,13 @@ class Matrix:
         )
 
     def _rows(self, type_: str, operations: tuple[Operation, ...], entities: EntityBatch) -> Iterator[pa.RecordBatch]:
-        whole = pa.array([path[-1] for path in entities.paths], pa.string())
+        paths = pa.array([path[-1] for path in entities.paths], pa.string())
         conditions = list(dict.fromkeys(operation.condition for operation in operations))
         for entity, subject in chunks(entities, conditions):
             pairs = Pairs(entities, entity, subject)
             answers = {condition: pairs.holds(condition) for condition in conditions}
             for operation in operations:
-                yield from self._entitlements(type_, operation, pairs, whole, answers[operation.condition])
+                yield from self._entitlements(type_, operation, pairs, paths, answers[operation.condition])
 
     def _entitlements(
         self, type_: str, operation: Operation, pairs: Pairs, paths: pa.Array, truth: Truth

@@ -16,7 +16,7 @@ from privtab.spark.matrix import named
 from privtab.spark.matrix.broadcast import opened, ship
 from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways, tell_left_out
 from privtab.spark.matrix.named import objects
-from privtab.spark.matrix.opening import Source, asked_about, listed, open_state, open_world
+from privtab.spark.matrix.opening import Source, listed, open_state, open_world, principals_asked_for
 from privtab.spark.moments import Moment
 from privtab.spark.padding import without_padding
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
@@ -89,9 +89,9 @@ def matrix_frame(
     shipped = ship(matrix, session)
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        here = opened(shipped)
+        matrix_ = opened(shipped)
         for batch in batches:
-            yield from here.of(batch.column(0).to_pylist())
+            yield from matrix_.of(batch.column(0).to_pylist())
 
     frame = _entities(session, entities)
     if frame is None:
@@ -118,16 +118,16 @@ def _partitioned(
     frames: list[DataFrame] = []
     if is_frame(users):
         frames.append(_first(users).select(F.regexp_replace("user", "^user:", "").alias("user")).na.drop())
-    listed_ones = asked_about(None if frames else users, principals) or []  # type: ignore[arg-type]  # not a DataFrame, so a list
-    if people := [principal[5:] for principal in listed_ones if principal.startswith("user:")]:
-        frames.append(_local(session, "user", people))
-    asked = MatrixRequest(
+    principal_list = principals_asked_for(None if frames else users, principals) or []  # type: ignore[arg-type]  # not a DataFrame, so a list
+    if user_list := [principal[5:] for principal in principal_list if principal.startswith("user:")]:
+        frames.append(_local(session, "user", user_list))
+    request = MatrixRequest(
         entities=_entities(session, entities),
         all_users=users is None and principals is None,
-        users=reduce(lambda one, other: one.union(other), frames).distinct() if frames else None,
-        principals=tuple(principal for principal in listed_ones if not principal.startswith("user:")),
+        users=reduce(lambda first, second: first.union(second), frames).distinct() if frames else None,
+        principals=tuple(principal for principal in principal_list if not principal.startswith("user:")),
     )
-    return partitioned_matrix(policy, state, matrix, asked, partitions or _partitions(session))
+    return partitioned_matrix(policy, state, matrix, request, partitions or _partitions(session))
 
 
 def _entities(session: SparkSession, entities: EntitiesLike) -> DataFrame | None:
@@ -162,9 +162,9 @@ def session_of(entities: object, users: object, spark: SparkSession | None) -> S
     """The given session, that of a DataFrame among the arguments, or the active one; raises UsageError if there is none."""
     if spark is not None:
         return spark
-    for given in (entities, users):
-        if is_frame(given):
-            session: SparkSession = given.sparkSession  # type: ignore[attr-defined]  # a DataFrame
+    for frame in (entities, users):
+        if is_frame(frame):
+            session: SparkSession = frame.sparkSession  # type: ignore[attr-defined]  # a DataFrame
             return session
     from pyspark.sql import SparkSession as Session
 

@@ -22,9 +22,9 @@ RANKS = (1 << 39) - 1
 
 def way(level: int, ranks: Codes | int, *, declared: bool = False) -> Codes:
     """Encode ways through principals at a level of a chain, counted from the root."""
-    above = (DEEPEST - level) << 40
-    made: Codes = np.asarray(above | np.asarray(ranks, np.int64) << 1 | int(declared), np.int64)
-    return made
+    distance = (DEEPEST - level) << 40
+    encoded: Codes = np.asarray(distance | np.asarray(ranks, np.int64) << 1 | int(declared), np.int64)
+    return encoded
 
 
 def level_of(ways: Codes) -> Codes:
@@ -100,9 +100,9 @@ class TypeEntries:
         """Privilege → (entry, level of the nearest row) for roles within scopes, whose grants may lie above their entry."""
         found: dict[str, list[tuple[int, int]]] = {}
         for (effect, privilege, key, principal), rows in index.origins.items():
-            own, _, path = key.partition(":")
+            key_type, _, path = key.partition(":")
             code = self._people.codes.get(principal)
-            if own == type_ and effect == "allow" and code is not None:
+            if key_type == type_ and effect == "allow" and code is not None:
                 entry = int(np.searchsorted(self.keys, self.code[path] << 32 | code))
                 levels = (len(chains[row.partition(":")[0]]) - 1 for row in rows)
                 found.setdefault(privilege, []).append((entry, max(levels)))
@@ -110,38 +110,38 @@ class TypeEntries:
 
     def owner(self) -> Codes:
         """By entry, the way to ownership; NONE: not an owner."""
-        return self._kept("owner", "", lambda: np.where(self._bit(OWNER), self._plain(), NONE))
+        return self._cached("owner", "", lambda: np.where(self._bit(OWNER), self._plain(), NONE))
 
     def allowed(self, privilege: str) -> Codes:
         """By entry, the way to a privilege; NONE: not granted."""
-        return self._kept("allow", privilege, lambda: self._allowed(privilege))
+        return self._cached("allow", privilege, lambda: self._allowed(privilege))
 
     def denied(self, privilege: str) -> Codes:
         """By entry, the way to a denial; NONE: not denied."""
         bit = self._numbers.denied(privilege)
-        return self._kept("deny", privilege, lambda: np.where(self._bit(bit), self._plain(), NONE))
+        return self._cached("deny", privilege, lambda: np.where(self._bit(bit), self._plain(), NONE))
 
     def weights(self, kind: str, privilege: str) -> Codes:
         """By place, the number of subjects of its entries, with an additional 0 at the end for the place -1."""
         found = self._weights.get((kind, privilege))
         if found is None:
-            some = np.flatnonzero((self.owner() if kind == "owner" else self.allowed(privilege)) != NONE)
+            with_way = np.flatnonzero((self.owner() if kind == "owner" else self.allowed(privilege)) != NONE)
             found = np.zeros(len(self.code) + 1, np.int64)
-            np.add.at(found, self.place[some], self._people.holders.counts(self.principal[some]))
+            np.add.at(found, self.place[with_way], self._people.holders.counts(self.principal[with_way]))
             self._weights[kind, privilege] = found
         return found
 
-    def _kept(self, kind: str, privilege: str, make: Callable[[], Codes]) -> Codes:
+    def _cached(self, kind: str, privilege: str, make: Callable[[], Codes]) -> Codes:
         found = self._columns.get((kind, privilege))
         if found is None:
             found = self._columns[kind, privilege] = make()
         return found
 
     def _bit(self, number: int) -> Truth:
-        word, at = divmod(number.bit_length() - 1, WORD)
+        word, shift = divmod(number.bit_length() - 1, WORD)
         if word >= len(self._words):
             return np.zeros(len(self.place), np.bool_)
-        bits: Truth = (self._words[word] >> at & 1) != 0
+        bits: Truth = (self._words[word] >> shift & 1) != 0
         return bits
 
     def _plain(self) -> Codes:

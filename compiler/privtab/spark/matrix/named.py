@@ -30,25 +30,25 @@ def _of_index(index: Index) -> set[str]:
     return named | {key for scopes in index.scoped.values() for key in scopes}
 
 
-def closed(named: Iterable[str], chains: Chains) -> list[str]:
+def closed(entities: Iterable[str], chains: Chains) -> list[str]:
     """The entities, their ancestors, and the entities without a name of their own that belong to these; sorted."""
     singles: dict[str, list[str]] = {}
     for type_, chain in chains.items():
         if len(chain) > 1 and chain[-1][1] == chain[-2][1]:
             singles.setdefault(chain[-2][0], []).append(type_)
     found: set[str] = set()
-    left = list(named)
-    while left:
-        key = left.pop()
+    pending = list(entities)
+    while pending:
+        key = pending.pop()
         type_, _, path = key.partition(":")
         if key in found or type_ not in chains:
             continue
         found.add(key)
         chain = chains[type_]
         if len(chain) > 1:
-            same = chain[-1][1] == chain[-2][1]
-            left.append(f"{chain[-2][0]}:{path if same else path.rpartition('/')[0]}")
-        left += [f"{single}:{path}" for single in singles.get(type_, ())]
+            same_path = chain[-1][1] == chain[-2][1]
+            pending.append(f"{chain[-2][0]}:{path if same_path else path.rpartition('/')[0]}")
+        pending += [f"{single}:{path}" for single in singles.get(type_, ())]
     return sorted(found)
 
 
@@ -106,7 +106,7 @@ def from_file(path: Path) -> list[str]:
         return texts(text for text in table.column("entity").cast("string").to_pylist() if text is not None)
     if {"type", "path"} <= names:
         pairs = zip(table.column("type").to_pylist(), table.column("path").cast("string").to_pylist(), strict=True)
-        return texts(f"{kind}:{own}" for kind, own in pairs if kind is not None and own is not None)
+        return texts(f"{kind}:{path_}" for kind, path_ in pairs if kind is not None and path_ is not None)
     raise UsageError(
         f"{path}: no column `entity`, and not both `type` and `path`; there are: {', '.join(sorted(names))}"
     )

@@ -46,7 +46,7 @@ def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = N
 
     Raises UsageError for anything else, and StateInvalid if invalid rows may affect a denial.
     """
-    return at_moment(at, state, lambda given: _opened_state(policy, given, spark))
+    return at_moment(at, state, lambda state_: _opened_state(policy, state_, spark))
 
 
 def _opened_state(policy: OpenPolicy, state: object, spark: SparkSession | None) -> Source:
@@ -69,7 +69,7 @@ def open_world(
 
     Raises UsageError for invalid principals, and for a state too large for one process.
     """
-    asked = asked_about(users, principals)
+    subjects_asked = principals_asked_for(users, principals)
     if source.tables is not None:
         raise UsageError(
             f"the state has {sum(source.tables.counts().values()):,} rows, more than the {LOCAL:,} that one process "
@@ -78,36 +78,40 @@ def open_world(
     if source.rows is not None:
         found = Index(index(policy.checked("a state"), source.rows))
         groups = _groups(
-            source.rows, policy.json, {principal for principal in asked or () if principal.startswith("group:")}
+            source.rows,
+            policy.json,
+            {principal for principal in subjects_asked or () if principal.startswith("group:")},
         )
-        through = _through(source.rows) if "state" in policy.json["semantics"]["groups"] else {}
+        through_groups = _roles_through_groups(source.rows) if "state" in policy.json["semantics"]["groups"] else {}
     else:
         assert source.index is not None
-        found, groups, through = source.index, {}, {}
-    if asked is None:
-        asked = [f"user:{name}" for name in all_users(policy, source)]
+        found, groups, through_groups = source.index, {}, {}
+    if subjects_asked is None:
+        subjects_asked = [f"user:{name}" for name in all_users(policy, source)]
     subjects = []
-    for principal in asked:
+    for principal in subjects_asked:
         kind, _, name = principal.partition(":")
-        user, held = None, through.get(principal, {})
+        user, role_holdings = None, through_groups.get(principal, {})
         match kind:
             case "user":
-                user, own, scopes = name, found.principals(name), found.scopes(name)
+                user, held_principals, scopes = name, found.principals(name), found.scopes(name)
             case "role":
-                own, scopes = (principal,), {}
+                held_principals, scopes = (principal,), {}
             case _ if principal in groups:
-                own, scopes = groups[principal]
+                held_principals, scopes = groups[principal]
             case _ if name in found.groups:
-                own, scopes = found.groups[name], found.group_scoped.get(name, {})
+                held_principals, scopes = found.groups[name], found.group_scoped.get(name, {})
             case _:
                 raise UsageError(
                     f"a state bundle does not contain what `{principal}` holds: give the rows of the state"
                 )
-        subjects.append(Subject(principal=principal, user=user, principals=own, scopes=scopes, through=held))
+        subjects.append(
+            Subject(principal=principal, user=user, principals=held_principals, scopes=scopes, through=role_holdings)
+        )
     return World(policy.json, found, subjects)
 
 
-def asked_about(users: Collection[str] | None, principals: Collection[str] | None) -> list[str] | None:
+def principals_asked_for(users: Collection[str] | None, principals: Collection[str] | None) -> list[str] | None:
     """The named principals without duplicates; None: every user. Raises UsageError for invalid ones."""
     if users is None and principals is None:
         return None
@@ -156,18 +160,20 @@ def _groups(
     state: State, program: Mapping[str, Any], groups: Collection[str]
 ) -> dict[str, tuple[tuple[str, ...], Mapping[str, Iterable[str]]]]:
     """By group, the principals of a subject that is only in that group, and its declared roles by the key of the scope."""
-    own: dict[str, list[str]] = {group: [group] for group in groups}
+    principals_of: dict[str, list[str]] = {group: [group] for group in groups}
     scopes: dict[str, dict[str, list[str]]] = {group: {} for group in groups}
-    for row in state.column("assignments", "principal").where(own):
-        a = state.assignments[row]
-        role = f"role:{a.role}"
-        own[a.principal].append(role if a.scope is None else scoped_principal(role, str(a.scope)))
-        if a.scope is not None and a.role in program["roles"]:
-            scopes[a.principal].setdefault(str(a.scope), []).append(role)
-    return {group: (tuple(dict.fromkeys(own[group])), scopes[group]) for group in groups}
+    for row in state.column("assignments", "principal").where(principals_of):
+        assignment = state.assignments[row]
+        role = f"role:{assignment.role}"
+        principals_of[assignment.principal].append(
+            role if assignment.scope is None else scoped_principal(role, str(assignment.scope))
+        )
+        if assignment.scope is not None and assignment.role in program["roles"]:
+            scopes[assignment.principal].setdefault(str(assignment.scope), []).append(role)
+    return {group: (tuple(dict.fromkeys(principals_of[group])), scopes[group]) for group in groups}
 
 
-def _through(state: State) -> dict[str, dict[str, tuple[Holding, ...]]]:
+def _roles_through_groups(state: State) -> dict[str, dict[str, tuple[Holding, ...]]]:
     """By user (`user:…`), the roles held through a group, each with all of its holdings, the user's own first."""
     held: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for principal, role, scope in state.texts("assignments", "principal", "role", "scope"):
@@ -180,4 +186,7 @@ def _through(state: State) -> dict[str, dict[str, tuple[Holding, ...]]]:
         for role, scope in held.get(principal, ()):
             if role in roles:
                 roles[role].append(("", scope))
-    return {who: {role: tuple(sorted(by)) for role, by in roles.items()} for who, roles in found.items()}
+    return {
+        principal_: {role: tuple(sorted(holdings)) for role, holdings in roles.items()}
+        for principal_, roles in found.items()
+    }

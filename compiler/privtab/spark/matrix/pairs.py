@@ -34,8 +34,8 @@ class EntityBatch:
         """The path of the entity of a type in a slot; None if it is not named."""
         depth = self.world.reader.depth(type_)
         if slot:
-            own = self.withs[slot]
-            return [own[depth] if depth < len(own) else None] * self.count
+            prefixes = self.withs[slot]
+            return [prefixes[depth] if depth < len(prefixes) else None] * self.count
         return [path[depth] if depth < len(path) else None for path in self.paths]
 
     def places(self, slot: str, type_: str) -> Codes:
@@ -53,12 +53,12 @@ class EntryMatches:
 
     def __init__(self, world: World, held: TypeEntries, places: Codes, subjects: Codes) -> None:
         """`places` and `subjects` have one element for each pair."""
-        asked = np.flatnonzero((places >= 0) & (held.by_place.counts(places) > 0))
-        keys, inverse = np.unique(places[asked] << 32 | subjects[asked], return_inverse=True)
+        occupied = np.flatnonzero((places >= 0) & (held.by_place.counts(places) > 0))
+        keys, inverse = np.unique(places[occupied] << 32 | subjects[occupied], return_inverse=True)
         self._inverse = np.full(len(places), -1, np.int64)
-        self._inverse[asked] = inverse
+        self._inverse[occupied] = inverse
         self._count = len(keys)
-        rows, self._entries = _meet(world, held, keys >> 32, keys & 0xFFFFFFFF)
+        rows, self._entries = _matches(world, held, keys >> 32, keys & 0xFFFFFFFF)
         self._begins = np.flatnonzero(np.diff(rows, prepend=-1))
         self._rows = rows[self._begins]
 
@@ -67,26 +67,26 @@ class EntryMatches:
         found = np.full(self._count + 1, NONE, np.int64)
         if len(self._entries):
             found[self._rows] = np.minimum.reduceat(column[self._entries], self._begins)
-        least: Codes = found[self._inverse]
-        return least
+        smallest: Codes = found[self._inverse]
+        return smallest
 
 
-def _meet(world: World, held: TypeEntries, places: Codes, subjects: Codes) -> tuple[Codes, Codes]:
+def _matches(world: World, held: TypeEntries, places: Codes, subjects: Codes) -> tuple[Codes, Codes]:
     """All matches (pair, entry), sorted by pair; for each pair, the shorter of the two lists is searched in the other."""
     people = world.people
     by_person = people.principals.counts(subjects) <= held.by_place.counts(places)
-    one, other = np.flatnonzero(by_person), np.flatnonzero(~by_person)
-    rows, at = people.principals.spread(subjects[one])
-    wanted = places[one][rows] << 32 | people.principals.values[at]
-    entries = np.minimum(np.searchsorted(held.keys, wanted), len(held.keys) - 1)
-    hit = held.keys[entries] == wanted
-    first_rows, first = one[rows[hit]], entries[hit]
-    rows, at = held.by_place.spread(places[other])
-    entries = held.by_place.values[at]
-    hit = among(people.pairs, subjects[other][rows] << 32 | held.principal[entries])
-    all_rows = np.concatenate([first_rows, other[rows[hit]]])
+    by_principals, by_place_pairs = np.flatnonzero(by_person), np.flatnonzero(~by_person)
+    rows, positions = people.principals.spread(subjects[by_principals])
+    wanted_keys = places[by_principals][rows] << 32 | people.principals.values[positions]
+    entries = np.minimum(np.searchsorted(held.keys, wanted_keys), len(held.keys) - 1)
+    matching = held.keys[entries] == wanted_keys
+    first_rows, first = by_principals[rows[matching]], entries[matching]
+    rows, positions = held.by_place.spread(places[by_place_pairs])
+    entries = held.by_place.values[positions]
+    matching = among(people.pairs, subjects[by_place_pairs][rows] << 32 | held.principal[entries])
+    all_rows = np.concatenate([first_rows, by_place_pairs[rows[matching]]])
     order = np.argsort(all_rows, kind="stable")
-    return all_rows[order], np.concatenate([first, entries[hit]])[order]
+    return all_rows[order], np.concatenate([first, entries[matching]])[order]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,17 +135,17 @@ class Pairs:
                 ways = self._least(fact.slot, fact.type, self.world.held[fact.type].owner())
                 return PairFacts(truth=ways != NONE, ways=ways)
             case "service_admin":
-                return self._own(people.admin[self.subject])
+                return self._direct(people.admin[self.subject])
             case "self":
                 users = self.world.named_users(self.entities.at(fact.slot, fact.type))
-                return self._own(users[self.entity] == self.subject)
+                return self._direct(users[self.entity] == self.subject)
             case "member":
                 return self._member(fact)
             case "holds":
                 ways = self._named("role", fact)
                 return PairFacts(truth=ways != NONE, ways=ways)
 
-    def _own(self, truth: Truth) -> PairFacts:
+    def _direct(self, truth: Truth) -> PairFacts:
         """A fact that the subject has directly, not through another principal."""
         return PairFacts(truth=truth, ways=np.where(truth, way(0, self.world.people.own_rank[self.subject]), NONE))
 
@@ -160,23 +160,23 @@ class Pairs:
 
     def _has(self, fact: Atom) -> PairFacts:
         meaning, held = self.world.meaning, self.world.held
-        looked = self.world.looked_at(fact)
+        types = self.world.relevant_types(fact)
         ways = np.full(len(self.entity), NONE, np.int64)
-        for type_ in looked:
+        for type_ in types:
             ways = np.minimum(ways, self._least(fact.slot, type_, held[type_].allowed(fact.privilege)))
             for declared in self._declared(fact, type_):
                 ways = np.minimum(ways, declared)
         if meaning.denies:
-            for type_ in looked:
+            for type_ in types:
                 denied = self._least(fact.slot, type_, held[type_].denied(fact.privilege)) != NONE
                 ways = np.where(denied, NONE, ways)
         if fact.privilege not in meaning.owner_holds:
             return PairFacts(truth=ways != NONE, ways=ways)
-        owning = np.full(len(self.entity), NONE, np.int64)
-        for type_ in looked:
-            owning = np.minimum(owning, self._least(fact.slot, type_, held[type_].owner()))
-        owned = owning != NONE
-        ways = np.where(owned, owning, ways)
+        owner_ways = np.full(len(self.entity), NONE, np.int64)
+        for type_ in types:
+            owner_ways = np.minimum(owner_ways, self._least(fact.slot, type_, held[type_].owner()))
+        owned = owner_ways != NONE
+        ways = np.where(owned, owner_ways, ways)
         return PairFacts(truth=ways != NONE, ways=ways, owned=owned)
 
     def _declared(self, fact: Atom, type_: str) -> Iterator[Codes]:
@@ -189,28 +189,30 @@ class Pairs:
             column = self.world.within(scope, fact.privilege, type_)
             if column is not None:
                 places = self.entities.places(fact.slot, scope)[self.entity]
-                wanted = np.where((places >= 0) & named[self.entity], places << 32 | self.subject, -1)
-                at = looked_up(self.world.held[scope].scope_keys, np.arange(len(column)), wanted)
-                yield np.where(at >= 0, column[at], NONE)
+                wanted_keys = np.where((places >= 0) & named[self.entity], places << 32 | self.subject, -1)
+                positions = looked_up(self.world.held[scope].scope_keys, np.arange(len(column)), wanted_keys)
+                yield np.where(positions >= 0, column[positions], NONE)
 
     def _member(self, fact: Atom) -> PairFacts:
         people, held = self.world.people, self.world.held[fact.type]
         places = self.entities.places(fact.slot, fact.type)[self.entity]
-        belongs = among(held.member_keys, np.where(places >= 0, places << 32 | self.subject, -1))
-        own = way(0, people.own_rank[self.subject])
+        is_member = among(held.member_keys, np.where(places >= 0, places << 32 | self.subject, -1))
+        direct_way = way(0, people.own_rank[self.subject])
         if self.world.reader.principal[fact.type] == "group":
-            through = self._named("group", fact)
-            return PairFacts(truth=belongs | (through != NONE), ways=np.where(belongs, own, through))
+            group_ways = self._named("group", fact)
+            return PairFacts(truth=is_member | (group_ways != NONE), ways=np.where(is_member, direct_way, group_ways))
         named = np.array([path is not None for path in self.entities.at(fact.slot, fact.type)], np.bool_)
-        belongs = belongs | people.abstract[self.subject] & named[self.entity]
-        return PairFacts(truth=belongs, ways=np.where(belongs, own, NONE))
+        is_member = is_member | people.abstract[self.subject] & named[self.entity]
+        return PairFacts(truth=is_member, ways=np.where(is_member, direct_way, NONE))
 
     def _named(self, kind: str, fact: Atom) -> Codes:
         """Ways through the principal that the entity stands for, by its last name or by its whole path."""
         people = self.world.people
         ways = np.full(len(self.entity), NONE, np.int64)
         for codes in self.world.principals_named(kind, self.entities.at(fact.slot, fact.type)):
-            mine = codes[self.entity]
-            hit = (mine >= 0) & among(people.pairs, self.subject << 32 | mine)
-            ways = np.where(hit, np.minimum(ways, way(0, people.rank[mine] if len(people.rank) else 0)), ways)
+            principals = codes[self.entity]
+            matching = (principals >= 0) & among(people.pairs, self.subject << 32 | principals)
+            ways = np.where(
+                matching, np.minimum(ways, way(0, people.rank[principals] if len(people.rank) else 0)), ways
+            )
         return ways

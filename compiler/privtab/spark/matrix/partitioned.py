@@ -60,20 +60,20 @@ class MatrixRequest:
 
 
 def partitioned_matrix(
-    policy: OpenPolicy, state: SparkState, matrix: Matrix, asked: MatrixRequest, partitions: int
+    policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest, partitions: int
 ) -> DataFrame:
     """The rows of a matrix, computed in portions; `matrix`: a matrix for the same question, without subjects.
 
     Raises UsageError if a single entity has more rows than a task can hold.
     """
-    return _PartitionedMatrix(policy, state, matrix, asked).frame(partitions)
+    return _PartitionedMatrix(policy, state, matrix, request).frame(partitions)
 
 
 class _PartitionedMatrix:
     """Computes one matrix. Frames of rows have the columns of their table and `portion`."""
 
-    def __init__(self, policy: OpenPolicy, state: SparkState, matrix: Matrix, asked: MatrixRequest) -> None:
-        self.policy, self.state, self.matrix, self.asked = policy, state, matrix, asked
+    def __init__(self, policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest) -> None:
+        self.policy, self.state, self.matrix, self.request = policy, state, matrix, request
         self.uses = uses(policy.checked("a state"))
         self.chains = policy.vocabulary.chains
         withs = matrix.question.withs or {}
@@ -81,7 +81,7 @@ class _PartitionedMatrix:
         """The `with` objects and their ancestors, which matter to every request."""
         self.depth = depth_of(state, self.chains)
         # Frames that are used several times are computed once.
-        self.keys = self._asked().withColumn("portion", _beginning("path", self.depth)).localCheckpoint()
+        self.keys = self._requested_entities().withColumn("portion", _beginning("path", self.depth)).localCheckpoint()
         self.portions = self.keys.select("portion").distinct().localCheckpoint()
         self.places = self.portions.select("portion", F.explode(_beginnings("portion")).alias("place"))
         """Each portion with the prefixes of its path, whose rows count in it."""
@@ -97,34 +97,34 @@ class _PartitionedMatrix:
             .distinct()
             .localCheckpoint()
         )
-        called = self._called()
-        rows["assignments"] = self._assignments(granted, called)
-        if self.asked.all_users or self.asked.users is not None:
+        named_principals = self._named_principals()
+        rows["assignments"] = self._assignments(granted, named_principals)
+        if self.request.all_users or self.request.users is not None:
             if "state" in self.policy.json["semantics"]["groups"]:
-                rows["memberships"] = self._memberships(granted, called, rows["assignments"])
+                rows["memberships"] = self._memberships(granted, named_principals, rows["assignments"])
             if self.uses.service_admins:
                 rows["service_admins"] = self.state.tables["service_admins"].crossJoin(self.portions)
         parts = [_part(table, frame, CANONICAL[table]) for table, frame in rows.items()]
         parts.append(_part(ENTITY, self.keys, ("entity",)))
         parts += [_part(USER, frame, ("user",)) for frame in self._users(rows, granted)]
         work = partial(
-            _work, self.policy, self.matrix.question, self.asked.principals, everybody_there=self.asked.all_users
+            _work, self.policy, self.matrix.question, self.request.principals, with_all_users=self.request.all_users
         )
-        wanted = 2 * sum(self.state.counts().values()) // ROWS
-        tasks = min(MOST_TASKS, max(partitions, wanted))
+        needed_tasks = 2 * sum(self.state.counts().values()) // ROWS
+        tasks = min(MOST_TASKS, max(partitions, needed_tasks))
         return _union(*parts).repartition(tasks, "root").mapInArrow(work, DDL)
 
-    def _asked(self) -> DataFrame:
+    def _requested_entities(self) -> DataFrame:
         """The entities of the matrix: `entity`, `type`, `path`."""
-        if self.asked.entities is not None:
-            entities = self.asked.entities.select("entity").where(F.col("entity").contains(":")).distinct()
+        if self.request.entities is not None:
+            entities = self.request.entities.select("entity").where(F.col("entity").contains(":")).distinct()
             path = F.expr("substr(entity, instr(entity, ':') + 1)")
             return entities.select("entity", F.substring_index("entity", ":", 1).alias("type"), path.alias("path"))
-        around = {
+        related = {
             type_: F.array(*(_place(kind, depth) for kind, depth in _closure(type_, self.chains)))
             for type_ in self.chains
         }
-        found = self._named().select(F.explode(_by_type(around)).alias("each")).select("each.*").distinct()
+        found = self._named().select(F.explode(_by_type(related)).alias("each")).select("each.*").distinct()
         return found.select(F.concat_ws(":", "type", "path").alias("entity"), "type", "path")
 
     def _named(self) -> DataFrame:
@@ -141,7 +141,7 @@ class _PartitionedMatrix:
         everywhere = rows.where(F.concat_ws(":", "type", "path").isin(self.with_keys)).crossJoin(self.portions)
         return placed.unionByName(everywhere)
 
-    def _called(self) -> DataFrame:
+    def _named_principals(self) -> DataFrame:
         """By portion, the groups and roles that entities stand for, if the policy has conditions on them."""
         kinds = {kind for kind, count in (("group", self.uses.group_membership), ("role", self.uses.holds)) if count}
         return self._names(kinds, whole=True)
@@ -149,60 +149,62 @@ class _PartitionedMatrix:
     def _names(self, kinds: Collection[str], *, whole: bool = False) -> DataFrame:
         """`portion` and `principal`: the principals that entities on the paths stand for; `whole`: named by their paths as well."""
         principal = {name: kind["principal"] for name, kind in self.policy.json["entities"].items()}
-        on = {
+        places_by_type = {
             type_: F.array(*(_place(principal[kind], depth) for kind, depth in chain if principal[kind] in kinds))
             for type_, chain in self.chains.items()
             if any(principal[kind] in kinds for kind, _ in chain)
         }
-        if not on:
+        if not places_by_type:
             return self.portions.limit(0).withColumn("principal", F.lit(""))
-        paths = self.keys.select("portion", F.explode(_by_type(on)).alias("at")).select("portion", "at.type", "at.path")
+        paths = self.keys.select("portion", F.explode(_by_type(places_by_type)).alias("at")).select(
+            "portion", "at.type", "at.path"
+        )
         for key in self.with_keys:
             type_, _, path = key.partition(":")
             if principal[type_] in kinds:
-                given = self.portions.select(
+                object_rows = self.portions.select(
                     "portion", F.lit(principal[type_]).alias("type"), F.lit(path).alias("path")
                 )
-                paths = paths.unionByName(given)
-        called = [F.expr(decoded(last_name("path"))), *([F.col("path")] if whole else [])]
-        each = [F.concat_ws(":", F.col("type"), name) for name in called]
-        return paths.select("portion", F.explode(F.array(*each)).alias("principal")).distinct()
+                paths = paths.unionByName(object_rows)
+        names = [F.expr(decoded(last_name("path"))), *([F.col("path")] if whole else [])]
+        principals = [F.concat_ws(":", F.col("type"), name) for name in names]
+        return paths.select("portion", F.explode(F.array(*principals)).alias("principal")).distinct()
 
-    def _assignments(self, granted: DataFrame, called: DataFrame) -> DataFrame:
+    def _assignments(self, granted: DataFrame, named_principals: DataFrame) -> DataFrame:
         """The assignments that count in each portion."""
-        every = self.state.tables["assignments"]
-        everywhere = every.where(F.col("scope_type").isNull())
-        scoped = self._spread(_scoped(every)).withColumnsRenamed({"type": "scope_type", "path": "scope_path"})
+        assignments = self.state.tables["assignments"]
+        unscoped = assignments.where(F.col("scope_type").isNull())
+        scoped = self._spread(_scoped(assignments)).withColumnsRenamed({"type": "scope_type", "path": "scope_path"})
         declared = [name for name, role in self.policy.json["roles"].items() if role["grants"]]
         is_declared = F.col("role").isin(declared)
         roles = _of_kind(granted, "role")
         columns = ["portion", *CANONICAL["assignments"]]
         found = [
-            everywhere.where(~is_declared).join(roles, "role"),
+            unscoped.where(~is_declared).join(roles, "role"),
             scoped.where(~is_declared).join(roles, ["portion", "role"]),
-            everywhere.where(is_declared).crossJoin(self.portions),
+            unscoped.where(is_declared).crossJoin(self.portions),
             scoped.where(is_declared),
         ]
         if self.uses.holds:
             # The atom `holds` is true of a role assigned within any scope.
-            found.append(every.join(_of_kind(called, "role"), "role"))
+            found.append(assignments.join(_of_kind(named_principals, "role"), "role"))
         return self._of_users(_union(*(frame.select(*columns) for frame in found)), "principal")
 
-    def _memberships(self, granted: DataFrame, called: DataFrame, assignments: DataFrame) -> DataFrame:
+    def _memberships(self, granted: DataFrame, named_principals: DataFrame, assignments: DataFrame) -> DataFrame:
         """By portion, the memberships in groups that hold something there."""
-        holding = [granted, called, assignments.select("portion", "principal")]
+        holding = [granted, named_principals, assignments.select("portion", "principal")]
         groups = _union(*(_of_kind(frame, "group") for frame in holding)).distinct()
         return self._of_users(self.state.tables["memberships"].join(groups, "group"), "user")
 
     def _of_users(self, rows: DataFrame, column: str) -> DataFrame:
         """Rows of the matrix's users, and of groups and roles."""
-        if self.asked.all_users:
+        if self.request.all_users:
             return rows
-        if self.asked.users is None:
+        if self.request.users is None:
             return rows.where(~F.col(column).startswith("user:"))
         if column == "user":
-            return rows.join(self.asked.users, "user", "left_semi")
-        named = self.asked.users.select(F.concat(F.lit("user:"), "user").alias(column))
+            return rows.join(self.request.users, "user", "left_semi")
+        named = self.request.users.select(F.concat(F.lit("user:"), "user").alias(column))
         of_user = F.col(column).startswith("user:")
         return rows.where(~of_user).unionByName(rows.where(of_user).join(named, column, "left_semi"))
 
@@ -211,7 +213,7 @@ class _PartitionedMatrix:
 
         If the matrix is for given users only, also those of them that the rows of the portion name.
         """
-        users = self._everybody() if self.asked.all_users else self.asked.users
+        users = self._everybody() if self.request.all_users else self.request.users
         if users is None:
             return
         found: list[DataFrame] = []
@@ -225,7 +227,7 @@ class _PartitionedMatrix:
             found.append(users.crossJoin(self.keys.where(F.col("type").isin(open_to_all)).select("portion").distinct()))
         if any(fact.kind == "self" for of_type in conditions.values() for c in of_type for fact in facts(c)):
             found.append(users.join(_of_kind(self._names({"user"}), "user"), "user"))
-        if self.asked.users is not None:
+        if self.request.users is not None:
             named = [
                 _of_kind(granted, "user"),
                 _of_kind(rows["assignments"].select("portion", "principal"), "user"),
@@ -264,23 +266,25 @@ def depth_of(state: SparkState, chains: Chains) -> int:
     held = _union(*(state.tables[table].select("path") for table in ("grants", "owners", "members")))
     counts = held.groupBy(_beginning("path", deepest).alias("path")).agg(F.count("*").alias("rows"))
     depths = F.explode(F.array(*(F.lit(depth) for depth in range(1, deepest + 1)))).alias("depth")
-    each = counts.select("path", "rows", depths).withColumn("portion", F.expr("substring_index(path, '/', depth)"))
-    own = each.groupBy("depth", "portion").agg(F.sum("rows").alias("rows"))
-    above = own.select("depth", "portion", F.explode(_beginnings("portion")).alias("path")).where("path != portion")
-    with_above = own.unionByName(above.join(counts, "path").select("depth", "portion", "rows"))
-    whole = with_above.groupBy("depth", "portion").agg(F.sum("rows").alias("rows"))
-    most = F.max(F.struct("rows", "portion")).alias("most")
-    found = whole.groupBy("depth").agg(most, F.sum("rows").alias("all")).orderBy("depth").collect()
-    fitting = [row for row in found if row["most"]["rows"] <= LOCAL]
-    if found and not fitting:
+    prefixes = counts.select("path", "rows", depths).withColumn("portion", F.expr("substring_index(path, '/', depth)"))
+    rows_at = prefixes.groupBy("depth", "portion").agg(F.sum("rows").alias("rows"))
+    ancestors = rows_at.select("depth", "portion", F.explode(_beginnings("portion")).alias("path")).where(
+        "path != portion"
+    )
+    with_above = rows_at.unionByName(ancestors.join(counts, "path").select("depth", "portion", "rows"))
+    totals = with_above.groupBy("depth", "portion").agg(F.sum("rows").alias("rows"))
+    largest = F.max(F.struct("rows", "portion")).alias("most")
+    found = totals.groupBy("depth").agg(largest, F.sum("rows").alias("all")).orderBy("depth").collect()
+    possible = [row for row in found if row["most"]["rows"] <= LOCAL]
+    if found and not possible:
         rows, portion = found[-1]["most"]
         raise UsageError(
             f"the state has {rows:,} rows at, above and below `{portion}`, more than the {LOCAL:,} that one task takes: "
             "use a state with fewer rows"
         )
     held_rows = sum(state.counts().values())
-    good = [row for row in fitting if row["most"]["rows"] <= ROWS and row["all"] <= REPEATED * held_rows]
-    return next((int(row["depth"]) for row in (*good, *fitting)), 1)
+    preferred = [row for row in possible if row["most"]["rows"] <= ROWS and row["all"] <= REPEATED * held_rows]
+    return next((int(row["depth"]) for row in (*preferred, *possible)), 1)
 
 
 def _work(
@@ -289,7 +293,7 @@ def _work(
     principals: Sequence[str],
     batches: Iterable[Any],
     *,
-    everybody_there: bool,
+    with_all_users: bool,
 ) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: compute the matrix of each portion."""
     found = [batch for batch in batches if batch.num_rows]
@@ -298,10 +302,10 @@ def _work(
     table = pa.Table.from_batches(found)
     del found
     for _, portion in by_root(table):
-        parts = _taken_apart(portion)
+        parts = _split_portion(portion)
         source = Source(rows=from_arrow(parts))
         users = set(parts[USER].column("user").to_pylist()) if USER in parts else set()
-        if everybody_there:
+        if with_all_users:
             users |= set(all_users(policy, source))
         keys = parts[ENTITY].column("entity").to_pylist() if ENTITY in parts else []
         matrix = Matrix(open_world(policy, source, users=sorted(users), principals=principals), question)
@@ -309,7 +313,7 @@ def _work(
             yield from matrix.of(keys[begin : begin + ENTITIES])
 
 
-def _taken_apart(portion: Any) -> dict[str, Any]:
+def _split_portion(portion: Any) -> dict[str, Any]:
     """Split a portion into its tables, with their own columns."""
     import pyarrow.compute as pc
 
@@ -360,7 +364,7 @@ def _closure(type_: str, chains: Chains) -> list[tuple[str, int]]:
     """The types, with their numbers of names, of the entities that `closed` gives for an entity of a type."""
     path = "/".join("x" * chains[type_][-1][1])
     keys = (key.partition(":") for key in closed([f"{type_}:{path}"], chains))
-    return [(kind, len(own.split("/")) if own else 0) for kind, _, own in keys]
+    return [(kind, len(path_.split("/")) if path_ else 0) for kind, _, path_ in keys]
 
 
 def _scoped(assignments: DataFrame) -> DataFrame:
@@ -371,9 +375,9 @@ def _scoped(assignments: DataFrame) -> DataFrame:
 
 def _of_kind(principals: DataFrame, kind: str) -> DataFrame:
     """`portion` and the names of the principals of one kind, in a column named after the kind."""
-    mine = principals.where(F.col("principal").startswith(f"{kind}:"))
-    return mine.select("portion", F.substring("principal", len(kind) + 2, 2**30).alias(kind))
+    selected = principals.where(F.col("principal").startswith(f"{kind}:"))
+    return selected.select("portion", F.substring("principal", len(kind) + 2, 2**30).alias(kind))
 
 
 def _union(*frames: DataFrame) -> DataFrame:
-    return reduce(lambda one, other: one.unionByName(other), frames)
+    return reduce(lambda first, second: first.unionByName(second), frames)

@@ -41,15 +41,15 @@ class SubjectArrays:
         self.labels = [subject.principal for subject in subjects]
         self.users = [subject.user for subject in subjects]
         self.count = len(subjects)
-        self.number = {user: at for at, user in enumerate(self.users) if user is not None}
+        self.number = {user: number for number, user in enumerate(self.users) if user is not None}
         self.abstract: Truth = np.array([user is None for user in self.users], np.bool_)
         """Which subjects are groups or roles; required memberships are assumed for them."""
         self.admin: Truth = np.array([user in index.service_admins for user in self.users], np.bool_)
         codes: dict[str, int] = {}
         owners, values = [], []
-        for at, subject in enumerate(subjects):
+        for number, subject in enumerate(subjects):
             for principal in subject.principals:
-                owners.append(at)
+                owners.append(number)
                 values.append(codes.setdefault(principal, len(codes)))
         self.codes = codes
         owner_codes, value_codes = np.array(owners, np.int64), np.array(values, np.int64)
@@ -61,32 +61,34 @@ class SubjectArrays:
 
     def _name(self, subjects: Sequence[Subject], index: Index, declared: Iterable[str]) -> None:
         """Set the names of principals, sorted so that ways can be compared; a role within a scope has the role's name."""
-        called = [index.within[p][0] if p in index.within else p for p in self.codes]
-        named = {*called, *declared, *self.labels}
-        self.names = sorted(named)
-        rank = {name: at for at, name in enumerate(self.names)}
-        self.rank: Codes = np.array([rank[name] for name in called], np.int64)
+        display_names = [index.within[p][0] if p in index.within else p for p in self.codes]
+        all_names = {*display_names, *declared, *self.labels}
+        self.names = sorted(all_names)
+        rank = {name: number for number, name in enumerate(self.names)}
+        self.rank: Codes = np.array([rank[name] for name in display_names], np.int64)
         """Principal → the rank of its name."""
         self.rank_of = rank
         self.own_rank: Codes = np.array([rank[label] for label in self.labels], np.int64)
-        self.groups = sorted({group for subject in subjects for by in subject.through.values() for group, _ in by})
-        self.number_of_group = {group: at for at, group in enumerate(self.groups)} | {"": -1}
+        self.groups = sorted(
+            {group for subject in subjects for holdings in subject.through.values() for group, _ in holdings}
+        )
+        self.number_of_group = {group: number for number, group in enumerate(self.groups)} | {"": -1}
         scoped_holdings: dict[tuple[Holding, ...], int] = {}
-        by = sorted(
+        group_codes = sorted(
             (
-                at << 32 | rank[role],
+                number << 32 | rank[role],
                 # If the preferred holding is unscoped, the group does not depend on the entity.
                 -2 - scoped_holdings.setdefault(held, len(scoped_holdings))
                 if held[0][1]
                 else self.number_of_group[held[0][0]],
             )
-            for at, subject in enumerate(subjects)
+            for number, subject in enumerate(subjects)
             for role, held in subject.through.items()
             if role in rank
         )
         self.mixed = list(scoped_holdings)
-        self._group_keys: Codes = np.array([key for key, _ in by], np.int64)
-        self._group_codes: Codes = np.array([code for _, code in by], np.int64)
+        self._group_keys: Codes = np.array([key for key, _ in group_codes], np.int64)
+        self._group_codes: Codes = np.array([code for _, code in group_codes], np.int64)
 
     @cached_property
     def label_column(self) -> pa.StringArray:
@@ -120,8 +122,8 @@ def looked_up(keys: Codes, values: Codes, wanted: Codes) -> Codes:
     """The value of each wanted key among sorted `keys`; -1 if it is missing."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found: Codes = np.where(keys[at] == wanted, values[at], -1)
+    positions = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    found: Codes = np.where(keys[positions] == wanted, values[positions], -1)
     return found
 
 
@@ -129,6 +131,6 @@ def among(keys: Codes, wanted: Codes) -> Truth:
     """Whether each wanted key is among the sorted `keys`."""
     if not len(keys):
         return np.zeros(len(wanted), np.bool_)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found: Truth = keys[at] == wanted
+    positions = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    found: Truth = keys[positions] == wanted
     return found

@@ -50,11 +50,11 @@ def way_of(numbers: Sequence[int], atoms: Sequence[Mapping[str, Any]], depth: Ma
     )
     order = sorted(
         range(len(facts)),
-        key=lambda at: (
-            facts[at].slot != "",
-            facts[at].kind not in ("has", "owner"),
-            -depth.get(facts[at].type, 0),
-            at,
+        key=lambda position: (
+            facts[position].slot != "",
+            facts[position].kind not in ("has", "owner"),
+            -depth.get(facts[position].type, 0),
+            position,
         ),
     )
     return Way(facts=facts, main=order[0] if order else -1)
@@ -69,11 +69,11 @@ def links(pairs: Pairs, way: Way, rows: Codes) -> tuple[pa.Array, pa.Array, pa.A
     columns = [_link(pairs, fact, rows) for fact in way.facts]
     width, count = len(columns), len(rows)
     flat = pa.concat_arrays(columns)
-    at = (np.arange(width)[None, :] * count + np.arange(count)[:, None]).ravel()
+    order = (np.arange(width)[None, :] * count + np.arange(count)[:, None]).ravel()
     offsets = pa.array(np.arange(count + 1, dtype=np.int32) * width)
     main = columns[way.main]
     return (
-        pa.ListArray.from_arrays(offsets, flat.take(pa.array(at))),
+        pa.ListArray.from_arrays(offsets, flat.take(pa.array(order))),
         main.field("kind"),
         main.field("principal"),
         main.field("entity"),
@@ -87,26 +87,26 @@ def _link(pairs: Pairs, fact: Atom, rows: Codes) -> pa.StructArray:
     ranks = rank_of(ways)
     kinds = _kinds(pairs, fact, known, rows)
     groups = _groups(pairs, fact, known, rows, kinds, people.group(subject, ranks))
-    asked = _keys(pairs, fact.slot, fact.type).take(pa.array(entity)) if fact.type else None
+    entity_keys = _keys(pairs, fact.slot, fact.type).take(pa.array(entity)) if fact.type else None
     match fact.kind:
         case "self" | "service_admin":
             atom = pa.array([fact.kind.replace("_", " ")] * len(rows), pa.string())
-            on = pa.nulls(len(rows), pa.string())
+            source_keys = pa.nulls(len(rows), pa.string())
         case "has":
-            atom = _join(fact.privilege, asked)
+            atom = _join(fact.privilege, entity_keys)
             chain = world.chain(fact.type)
-            level = {world.held[type_].level: at for at, type_ in enumerate(chain)}
+            level = {world.held[type_].level: number for number, type_ in enumerate(chain)}
             assert list(level) == list(range(len(chain)))
             keys = pa.concat_arrays([_keys(pairs, fact.slot, type_) for type_ in chain])
-            on = keys.take(pa.array(level_of(ways) * pairs.entities.count + entity))
+            source_keys = keys.take(pa.array(level_of(ways) * pairs.entities.count + entity))
         case _:
-            atom, on = _join(fact.kind, asked), asked
+            atom, source_keys = _join(fact.kind, entity_keys), entity_keys
     return pa.StructArray.from_arrays(
         [
             atom,
             pa.array(KINDS, pa.string()).take(pa.array(kinds)),
             people.name_column.take(pa.array(ranks)),
-            on,
+            source_keys,
             people.group_column.take(pa.array(groups, mask=groups < 0)),
         ],
         fields=list(LINK),
@@ -131,18 +131,18 @@ def _kinds(pairs: Pairs, fact: Atom, known: PairFacts, rows: Codes) -> Codes:
 
 def _groups(pairs: Pairs, fact: Atom, known: PairFacts, rows: Codes, kinds: Codes, codes: Codes) -> Codes:
     """By row, the group through which the principal is held; -1: directly. Of several holdings, the first that counts there."""
-    unsure = np.flatnonzero(codes < -1)
-    if not len(unsure):
+    undetermined = np.flatnonzero(codes < -1)
+    if not len(undetermined):
         return codes
     people, world = pairs.world.people, pairs.world
     paths = [(type_, pairs.entities.at(fact.slot, type_)) for type_ in world.chain(fact.type)]
     levels, codes = level_of(known.ways[rows]), codes.copy()
-    for row in unsure:
+    for row in undetermined:
         entity, kind = pairs.entity[rows[row]], kinds[row]
         # A default grant of a role counts for scopes at or above its entity; a grant, for any scope on the path of the atom's
         # entity; ownership, only for a role held everywhere; `holds`, for any scope.
         end = {GRANT: len(paths), ROLE: levels[row] + 1}.get(kind, 0)
-        scopes = {"", *(f"{type_}:{at[entity]}" for type_, at in paths[:end])}
+        scopes = {"", *(f"{type_}:{paths_of_type[entity]}" for type_, paths_of_type in paths[:end])}
         held = people.mixed[-2 - codes[row]]
         codes[row] = next(people.number_of_group[group] for group, scope in held if kind == HOLDS or scope in scopes)
     return codes

@@ -41,8 +41,8 @@ class World:
         self._within: dict[tuple[str, str, str], Codes | None] = {}
         self._named: dict[str, dict[str, list[int]]] = {"role": {}, "group": {}}
         for principal, code in self.people.codes.items():
-            own = index.within[principal][0] if principal in index.within else principal
-            kind, _, name = own.partition(":")
+            role_or_principal = index.within[principal][0] if principal in index.within else principal
+            kind, _, name = role_or_principal.partition(":")
             if kind in self._named:
                 self._named[kind].setdefault(name, []).append(code)
 
@@ -50,7 +50,7 @@ class World:
         """The types from the root to a type."""
         return [link for link, _ in self.reader.chains[type_]]
 
-    def looked_at(self, fact: Atom) -> list[str]:
+    def relevant_types(self, fact: Atom) -> list[str]:
         """The types of entities on which a grant counts for a fact."""
         chain = self.chain(fact.type)
         return chain if self.meaning.down else chain[-1:]
@@ -59,8 +59,8 @@ class World:
         """By subject, the way to a privilege through a default grant of a role held everywhere; None: no subject has one."""
         key = privilege, type_
         if key not in self._everywhere:
-            giving = [role for role, grants in self.meaning.roles.items() if privilege in grants.get(type_, ())]
-            held = [role for role in giving if role in self.people.codes]
+            granting_roles = [role for role, grants in self.meaning.roles.items() if privilege in grants.get(type_, ())]
+            held = [role for role in granting_roles if role in self.people.codes]
             if not held:
                 self._everywhere[key] = None
             else:
@@ -68,9 +68,9 @@ class World:
                 level = len(self.reader.chains[type_]) - 1
                 for role in held:
                     code = np.array([self.people.codes[role]])
-                    _, at = self.people.holders.spread(code)
-                    own = way(level, self.people.rank_of[role], declared=True)
-                    np.minimum.at(ways, self.people.holders.values[at], own)
+                    _, positions = self.people.holders.spread(code)
+                    role_way = way(level, self.people.rank_of[role], declared=True)
+                    np.minimum.at(ways, self.people.holders.values[positions], role_way)
                 self._everywhere[key] = ways
         return self._everywhere[key]
 
@@ -78,11 +78,14 @@ class World:
         """The same for roles held within entities of type `scope`, by entry of `scope_keys`."""
         key = scope, privilege, type_
         if key not in self._within:
-            giving = {role for role, grants in self.meaning.roles.items() if privilege in grants.get(type_, ())}
+            granting_roles = {role for role, grants in self.meaning.roles.items() if privilege in grants.get(type_, ())}
             level = len(self.reader.chains[type_]) - 1
             rank = self.people.rank_of
             column = [
-                min((int(way(level, rank[role], declared=True)) for role in roles if role in giving), default=int(NONE))
+                min(
+                    (int(way(level, rank[role], declared=True)) for role in roles if role in granting_roles),
+                    default=int(NONE),
+                )
                 for roles in self.held[scope].scope_roles
             ]
             found = np.array(column, np.int64)
@@ -99,7 +102,10 @@ class World:
         named = self._named[kind]
         found = [_named(named, path) for path in paths]
         width = max(map(len, found), default=0)
-        return [np.array([codes[at] if at < len(codes) else -1 for codes in found], np.int64) for at in range(width)]
+        return [
+            np.array([codes[position] if position < len(codes) else -1 for codes in found], np.int64)
+            for position in range(width)
+        ]
 
 
 def _named(named: Mapping[str, list[int]], path: str | None) -> list[int]:

@@ -94,7 +94,7 @@ class Build:
 
     def findings(self, spark: SparkSession) -> DataFrame:
         """The findings about the rows, with the columns of `schemas.FINDINGS`."""
-        rows = _said(spark, place(self.folder), self.manifest["results"])
+        rows = _read_results(spark, place(self.folder), self.manifest["results"])
         return rows.filter("kind = 'finding'").drop("kind", "root")
 
 
@@ -119,8 +119,8 @@ def build(
     the key; unchanged bundles are signed again only if they were signed with another key or for another scope.
     """
     read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
-    told = {} if provenance is None else {"provenance": provenance.to_json()}
-    return _Builder(spark, read, place(folder), progress or (lambda _: None), told, signing).run(
+    manifest_entries = {} if provenance is None else {"provenance": provenance.to_json()}
+    return _Builder(spark, read, place(folder), progress or (lambda _: None), manifest_entries, signing).run(
         allow_partial=allow_partial, full=full
     )
 
@@ -143,11 +143,11 @@ class _Builder:
         read: Read,
         root: Root,
         progress: Progress,
-        told: Mapping[str, Any],
+        manifest_entries: Mapping[str, Any],
         signing: SigningKey | None,
     ) -> None:
         self.spark, self.read, self.root, self.progress = spark, read, root, progress
-        self.told, self.signing = told, signing
+        self.manifest_entries, self.signing = manifest_entries, signing
         self.program = read.program
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, DataFrame] = {}
@@ -176,7 +176,7 @@ class _Builder:
                 jobs: list[Callable[[], Any]] = [partial(self.fingerprints, BY_NAME), partial(self.by_name, work)]
                 prints, tables = self.timed("people's rows", "reading users and roles", lambda: at_once(jobs))
             removed = sorted(r for r in known if _is_root(r) and r not in prints)
-            return self.made(before, old, prints, policy, tables, changed, removed, allow_partial=allow_partial)
+            return self.write_build(before, old, prints, policy, tables, changed, removed, allow_partial=allow_partial)
         finally:
             self.root.remove(work)
             if (self.root.read_json(MANIFEST) or {}).get("results") != self.results_name:
@@ -195,7 +195,7 @@ class _Builder:
         """The parts with up-to-date signatures, and the keys of those that were signed now."""
         return signed_parts(self.spark, self.root, parts, before, self.signing)
 
-    def made(
+    def write_build(
         self,
         before: Mapping[str, Any] | None,
         old: Mapping[str, Any],
@@ -210,13 +210,13 @@ class _Builder:
         """Write a new build next to the old one, its manifest last. `changed`: None for all roots, which are not known yet."""
         rows = sum(prints[root][0] for root in changed or ())
         results = self.results_name
-        said = "building all shards" if changed is None else f"building {len(changed)} shards"
+        message = "building all shards" if changed is None else f"building {len(changed)} shards"
         gone = [*(changed or ()), *removed]
         jobs = [
             partial(self.shards, tables.get("assignments"), changed, rows, f"{results}/shards"),
             partial(self.others, old, gone, f"{results}/others"),
         ]
-        self.timed("shards", said, lambda: at_once(jobs))
+        self.timed("shards", message, lambda: at_once(jobs))
         reports, more, findings = self.timed("results", "gathering", lambda: self.results(results))
         for root, sums in more.items():
             prints[root] = [a + b for a, b in zip(prints[root], sums, strict=True)] if root in prints else sums
@@ -278,7 +278,7 @@ class _Builder:
     def not_text(self) -> dict[str, dict[str, str]]:
         """By table, the columns whose cells are not text in any of its sources, with their types."""
         return {
-            table: {c: why for source in sources for c, why in source.not_text.items()}
+            table: {c: type_name for source in sources for c, type_name in source.not_text.items()}
             for table, sources in self.read.sources.tables.items()
         }
 
@@ -286,32 +286,36 @@ class _Builder:
         """Write the results that do not come from the workers: those of unchanged shards, and findings in the tables of BY_NAME."""
         parts: list[DataFrame] = []
         if old:
-            kept = self.said(old["results"])
+            old_results = self._results_of(old["results"])
             parts.append(
-                kept.filter(fn.col("kind").isin("finding", "principal") & ~fn.col("root").isin([*gone, *BY_NAME]))
+                old_results.filter(
+                    fn.col("kind").isin("finding", "principal") & ~fn.col("root").isin([*gone, *BY_NAME])
+                )
             )
         for table, counts in self.counts.items():
             found = self.read.findings_of(table, counts)
             parts.append(found.withColumns({"kind": fn.lit("finding"), "root": fn.lit(table)}))
         names = ["kind", "root", *(part.split("`")[1] for part in FINDINGS.split(", "))]
-        whole = self.spark.createDataFrame([], RESULTS) if not parts else parts[0].select(*names)
+        results = self.spark.createDataFrame([], RESULTS) if not parts else parts[0].select(*names)
         for part in parts[1:]:
-            whole = whole.unionAll(part.select(*names))
-        whole.coalesce(8).write.parquet(self.root.spark(path))
+            results = results.unionAll(part.select(*names))
+        results.coalesce(8).write.parquet(self.root.spark(path))
 
-    def said(self, results: str) -> DataFrame:
+    def _results_of(self, results: str) -> DataFrame:
         """The results of a build, from the workers and from `others`."""
-        return _said(self.spark, self.root, results)
+        return _read_results(self.spark, self.root, results)
 
     def results(self, results: str) -> tuple[dict[str, dict[str, Any]], dict[str, list[int]], list[list[Any]]]:
         """The reports of the shards that were built, the fingerprints of their rows, and the counted findings.
 
         A counted finding is a list of table, code, severity and number of rows.
         """
-        said = self.said(results).filter("kind != 'principal'")
-        own = fn.col("kind") != "finding"
-        keys = [fn.when(own, fn.col(name)).alias(f"own_{name}") for name in ("root", "row")]
-        rows = said.groupBy("kind", *keys, "table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
+        result_rows = self._results_of(results).filter("kind != 'principal'")
+        not_finding = fn.col("kind") != "finding"
+        keys = [fn.when(not_finding, fn.col(name)).alias(f"own_{name}") for name in ("root", "row")]
+        rows = (
+            result_rows.groupBy("kind", *keys, "table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
+        )
         provenance_metadata = {
             kind: {r["own_root"]: json.loads(r["own_row"]) for r in rows if r["kind"] == kind}
             for kind in ("shard", "fingerprint")
@@ -321,7 +325,7 @@ class _Builder:
 
     def reject(self, results: str) -> None:
         """Write the findings to `rejected/` and raise StateInvalid with the first of them."""
-        rows = self.said(results).filter("kind = 'finding'")
+        rows = self._results_of(results).filter("kind = 'finding'")
         self.root.remove("rejected")
         rows.drop("kind", "root").write.parquet(self.root.spark("rejected"))
         wrong = rows.filter("severity = 'error'").orderBy("table", "code", "row").limit(SHOWN).collect()
@@ -331,11 +335,11 @@ class _Builder:
 
     def people(self, tables: Mapping[str, DataFrame], results: str, shards: list[str]) -> dict[str, Any]:
         """Build the `people` part in one task and return its report."""
-        granted = self.said(results).filter("kind = 'principal'").select(fn.col("row").alias("who")).distinct()
+        granted = self._results_of(results).filter("kind = 'principal'").select(fn.col("row").alias("who")).distinct()
         entries = people_rows(
             self.program, tables.get("assignments"), tables.get("memberships"), tables.get("service_admins"), granted
         )
-        worker = people_writer(self.program, shards, self.root, self.told)
+        worker = people_writer(self.program, shards, self.root, self.manifest_entries)
         (report,) = entries.coalesce(1).mapInArrow(worker, REPORT).collect()
         return dict(report.asDict())
 
@@ -369,16 +373,16 @@ class _Builder:
         return found
 
 
-def _said(spark: SparkSession, root: Root, results: str) -> DataFrame:
+def _read_results(spark: SparkSession, root: Root, results: str) -> DataFrame:
     return spark.read.schema(RESULTS).option("recursiveFileLookup", "true").parquet(root.spark(results))
 
 
 def policy_digest(program: Program, orphans: str) -> str:
     """Hash of everything a build depends on besides its rows: names and semantics of the policy, and how orphans are treated."""
     used = uses(program)
-    asked = [sorted(used.member_types), used.group_membership, used.holds, used.service_admins]
+    used_parts = [sorted(used.member_types), used.group_membership, used.holds, used.service_admins]
     document = {k: v for k, v in program_json(program).items() if k not in {"rules", "title"}}
-    return hashlib.sha256(json_bytes([document, asked, orphans, FORMAT])).hexdigest()[:16]
+    return hashlib.sha256(json_bytes([document, used_parts, orphans, FORMAT])).hexdigest()[:16]
 
 
 def _is_root(key: str) -> bool:

@@ -35,10 +35,10 @@ def from_index(document: Mapping[str, Any]) -> State:
 
     def grants(effect: Effect) -> list[Grant]:
         return [
-            Grant(grantee=who, effect=effect, privilege=privilege, entity=entity(key))
+            Grant(grantee=holder, effect=effect, privilege=privilege, entity=entity(key))
             for privilege, keys in document[effect].items()
             for key, holders in keys.items()
-            for who, entry in holders.items()
+            for holder, entry in holders.items()
             if entry is True
         ]
 
@@ -46,16 +46,16 @@ def from_index(document: Mapping[str, Any]) -> State:
     assignments: dict[Assignment, None] = {}
     people = [(f"user:{user}", listed) for user, listed in document["principals"].items()]
     people += [(f"group:{group}", listed) for group, listed in document["group_principals"].items()]
-    for who, listed in people:
+    for holder, listed in people:
         for principal in listed.split("\n"):
             kind, _, name = principal.partition(":")
             if kind == "role":
-                assignments[Assignment(principal=who, role=name)] = None
+                assignments[Assignment(principal=holder, role=name)] = None
             elif principal in document["within"]:
                 role, scope = document["within"][principal]
-                assignments[Assignment(principal=who, role=role.partition(":")[2], scope=entity(scope))] = None
-            elif kind == "group" and who.startswith("user:"):
-                memberships[who.partition(":")[2], name] = None
+                assignments[Assignment(principal=holder, role=role.partition(":")[2], scope=entity(scope))] = None
+            elif kind == "group" and holder.startswith("user:"):
+                memberships[holder.partition(":")[2], name] = None
     for kind, part in (("user", "scoped"), ("group", "group_scoped")):
         for name, scopes in document[part].items():
             for scope, roles in scopes.items():
@@ -82,20 +82,20 @@ def _from_windowed(document: Mapping[str, Any]) -> State:
     def enter(spans: list[list[int]], part: str, *keys: str, value: Any = True) -> None:
         for begin, end in spans:
             nothing: dict[str, Any] = {name: {} for name in (*windows, "members", "service_admins")}
-            at = indexes.setdefault(Window(begin, end), nothing | {"within": document["within"]})
+            entry = indexes.setdefault(Window(begin, end), nothing | {"within": document["within"]})
             for key in (part, *keys[:-1]):
-                at = at.setdefault(key, {})
-            at[keys[-1]] = value if keys[-1] not in at or value is True else at[keys[-1]] + value
+                entry = entry.setdefault(key, {})
+            entry[keys[-1]] = value if keys[-1] not in entry or value is True else entry[keys[-1]] + value
 
     for part in ("allow", "deny"):
         for privilege, keys in windows[part].items():
             for key, holders in keys.items():
-                for who, origins in holders.items():
-                    if who not in document["within"]:
-                        enter(origins[key], part, privilege, key, who)
+                for holder, origins in holders.items():
+                    if holder not in document["within"]:
+                        enter(origins[key], part, privilege, key, holder)
     for key, owners in windows["owners"].items():
-        for who, spans in owners.items():
-            enter(spans, "owners", key, who)
+        for holder, spans in owners.items():
+            enter(spans, "owners", key, holder)
     for part in ("principals", "group_principals"):
         for name, times in windows[part].items():
             for principal, spans in times.items():
@@ -106,14 +106,18 @@ def _from_windowed(document: Mapping[str, Any]) -> State:
                 for role, spans in times.items():
                     enter(spans, part, name, scope, value=[role])
     rows: dict[str, Any] = {table: list(getattr(lasting, table)) for table in TABLES}
-    found: dict[str, list[Window]] = {table: [ALWAYS] * len(own) for table, own in rows.items()}
+    found: dict[str, list[Window]] = {table: [ALWAYS] * len(table_rows) for table, table_rows in rows.items()}
     for window, index in indexes.items():
         state = from_index(index)
         for table in rows:
             rows[table] += getattr(state, table)
             found[table] += [window] * len(getattr(state, table))
-    timed = {table: tuple(own) for table, own in found.items() if any(window != ALWAYS for window in own)}
-    return State(**{table: tuple(own) for table, own in rows.items()}, windows=timed)
+    timed = {
+        table: tuple(table_rows)
+        for table, table_rows in found.items()
+        if any(window != ALWAYS for window in table_rows)
+    }
+    return State(**{table: tuple(table_rows) for table, table_rows in rows.items()}, windows=timed)
 
 
 def is_bundle(state: Any) -> bool:
@@ -210,12 +214,12 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
     if not of_system:
         held = ", ".join(f"`{name}`" for name in sorted(states)) or "no state"
         raise UsageError(f"{where} holds {held}, but no state of `{policy.system}`")
-    one = [index for index in of_system if not isinstance(index, StatePart)]
-    if one and len(of_system) > 1:
+    whole_states = [index for index in of_system if not isinstance(index, StatePart)]
+    if whole_states and len(of_system) > 1:
         raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
-    if one and isinstance(one[0], _Windowed):
-        from_index(one[0].document).plain("Spark")
-    combined_index: Index = one[0] if one else Index.of(of_system)
+    if whole_states and isinstance(whole_states[0], _Windowed):
+        from_index(whole_states[0].document).plain("Spark")
+    combined_index: Index = whole_states[0] if whole_states else Index.of(of_system)
     if combined_index.windows:
         _rows(policy, where).plain("Spark")
     return combined_index

@@ -42,8 +42,8 @@ _KIND = "(?i:user|group|role):"
 
 def rejected_type(data_type: str) -> str | None:
     """The type of a column whose cells cannot be read as text; None if they can."""
-    whole = ("string", "tinyint", "smallint", "int", "bigint", "void")
-    return None if data_type in whole or data_type.startswith(("varchar", "char")) else data_type
+    accepted = ("string", "tinyint", "smallint", "int", "bigint", "void")
+    return None if data_type in accepted or data_type.startswith(("varchar", "char")) else data_type
 
 
 def raw(df: DataFrame, table: str) -> DataFrame:
@@ -51,8 +51,8 @@ def raw(df: DataFrame, table: str) -> DataFrame:
     names = {column: column in df.columns for column in COLUMNS[table].names}
     return df.select(
         *(
-            fn.col(f"`{name}`").cast("string").alias(name) if there else fn.lit(None).cast("string").alias(name)
-            for name, there in names.items()
+            fn.col(f"`{name}`").cast("string").alias(name) if exists else fn.lit(None).cast("string").alias(name)
+            for name, exists in names.items()
         )
     )
 
@@ -95,8 +95,8 @@ def canonical(table: str) -> list[Column]:
         return fn.when(begins, fn.substring(col(column), len(kind) + 2, 2**30)).otherwise(col(column)).alias(column)
 
     def place(column: str, prefix: str = "") -> list[Column]:
-        there = fn.when(col(column) != "", col(column))
-        type_ = fn.substring_index(there, ":", 1)
+        entity = fn.when(col(column) != "", col(column))
+        type_ = fn.substring_index(entity, ":", 1)
         path = fn.expr(f"case when `{column}` != '' then substr(`{column}`, instr(`{column}`, ':') + 1) end")
         return [type_.alias(f"{prefix}type"), path.alias(f"{prefix}path")]
 
@@ -143,9 +143,9 @@ class _Expressions:
         names = [name for name in self.names.known_privileges() if name == name.strip()]
         binding = fn.when(fn.expr("false"), fn.expr("false"))
         for type_ in self.program.entities:
-            given = [name for name in names if self.names.given(name, type_)]
+            grantable = [name for name in names if self.names.given(name, type_)]
             # `startswith` avoids building a string for each row.
-            binding = binding.when(fn.col("entity").startswith(f"{type_}:"), fn.col("privilege").isin(given))
+            binding = binding.when(fn.col("entity").startswith(f"{type_}:"), fn.col("privilege").isin(grantable))
         effects = ["allow"] if self.program.semantics.deny == "none" else ["allow", "deny"]
         return self.principal("grantee", KINDS) & self.entity("entity") & fn.col("effect").isin(effects) & binding
 
@@ -164,12 +164,12 @@ class _Expressions:
         role = fn.regexp_replace(fn.col("role"), r"\Arole:", "")
         no_scope = fn.coalesce(fn.col("scope"), fn.lit("")) == ""
         scope_type = fn.substring_index(fn.coalesce(fn.col("scope"), fn.lit("")), ":", 1)
-        fits = fn.concat_ws("\n", role, scope_type).isin([f"{name}\n{type_}" for name, type_ in bound.items()])
+        right_scope = fn.concat_ws("\n", role, scope_type).isin([f"{name}\n{type_}" for name, type_ in bound.items()])
         return (
             self.principal("principal", ("user", "group"))
             & self.bare("role", "role")
             & (no_scope | self.entity("scope"))
-            & (~role.isin(list(bound)) | fits)
+            & (~role.isin(list(bound)) | right_scope)
         )
 
 
@@ -239,15 +239,15 @@ def examined(program: Program, table: str, not_text: Mapping[str, str], rows: Se
     out: dict[str, list[Any]] = {name: [] for name in (*names, "__good", "__findings", "__row")}
     for cells in rows:
         optional = COLUMNS[table].optional
-        given: dict[str, object] = {
+        row_cells: dict[str, object] = {
             name: NotText(f"a {not_text[name]}") if name in not_text and value is not None else value
             for name, value in cells.items()
             if value is not None or name not in optional
         }
-        value, findings = check_row(checker, table, given)
-        said: Mapping[str, str | None] = {} if value is None else canonical_cells(table, value)
+        value, findings = check_row(checker, table, row_cells)
+        canonical_texts: Mapping[str, str | None] = {} if value is None else canonical_cells(table, value)
         for name in names:
-            out[name].append(said.get(name))
+            out[name].append(canonical_texts.get(name))
         out["__good"].append(value is not None)
         out["__findings"].append(
             [{"code": f.code, "severity": f.severity, "message": f.message, "help": f.help} for f in findings]

@@ -61,13 +61,13 @@ def folder_sources(folder: Path, problems: list[str]) -> Iterator[tuple[str, Any
             yield table, {"format": format_, "path": str(found[0].resolve()), "options": options, "name": found[0].name}
 
 
-def label_of(table: str, given: Mapping[str, Any]) -> str:
+def label_of(table: str, options_of_table: Mapping[str, Any]) -> str:
     """The name of a source for messages, without options that may contain secrets."""
     for key in ("path", "table"):
-        if given.get(key) is not None:
-            return str(given[key])
-    options = given.get("options") or {}
-    return str(options.get("dbtable") or (f"{given.get('format', 'a query')} for {table}"))
+        if options_of_table.get(key) is not None:
+            return str(options_of_table[key])
+    options = options_of_table.get("options") or {}
+    return str(options.get("dbtable") or (f"{options_of_table.get('format', 'a query')} for {table}"))
 
 
 def listed(names: Sequence[str]) -> str:

@@ -63,19 +63,19 @@ def deltas(
     if pairs:
         schema = "`key` string, `old` string, `base` string, `new` string, `revision` string"
         frame = spark.createDataFrame(pairs, schema).repartition(min(len(pairs), 200), "key")
-        worker = partial(_made, place(old.folder), place(new.folder), out)
+        worker = partial(_deltas_of_shards, place(old.folder), place(new.folder), out)
         rows += [row.asDict() for row in frame.mapInArrow(worker, ROWS).collect()]
     rows.sort(key=lambda row: (row["key"] != PEOPLE, row["key"]))
     listed = {"base": old.manifest["revision"], "revision": new.manifest["revision"], "parts": rows}
-    kept = {row["file"] for row in rows}
+    written_files = {row["file"] for row in rows}
     out.write(LISTING, (json.dumps(listed, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode())
     for name in out.names(FOLDER):
-        if f"{FOLDER}/{name}" not in kept:
+        if f"{FOLDER}/{name}" not in written_files:
             out.remove(f"{FOLDER}/{name}")
     return Deltas(folder=out.url, rows=tuple(rows))
 
 
-def _made(old: Root, new: Root, out: Root, batches: Iterator[Any]) -> Iterator[Any]:
+def _deltas_of_shards(old: Root, new: Root, out: Root, batches: Iterator[Any]) -> Iterator[Any]:
     """For `mapInArrow`: write the deltas of pairs of bundles."""
     import pyarrow as pa
 

@@ -92,11 +92,11 @@ def _grants(spelt: _JsonTexts, effect: str, *, ascii_: bool) -> list[bytes]:
     leaf = rank = name
     scoped = held.scoped[effect]
     if scoped:
-        number = {p: at for at, p in enumerate(held.privileges)}
-        key_number = {k: at for at, k in enumerate(held.keys.to_pylist())}
+        number = {p: position for position, p in enumerate(held.privileges)}
+        key_number = {k: position for position, k in enumerate(held.keys.to_pylist())}
         principals = list(dict.fromkeys(entry[2] for entry in scoped))
         names = held.names
-        added = {p: len(names) + at for at, p in enumerate(principals)}
+        added = {p: len(names) + position for position, p in enumerate(principals)}
         own = [
             json.dumps(p, ensure_ascii=ascii_) + ":" + json.dumps(list(es), ensure_ascii=ascii_, separators=(",", ":"))
             for _, _, p, es in scoped
@@ -105,7 +105,7 @@ def _grants(spelt: _JsonTexts, effect: str, *, ascii_: bool) -> list[bytes]:
         privilege = np.concatenate([privilege, [number[p] for p, _, _, _ in scoped]]).astype(np.int64)
         key = np.concatenate([key, [key_number[k] for _, k, _, _ in scoped]]).astype(np.int64)
         name = np.concatenate([name, [added[p] for _, _, p, _ in scoped]]).astype(np.int64)
-        rank, leaves = ranks(_together(names, principals))[name], _together(leaves, own)
+        rank, leaves = ranks(_appended(names, principals))[name], _appended(leaves, own)
     order = in_order(privilege, key, rank)
     levels = [
         (privilege[order], json_texts(large(held.privileges), ascii_=ascii_)),
@@ -124,7 +124,7 @@ def _pairs(spelt: _JsonTexts, pairs: tuple[Codes, Codes], *, ascii_: bool) -> li
     return nested([(key[order], key_texts)], (name[order], leaves))
 
 
-def _together(texts: Texts, more: Sequence[str]) -> Texts:
+def _appended(texts: Texts, more: Sequence[str]) -> Texts:
     import pyarrow as pa
 
     return pa.concat_arrays([texts, large(more)])

@@ -33,11 +33,11 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
         state = {name: of_spark(table) for name, table in state.items()}
     match state:
         case SparkState():
-            return state.fitting(policy)
+            return state.check_policy(policy)
         case State():
             return SparkState.from_state(spark, program_of(policy), state)
         case Read():
-            return state.state().fitting(policy)
+            return state.state().check_policy(policy)
         case Mapping() if all(is_frame(t) for t in state.values()):
             return read_state(spark, state, policy).state()
         case Mapping():

@@ -47,8 +47,8 @@ def people_rows(
     groups = _groups(memberships) if memberships is not None and used.state_groups else None
     users = [_named(granted.select(col("who").alias("principal"), col("who").alias("text")), "user", "text")]
     if groups is not None:
-        own = groups.select("name", col("principal_").alias("text"))
-        users.append(own if used.group_membership else _mattering(own, "text", granted, []))
+        group_principals = groups.select("name", col("principal_").alias("text"))
+        users.append(group_principals if used.group_membership else _mattering(group_principals, "text", granted, []))
     lone = [_named(granted.select(col("who").alias("principal"), col("who").alias("text")), "group", "text")]
     # A dummy row: without any rows, Spark would start no worker, and the bundle would not be written.
     parts = [granted.sparkSession.range(1).select(lit(""), lit(""), none, none)]
@@ -66,9 +66,9 @@ def people_rows(
         within = matters.filter("scope is not null").join(
             named, (col("role") == col("role_")) & (col("scope") == col("scope_"))
         )
-        given = plain.unionAll(within.select("principal", "text"))
-        users += [_named(given, "user", "text"), *_through(groups, given, "text")]
-        lone.append(_named(given, "group", "text"))
+        principals_of_names = plain.unionAll(within.select("principal", "text"))
+        users += [_named(principals_of_names, "user", "text"), *_through(groups, principals_of_names, "text")]
+        lone.append(_named(principals_of_names, "group", "text"))
         if used.group_membership:
             lone.append(_named(held.withColumn("text", col("principal")), "group", "text"))
         parts.append(named.select(lit("within"), "text", "role_", "scope_"))
@@ -131,7 +131,7 @@ def _by_scope(part: str, frames: list[DataFrame]) -> DataFrame:
 def _scoped_names(batches: Iterator[Any]) -> Iterator[Any]:
     """For `mapInArrow`: add to roles and scopes the name of the scoped principal."""
     for batch in batches:
-        roles, scopes = (batch.column(at).to_pylist() for at in (0, 1))
+        roles, scopes = (batch.column(position).to_pylist() for position in (0, 1))
         texts = [scoped_principal(role, scope) for role, scope in zip(roles, scopes, strict=True)]
         columns = [pa.array(column, pa.string()) for column in (roles, scopes, texts)]
         yield pa.RecordBatch.from_arrays(columns, names=["role_", "scope_", "text"])

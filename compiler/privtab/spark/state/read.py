@@ -121,7 +121,7 @@ class Read:
         if not allow_partial:
             self.check()
         tables = self.tables()
-        tables["grants"] = given(self.program, tables["grants"]).distinct()
+        tables["grants"] = granted_privileges(self.program, tables["grants"]).distinct()
         return SparkState(
             tables=tables,
             quarantined=self.quarantined(),
@@ -148,8 +148,8 @@ class Read:
                 fn.lit(table).alias("table"), none.alias("code"), none.alias("severity"), fn.lit(1).cast("bigint").alias("rows"))
             for table in frames if table != "findings"
         ]  # fmt: skip
-        told = _union([findings.select("table", "code", "severity", "rows"), *good])
-        counted = told.groupBy("table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
+        findings_and_rows = _union([findings.select("table", "code", "severity", "rows"), *good])
+        counted = findings_and_rows.groupBy("table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
         counts = dict.fromkeys(TABLES, 0) | {r["table"]: r["rows"] for r in counted if r["code"] is None}
         manifest = {
             "format": FORMAT,
@@ -195,9 +195,9 @@ class Read:
             found += _of_rows(self.program, source)
         counted = self.counted(table) if counted is None else counted
         label = ", ".join(source.label for source in self.sources.tables[table])
-        said = f"the row says the same as another of `{table}`"
+        repeated_message = f"the row says the same as another of `{table}`"
         repeated = counted.filter("rows > 1").withColumn("rows", fn.col("rows") - 1)
-        found.append(report(repeated, "S160", "warning", fn.lit(said), "leave it out", table, label))
+        found.append(report(repeated, "S160", "warning", fn.lit(repeated_message), "leave it out", table, label))
         if self.sources.entities is not None and _place_columns(table) is not None:
             severity = "error" if self.sources.orphans == "quarantine" else "warning"
             orphans = self._known(table, counted, "left_anti")
@@ -216,7 +216,9 @@ class Read:
         """Findings for privileges that a grantee is both allowed and denied on the same entity."""
         keys = ["grantee", "privilege", "type", "path"]
         effects = (
-            given(self.program, counted.drop("rows")).groupBy(*keys).agg(fn.countDistinct("effect").alias("effects"))
+            granted_privileges(self.program, counted.drop("rows"))
+            .groupBy(*keys)
+            .agg(fn.countDistinct("effect").alias("effects"))
         )
         both = (
             effects.filter("effects > 1")
@@ -244,7 +246,7 @@ class Read:
         return [report(both, "S152", "warning", message, fn.col("advice"), "assignments", label)]
 
 
-def given(program: Program, grants: DataFrame) -> DataFrame:
+def granted_privileges(program: Program, grants: DataFrame) -> DataFrame:
     """Grants with aliases and sets resolved to the privileges that they give on the type of their entity."""
     names = StateNames(program)
     if not program.aliases and not program.sets:
@@ -255,11 +257,13 @@ def given(program: Program, grants: DataFrame) -> DataFrame:
             members = names.given(name, type_)
             if members:
                 stands[f"{name}\n{type_}"] = list(members)
-    other = fn.col("privilege").isin([*program.aliases, *program.sets])
+    is_alias_or_set = fn.col("privilege").isin([*program.aliases, *program.sets])
     as_map = fn.create_map(*(part for key, ps in stands.items() for part in (fn.lit(key), fn.array(*map(fn.lit, ps)))))
     found = fn.try_element_at(as_map, fn.concat_ws("\n", fn.col("privilege"), fn.col("type")))
-    each = fn.when(other, fn.coalesce(found, fn.array().cast("array<string>"))).otherwise(fn.array(fn.col("privilege")))
-    columns = [fn.explode(each).alias("privilege") if c == "privilege" else fn.col(c) for c in grants.columns]
+    privileges = fn.when(is_alias_or_set, fn.coalesce(found, fn.array().cast("array<string>"))).otherwise(
+        fn.array(fn.col("privilege"))
+    )
+    columns = [fn.explode(privileges).alias("privilege") if c == "privilege" else fn.col(c) for c in grants.columns]
     return grants.select(*columns)
 
 
@@ -297,12 +301,12 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object, *, all
         for t in TABLES
     }
     findings = spark.read.format(format_).schema(FINDINGS).load(root.spark(f"{data}/findings"))
-    tables["grants"] = given(program, tables["grants"]).distinct()
+    tables["grants"] = granted_privileges(program, tables["grants"]).distinct()
     counts = {table: rows for table, rows in manifest["rows"].items() if table != "grants"}
     quarantined = findings.filter("severity = 'error'")
     state = SparkState(
         tables=tables, quarantined=quarantined, system=manifest["system"], names=manifest.get("names"), _counts=counts
-    ).fitting(program)
+    ).check_policy(program)
     if not allow_partial and any(severity == "error" for _, _, severity, _ in manifest["findings"]):
         check_quarantined(program, quarantined)
     return state
@@ -321,13 +325,13 @@ def _of_rows(program: Program, source: Source) -> list[DataFrame]:
     """Findings about single rows: from `checks.examine`, and the warnings of `checks.spoken` about ordinary rows."""
     table = source.table
     _, rest = _judged(program, source)
-    each = rest.select(fn.explode("__findings").alias("finding"), fn.col("__row").alias("row"))
-    found = [each]
-    spoken = checks.row_warning(program, table)
-    if spoken is not None and not source.not_text:
+    exploded = rest.select(fn.explode("__findings").alias("finding"), fn.col("__row").alias("row"))
+    found = [exploded]
+    warning = checks.row_warning(program, table)
+    if warning is not None and not source.not_text:
         ordinary = source.rows.filter(checks.ordinary(program, table))
         found.append(
-            ordinary.select(spoken.alias("finding"), checks.row_json(table).alias("row")).filter("finding is not null")
+            ordinary.select(warning.alias("finding"), checks.row_json(table).alias("row")).filter("finding is not null")
         )
     counted = [f.groupBy("finding", "row").agg(fn.count(fn.lit(1)).alias("rows")) for f in found]
     return [shaped(frame.select("finding.*", "row", "rows"), table, source.label) for frame in counted]
@@ -348,7 +352,7 @@ def _advise(program: Program, batches: Any) -> Any:
     for batch in batches:
         advised = [(role, checker.similar_declared_role(role)) for role in batch.column(0).to_pylist()]
         pairs = [(role, advice) for role, advice in advised if advice is not None]
-        columns = [pa.array([pair[at] for pair in pairs], pa.string()) for at in (0, 1)]
+        columns = [pa.array([pair[position] for pair in pairs], pa.string()) for position in (0, 1)]
         yield pa.RecordBatch.from_arrays(columns, names=["nearly", "advice"])
 
 

@@ -29,12 +29,12 @@ def report(
     frame: DataFrame, code: str, severity: str, message: Column, advice: str | Column, table: str, label: str
 ) -> DataFrame:
     """One finding for each row of a frame with canonical columns and `rows`."""
-    said = frame.select(
+    finding_rows = frame.select(
         fn.lit(code).alias("code"), fn.lit(severity).alias("severity"), message.alias("message"),
         (fn.lit(advice) if isinstance(advice, str) else advice).alias("help"),
         _raw_json(table).alias("row"), fn.col("rows"),
     )  # fmt: skip
-    return shaped(said, table, label)
+    return shaped(finding_rows, table, label)
 
 
 def _raw_json(table: str) -> Column:

@@ -66,8 +66,8 @@ def scanned(
         frames.append(_plain(program, listed, ENTITY, prints=prints))
     if not frames:
         return None
-    together = reduce(lambda a, b: a.unionAll(b), frames)
-    return together if roots is None else together.filter(fn.col("root").isin(roots))
+    all_rows = reduce(lambda a, b: a.unionAll(b), frames)
+    return all_rows if roots is None else all_rows.filter(fn.col("root").isin(roots))
 
 
 def _rows(program: Program, table: str, number: int, rows: DataFrame, *, ordinary: bool, prints: bool) -> DataFrame:
@@ -151,9 +151,9 @@ def _hashed(program: Program, table: str, rows: DataFrame) -> list[DataFrame]:
     found: list[DataFrame] = []
     counts = fn.lit(table in TABLES).alias("counts")
     if place is not None:
-        there = rows if table != "assignments" else rows.filter("coalesce(scope, '') != ''")
+        relevant = rows if table != "assignments" else rows.filter("coalesce(scope, '') != ''")
         others = [c for c in columns if c != place]
-        found.append(there.select(root(program, place, *others).alias("root"), counts, hash_))
+        found.append(relevant.select(root(program, place, *others).alias("root"), counts, hash_))
     if table not in TABLES and table != "entities":
         found.append(rows.select(title.alias("root"), counts, hash_))
     return found

@@ -62,12 +62,12 @@ def scoped_entries(
                     places.setdefault((role, k), []).append((s, s))
     if not places:
         return []
-    wanted = np.array(sorted(role * count + k for role, k in places), np.int64)
-    hits = np.isin(name * count + key, wanted)
+    wanted_keys = np.array(sorted(role * count + k for role, k in places), np.int64)
+    hits = np.isin(name * count + key, wanted_keys)
     found: dict[tuple[str, str, str], set[str]] = {}
     for p, k, n in zip(privilege[hits].tolist(), key[hits].tolist(), name[hits].tolist(), strict=True):
         role = names[n].as_py()
-        for at, s in places[n, k]:
-            entry = (privileges[p], text[at], scoped_principal(role, text[s]))
+        for position, s in places[n, k]:
+            entry = (privileges[p], text[position], scoped_principal(role, text[s]))
             found.setdefault(entry, set()).add(text[k])
     return [(*entry, tuple(sorted(entities))) for entry, entities in sorted(found.items())]

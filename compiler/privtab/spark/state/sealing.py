@@ -48,8 +48,8 @@ def signature_of(signing: SigningKey | None) -> dict[str, Any] | None:
 
 def parts_to_sign(parts: Parts, signing: SigningKey | None) -> list[str]:
     """The parts whose signature, or lack of one, does not match `signing`."""
-    wanted = signature_of(signing)
-    return [key for key, part in parts.items() if _how(part) != wanted]
+    signature = signature_of(signing)
+    return [key for key, part in parts.items() if _how(part) != signature]
 
 
 def signed_parts(
@@ -65,20 +65,20 @@ def signed_parts(
     if not todo:
         return found, []
     sources = {key: str(found[key]["file"]) for key in todo}
-    few = sum(int(found[key]["bytes"]) for key in todo) <= FEW
-    done = partial(_here if few else _on_executors, spark, root)
+    is_small = sum(int(found[key]["bytes"]) for key in todo) <= FEW
+    run = partial(_on_driver if is_small else _on_executors, spark, root)
     texts: Mapping[str, str | None] = dict.fromkeys(todo)
     if signing is not None:
         from privtab.bundle.sign import signatures
 
-        asked: Rows = [{"key": key, "file": sources[key], "sha256": found[key]["sha256"]} for key in todo]
-        hashed = done(asked, "`key` string, `file` string, `sha256` string", _hash, HASHES)
+        to_hash: Rows = [{"key": key, "file": sources[key], "sha256": found[key]["sha256"]} for key in todo]
+        hashed = run(to_hash, "`key` string, `file` string, `sha256` string", _hash, HASHES)
         texts = {row["key"]: signatures(json.loads(row["hashes"]), signing).decode() for row in hashed}
     plain = {key: _unsigned(found[key]) for key in todo}
     names = {key: _name(plain[key], signing) for key in todo}
-    wanted: Rows = [{"key": key, "file": sources[key], "out": names[key], "text": texts[key]} for key in todo]
+    to_pack: Rows = [{"key": key, "file": sources[key], "out": names[key], "text": texts[key]} for key in todo]
     columns = "`key` string, `file` string, `out` string, `text` string"
-    packed = {row["key"]: row for row in done(wanted, columns, _pack, PACKED)}
+    packed = {row["key"]: row for row in run(to_pack, columns, _pack, PACKED)}
     for key in todo:
         row, part = packed[key], {k: v for k, v in found[key].items() if k != "signature"}
         part |= {"file": names[key], "bytes": row["bytes"], "sha256": row["sha256"]}
@@ -121,16 +121,16 @@ def _name(unsigned: str, signing: SigningKey | None) -> str:
     return f"{unsigned.removesuffix(END)}-{mark}{END}"
 
 
-def _here(spark: SparkSession, root: Root, asked: Rows, columns: str, work: Work, result: str) -> Rows:  # noqa: ARG001
+def _on_driver(spark: SparkSession, root: Root, rows: Rows, columns: str, work: Work, result: str) -> Rows:  # noqa: ARG001
     """Run `work` on rows in this process."""
     import pyarrow as pa
 
-    return [row for batch in work(root, pa.Table.from_pylist(asked).to_batches()) for row in batch.to_pylist()]
+    return [row for batch in work(root, pa.Table.from_pylist(rows).to_batches()) for row in batch.to_pylist()]
 
 
-def _on_executors(spark: SparkSession, root: Root, asked: Rows, columns: str, work: Work, result: str) -> Rows:
+def _on_executors(spark: SparkSession, root: Root, row_dicts: Rows, columns: str, work: Work, result: str) -> Rows:
     """Run `work` on rows on executors."""
-    rows = [tuple(row.values()) for row in asked]
+    rows = [tuple(row.values()) for row in row_dicts]
     frame = spark.createDataFrame(rows, columns).repartition(min(len(rows), MOST_TASKS), "key")
     return [row.asDict() for row in frame.mapInArrow(partial(work, root), result).collect()]
 

@@ -71,12 +71,12 @@ class Findings:
 
 def by_root(table: Any) -> Iterator[tuple[str, Any]]:
     """Split the rows of a partition by root, with names dictionary-encoded and the order of rows kept."""
-    for at, field_ in enumerate(table.schema):
+    for position, field_ in enumerate(table.schema):
         if field_.name == "a":
             # Nearly all entities are distinct: encoding them for each root takes a fraction of the time of encoding all at once.
-            table = table.set_column(at, "a", large(table.column(at)))
+            table = table.set_column(position, "a", large(table.column(position)))
         elif field_.type == pa.string():
-            table = table.set_column(at, field_.name, _numbered(table.column(at)))
+            table = table.set_column(position, field_.name, _numbered(table.column(position)))
     encoded = table.column("root").chunk(0) if table.num_rows else pa.array([], pa.string()).dictionary_encode()
     names = encoded.dictionary.to_pylist()
     if len(names) == 1:
@@ -151,7 +151,7 @@ def unique(columns: Sequence[Codes], sizes: Sequence[int]) -> tuple[list[Codes],
             out.append(column)
         return out[::-1], counts
     rows, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
-    return [rows[:, at] for at in range(len(columns))], counts
+    return [rows[:, position] for position in range(len(columns))], counts
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,20 +168,20 @@ class _Report:
     def distinct(self, table: str, columns: list[Codes], sizes: Sequence[int]) -> list[Codes]:
         """The rows of a table without duplicates; duplicates and orphans are reported, quarantined orphans left out."""
         rows, counts = unique(columns, sizes)
-        said = f"the row says the same as another of `{table}`"
-        for at in np.flatnonzero(counts > 1).tolist():
-            cells = self._cells(table, rows, at)
-            self.findings.add(table, "S160", "warning", said, "leave it out", cells, int(counts[at]) - 1)
+        repeated_message = f"the row says the same as another of `{table}`"
+        for row in np.flatnonzero(counts > 1).tolist():
+            cells = self._cells(table, rows, row)
+            self.findings.add(table, "S160", "warning", repeated_message, "leave it out", cells, int(counts[row]) - 1)
         if self.listed is None:
             return rows
         key = rows[2 if table == "grants" else 0]
         lost = ~self.listed[key]
         severity = "error" if self.orphans == "quarantine" else "warning"
-        for at in np.flatnonzero(lost).tolist():
-            message = f"`{self.keys[int(key[at])].as_py()}` is not among the entities"
+        for row in np.flatnonzero(lost).tolist():
+            message = f"`{self.keys[int(key[row])].as_py()}` is not among the entities"
             advice = "remove the row, or name the entity"
-            cells = self._cells(table, rows, at)
-            self.findings.add(table, "S114", severity, message, advice, cells, int(counts[at]))
+            cells = self._cells(table, rows, row)
+            self.findings.add(table, "S114", severity, message, advice, cells, int(counts[row]))
         return [column[~lost] for column in rows] if self.orphans == "quarantine" else rows
 
     def conflicts(self, found: Mapping[str, tuple[Codes, Codes, Codes]], privileges: Sequence[str]) -> None:
@@ -189,25 +189,30 @@ class _Report:
         if not all(len(columns[0]) for columns in found.values()):
             return
         sizes = (len(privileges), len(self.keys), len(self.names))
-        together = [np.concatenate([found["allow"][at], found["deny"][at]]) for at in range(3)]
-        (privilege, key, name), counts = unique(together, sizes)
-        for at in np.flatnonzero(counts > 1).tolist():
-            who, what = self.names[int(name[at])].as_py(), privileges[int(privilege[at])]
-            row = {"grantee": who, "effect": "deny", "privilege": what, "entity": self.keys[int(key[at])].as_py()}
-            message = f"`{who}` is allowed and denied `{what}` here"
+        combined = [np.concatenate([found["allow"][number], found["deny"][number]]) for number in range(3)]
+        (privilege, key, name), counts = unique(combined, sizes)
+        for conflict in np.flatnonzero(counts > 1).tolist():
+            principal, privilege_name = self.names[int(name[conflict])].as_py(), privileges[int(privilege[conflict])]
+            row = {
+                "grantee": principal,
+                "effect": "deny",
+                "privilege": privilege_name,
+                "entity": self.keys[int(key[conflict])].as_py(),
+            }
+            message = f"`{principal}` is allowed and denied `{privilege_name}` here"
             self.findings.add(
                 "grants", "S163", "warning", message, "the denial counts: leave one of them out", _json(row)
             )
 
-    def _cells(self, table: str, rows: Sequence[Codes], at: int) -> str:
+    def _cells(self, table: str, rows: Sequence[Codes], row_number: int) -> str:
         if table == "grants":
-            effect, raw, key, name = (int(column[at]) for column in rows)
+            effect, raw, key, name = (int(column[row_number]) for column in rows)
             return _json({
                 "grantee": self.names[name].as_py(), "effect": ("allow", "deny")[effect],
                 "privilege": self.raws[raw], "entity": self.keys[key].as_py(),
             })  # fmt: skip
-        entity, who = (self.keys[int(rows[0][at])].as_py(), self.names[int(rows[1][at])].as_py())
-        return _json({"entity": entity, "owner": who} if table == "owners" else {"user": who, "of": entity})
+        entity, principal = (self.keys[int(rows[0][row_number])].as_py(), self.names[int(rows[1][row_number])].as_py())
+        return _json({"entity": entity, "owner": principal} if table == "owners" else {"user": principal, "of": entity})
 
 
 def _with_judged(program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings) -> Any:
@@ -284,12 +289,12 @@ def _encoded(column: Any) -> tuple[Codes, Texts]:
         return np.zeros(0, np.int64), large([])
     codes = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)
     # The dictionary may contain strings of other roots: keep only those that occur here.
-    there = np.zeros(len(encoded.dictionary), bool)
-    there[np.asarray(encoded.indices.drop_null())] = True
-    if there.all():
+    used = np.zeros(len(encoded.dictionary), bool)
+    used[np.asarray(encoded.indices.drop_null())] = True
+    if used.all():
         return codes, large(encoded.dictionary)
-    number = np.cumsum(there) - 1
-    texts = large(encoded.dictionary.take(pa.array(np.flatnonzero(there))))
+    number = np.cumsum(used) - 1
+    texts = large(encoded.dictionary.take(pa.array(np.flatnonzero(used))))
     return np.maximum(number[codes], 0) if len(number) else codes, texts
 
 
@@ -305,8 +310,8 @@ def _plain(column: Any) -> Any:
     """A column of strings without dictionary encoding."""
     if not pa.types.is_dictionary(column.type):
         return column
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return whole.dictionary_decode() if isinstance(whole, pa.Array) else pa.array([], pa.string())
+    combined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return combined.dictionary_decode() if isinstance(combined, pa.Array) else pa.array([], pa.string())
 
 
 def _listed(part: Any, keys: Codes, count: int, orphans: str | None) -> Any:
@@ -324,12 +329,12 @@ def _resolved(
     """Grants with aliases and sets resolved by the types of their entities; privileges are numbered in sorted order."""
     types, type_names = type_codes(keys)
     gives = {(r, t): names.given(rn, tn) for r, rn in enumerate(raws) for t, tn in enumerate(type_names)}
-    privileges = tuple(sorted({p for given in gives.values() for p in given}))
-    number = {p: at for at, p in enumerate(privileges)}
+    privileges = tuple(sorted({p for privileges_of_name in gives.values() for p in privileges_of_name}))
+    number = {p: position for position, p in enumerate(privileges)}
     cell = raw * len(type_names) + types[key] if len(type_names) else raw
     listed = [[number[p] for p in gives[r, t]] for r in range(len(raws)) for t in range(len(type_names))]
-    lengths = np.array([len(given) for given in listed], np.int64)
-    flat = np.array([p for given in listed for p in given], np.int64)
+    lengths = np.array([len(privileges_of_name) for privileges_of_name in listed], np.int64)
+    flat = np.array([p for privileges_of_name in listed for p in privileges_of_name], np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     if not len(raw):
         return privileges, (effect, raw, key, name)

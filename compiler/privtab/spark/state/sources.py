@@ -138,11 +138,11 @@ class _Opening:
             self.wrong("tables", "must be a mapping from tables to sources")
             tables = {}
         found: dict[str, tuple[Source, ...]] = {}
-        for table, given in tables.items():
+        for table, source_options in tables.items():
             if table not in TABLES:
                 self.wrong("tables", f"unknown table `{table}`", did_you_mean(str(table), TABLES) or listed(TABLES))
                 continue
-            parts = given if isinstance(given, list | tuple) else [given]
+            parts = source_options if isinstance(source_options, list | tuple) else [source_options]
             if any(isinstance(part, Mapping) and part and set(part) <= set(COLUMNS[table].names) for part in parts):
                 advice = "rows in one file are for `privtab state validate` and `pack`; here `path: grants.csv` says where they are"
                 self.wrong(table, "contains rows instead of a source", advice)
@@ -158,51 +158,55 @@ class _Opening:
         ordered = {table: found[table] for table in TABLES if table in found}
         return Sources(tables=ordered, entities=None if entities is None else entities.rows, orphans=str(orphans))
 
-    def source(self, table: str, given: object, columns: Sequence[str], required: Sequence[str]) -> Source | None:
+    def source(
+        self, table: str, source_options: object, columns: Sequence[str], required: Sequence[str]
+    ) -> Source | None:
         """Open one source of a table; None if errors were reported."""
-        given = of_spark(given)
+        source_options = of_spark(source_options)
         before = len(self.problems)
         mapping: Mapping[str, Any] = {}
         label = table
         frame: DataFrame | None
-        if isinstance(given, Mapping):
-            for key in given:
+        if isinstance(source_options, Mapping):
+            for key in source_options:
                 if key not in _KEYS:
                     self.wrong(
                         table, f"unknown key `{key}`", did_you_mean(str(key), _KEYS) or f"there are {listed(_KEYS)}"
                     )
-            label = str(given.get("name") or label_of(table, given))
-            mapping = given.get("columns") or {}
-            frame = self.frame(table, given) if len(self.problems) == before else None
-            extra = given.get("extra", "refuse")
+            label = str(source_options.get("name") or label_of(table, source_options))
+            mapping = source_options.get("columns") or {}
+            frame = self.frame(table, source_options) if len(self.problems) == before else None
+            extra = source_options.get("extra", "refuse")
             if extra not in {"refuse", "ignore"}:
                 self.wrong(table, f"`extra` is `{extra}`", "write `ignore`, or leave it out")
-        elif is_frame(given):
-            frame, extra = cast("DataFrame", given), "refuse"
+        elif is_frame(source_options):
+            frame, extra = cast("DataFrame", source_options), "refuse"
             label = "a DataFrame"
-        elif isinstance(given, str):
-            frame, extra = self.frame(table, {"table": given}), "refuse"
-            label = given
+        elif isinstance(source_options, str):
+            frame, extra = self.frame(table, {"table": source_options}), "refuse"
+            label = source_options
         else:
-            self.wrong(table, f"{given!r} is not a source", "give a mapping with a format and a path, or a DataFrame")
+            self.wrong(
+                table, f"{source_options!r} is not a source", "give a mapping with a format and a path, or a DataFrame"
+            )
             return None
         if frame is None:
             return None
         frame = without_padding(frame)
-        made = self.columns(table, frame, mapping, columns, required, refuse=extra == "refuse")
+        columns_ = self.columns(table, frame, mapping, columns, required, refuse=extra == "refuse")
         if len(self.problems) > before:
             return None
-        picked = frame.select(*made)
+        picked = frame.select(*columns_)
         types = {f.name: f.dataType.simpleString() for f in picked.schema.fields}
         not_text = {c: why for c, t in types.items() if (why := checks.rejected_type(t)) is not None}
         if table == "entities":
             return Source(table=table, rows=picked.select(fn.col("entity").cast("string")), label=label)
         return Source(table=table, rows=checks.raw(picked, table), label=label, not_text=not_text)
 
-    def frame(self, table: str, given: Mapping[str, Any]) -> DataFrame | None:
+    def frame(self, table: str, source_options: Mapping[str, Any]) -> DataFrame | None:
         """The DataFrame of a source before its columns are mapped; None if errors were reported."""
-        format_, path, name, query = (given.get(key) for key in ("format", "path", "table", "query"))
-        options = {str(k): self.text(table, v) for k, v in (given.get("options") or {}).items()}
+        format_, path, name, query = (source_options.get(key) for key in ("format", "path", "table", "query"))
+        options = {str(k): self.text(table, v) for k, v in (source_options.get("options") or {}).items()}
         if sum(part is not None for part in (name, query, path)) > 1:
             self.wrong(table, "has more than one of `path`, `table` and `query`", "keep one of them")
             return None
@@ -216,9 +220,9 @@ class _Opening:
             return None
         before = len(self.problems)
         try:
-            frame = self.opened(table, given, format_, options)
-            if given.get("where") is not None and frame is not None:
-                frame = frame.where(self.text(table, given["where"]))
+            frame = self.opened(table, source_options, format_, options)
+            if source_options.get("where") is not None and frame is not None:
+                frame = frame.where(self.text(table, source_options["where"]))
             if frame is not None:
                 frame.schema  # noqa: B018 - Connect opens a source only when its schema is requested
         except Exception as error:  # noqa: BLE001 - a missing driver is a Java exception of Spark's own bridge
@@ -227,29 +231,29 @@ class _Opening:
         return frame if len(self.problems) == before else None
 
     def opened(
-        self, table: str, given: Mapping[str, Any], format_: object, options: dict[str, str]
+        self, table: str, source_options: Mapping[str, Any], format_: object, options: dict[str, str]
     ) -> DataFrame | None:
         """The DataFrame of a source, without `where`."""
-        if given.get("query") is not None:
-            query = self.text(table, given["query"])
+        if source_options.get("query") is not None:
+            query = self.text(table, source_options["query"])
             if format_ is None:
                 return self.spark.sql(query)
             return self.spark.read.format(str(format_)).options(**options, query=query).load()
-        if given.get("table") is not None and format_ != "jdbc":
-            return self.spark.read.options(**options).table(self.text(table, given["table"]))
+        if source_options.get("table") is not None and format_ != "jdbc":
+            return self.spark.read.options(**options).table(self.text(table, source_options["table"]))
         reader = self.spark.read.format(str(format_)).options(**{**_DEFAULTS.get(str(format_), {}), **options})
-        if given.get("schema") is not None:
-            reader = reader.schema(self.text(table, given["schema"]))
-        if given.get("table") is not None:
-            reader = reader.option("dbtable", self.text(table, given["table"]))
-        if given.get("path") is None:
+        if source_options.get("schema") is not None:
+            reader = reader.schema(self.text(table, source_options["schema"]))
+        if source_options.get("table") is not None:
+            reader = reader.option("dbtable", self.text(table, source_options["table"]))
+        if source_options.get("path") is None:
             return reader.load()
-        path = self.text(table, given["path"])
+        path = self.text(table, source_options["path"])
         if not formats.is_url(path) and not Path(path).is_absolute():
             path = str((self.base / path).resolve())
         if format_ in formats.BARE and (versioned := formats.versioned(self.spark, path)) is not None:
             self.wrong(
-                table, f"`{given['path']}` is a table of {versioned}, whose files hold deleted rows, too",
+                table, f"`{source_options['path']}` is a table of {versioned}, whose files hold deleted rows, too",
                 f"write `format: {versioned}`",
             )  # fmt: skip
             return None
@@ -266,8 +270,8 @@ class _Opening:
         refuse: bool,
     ) -> list[Column]:
         """An expression for each column of the table that the source has."""
-        there = frame.columns
-        made: list[Column] = []
+        available = frame.columns
+        found: list[Column] = []
         for name in mapping:
             if name not in columns:
                 advice = did_you_mean(str(name), columns) or f"the columns of `{table}` are {listed(columns)}"
@@ -276,29 +280,29 @@ class _Opening:
             if name in mapping:
                 column = self.expression(f"{table}.{name}", frame, mapping[name])
                 if column is not None:
-                    made.append(column.alias(name))
-            elif there.count(name) > 1:
-                self.wrong(table, f"column `{name}` occurs {there.count(name)} times")
-            elif name in there:
-                made.append(fn.col(f"`{name}`"))
+                    found.append(column.alias(name))
+            elif available.count(name) > 1:
+                self.wrong(table, f"column `{name}` occurs {available.count(name)} times")
+            elif name in available:
+                found.append(fn.col(f"`{name}`"))
             elif name in required:
-                near = did_you_mean(name, there) if not mapping else None
-                advice = f"{near}; " if near else ""
-                self.wrong(table, f"column `{name}` is missing", f"{advice}the source has {listed(there)}")
+                similar = did_you_mean(name, available) if not mapping else None
+                advice = f"{similar}; " if similar else ""
+                self.wrong(table, f"column `{name}` is missing", f"{advice}the source has {listed(available)}")
         if refuse and not mapping:
-            for name in dict.fromkeys(there):
+            for name in dict.fromkeys(available):
                 if name not in columns:
                     advice = did_you_mean(name, columns) or "map the columns under `columns`, or write `extra: ignore`"
                     self.wrong(table, f"unknown column `{name}`", advice)
-        return made
+        return found
 
-    def expression(self, where: str, frame: DataFrame, given: object) -> Column | None:
+    def expression(self, where: str, frame: DataFrame, expression: object) -> Column | None:
         """The Column for a column name, an expression, a constant, or an entity made of names."""
-        match given:
+        match expression:
             case str():
-                return self.tried(where, frame, given)
-            case int() if not isinstance(given, bool):
-                return fn.lit(str(given))
+                return self.tried(where, frame, expression)
+            case int() if not isinstance(expression, bool):
+                return fn.lit(str(expression))
             case {"value": value, **rest} if not rest:
                 return fn.lit(None if value is None else str(value)).cast("string")
             case {"column": name, **rest} if not rest:
@@ -307,7 +311,7 @@ class _Opening:
                 return self.entity(where, frame, type_, names)
             case _:
                 advice = "a column, an expression, {value: …}, or {type: …, names: [columns from the root down]}"
-                self.wrong(where, f"{given!r} cannot be read", advice)
+                self.wrong(where, f"{expression!r} cannot be read", advice)
                 return None
 
     def entity(self, where: str, frame: DataFrame, type_: object, names: Sequence[object]) -> Column | None:

@@ -46,8 +46,8 @@ class SparkState:
         state.plain("Spark")
         rows = {table: arrow_table(table, state, program) for table in TABLES}
         tables = {
-            table: spark.createDataFrame(own) if len(own) else spark.createDataFrame([], schema(table))
-            for table, own in rows.items()
+            table: spark.createDataFrame(table_rows) if len(table_rows) else spark.createDataFrame([], schema(table))
+            for table, table_rows in rows.items()
         }
         return cls(
             tables=tables,
@@ -57,7 +57,7 @@ class SparkState:
             _counts={table: len(rows[table]) for table in TABLES},
         )
 
-    def fitting(self, policy: object) -> SparkState:
+    def check_policy(self, policy: object) -> SparkState:
         """The state unchanged; raises UsageError if it was read for another system, or for a policy with other names.
 
         For such a policy, valid rows may have been left out or privileges resolved differently.
@@ -79,10 +79,10 @@ class SparkState:
         missing = [table for table in TABLES if table not in self._counts]
         if missing:
             counted = [self.tables[t].select(fn.lit(t).alias("table")) for t in missing]
-            together = counted[0]
+            all_counts = counted[0]
             for frame in counted[1:]:
-                together = together.unionAll(frame)
-            found = {row["table"]: row["count"] for row in together.groupBy("table").count().collect()}
+                all_counts = all_counts.unionAll(frame)
+            found = {row["table"]: row["count"] for row in all_counts.groupBy("table").count().collect()}
             self._counts.update({table: found.get(table, 0) for table in missing})
         return dict(self._counts)
 
@@ -98,14 +98,14 @@ def arrow_table(table: str, state: State, program: Program | None) -> pa.Table:
     columns = {name: coded_column(state, table, name) for name in COLUMNS[table].names}
     if table == "grants" and program is not None and len(columns["privilege"]):
         rows, privileges = given_privileges(program, columns["privilege"], columns["entity"])
-        columns = {name: CodedColumn(own.codes[rows], own.array) for name, own in columns.items()}
+        columns = {name: CodedColumn(column.codes[rows], column.array) for name, column in columns.items()}
         columns["privilege"] = privileges
     _, first = np.unique(groups(columns.values()), return_index=True)
     first.sort()
     found: list[pa.Array] = []
-    for name, own in columns.items():
-        codes = pa.array(own.codes[first], mask=own.codes[first] < 0)
-        found += [text.take(codes) for text in (_entity(own.array) if name in ENTITIES else [own.array])]
+    for name, column in columns.items():
+        codes = pa.array(column.codes[first], mask=column.codes[first] < 0)
+        found += [text.take(codes) for text in (_entity(column.array) if name in ENTITIES else [column.array])]
     return pa.table(dict(zip(CANONICAL[table], found, strict=True)))
 
 
@@ -119,12 +119,14 @@ def from_arrow(tables: Mapping[str, Any]) -> State:
     """A State from Arrow tables with the columns of `CANONICAL`, by columns."""
 
     def rows(table: str) -> ColumnRows:
-        given = iter(tables[table].select(CANONICAL[table]).columns)
+        remaining_columns = iter(tables[table].select(CANONICAL[table]).columns)
         columns = {}
         for name in COLUMNS[table].names:
-            own = next(given)
+            text_column = next(remaining_columns)
             columns[name] = CodedColumn.of(
-                pc.binary_join_element_wise(own, next(given), ":") if name in ENTITIES else own
+                pc.binary_join_element_wise(text_column, next(remaining_columns), ":")
+                if name in ENTITIES
+                else text_column
             )
         return ColumnRows(table, columns)
 

@@ -49,12 +49,12 @@ def json_texts(values: Texts, *, ascii_: bool = False) -> Texts:
         escaped = pc.replace_substring(escaped, '"', '\\"')
         escaped = pc.replace_substring(escaped, "\n", "\\n")
     quoted = pc.binary_join_element_wise(quote, escaped, quote, pa.scalar("", pa.large_string()))
-    odd = pc.match_substring_regex(values, r"[\x00-\x09\x0b-\x1f]")
+    has_control = pc.match_substring_regex(values, r"[\x00-\x09\x0b-\x1f]")
     if ascii_:
-        odd = pc.or_(odd, _beyond_ascii(values))
-    if pc.any(odd).as_py():
-        written = [json.dumps(text, ensure_ascii=ascii_) for text in values.filter(odd).to_pylist()]
-        quoted = pc.replace_with_mask(quoted, odd, large(written))
+        has_control = pc.or_(has_control, _beyond_ascii(values))
+    if pc.any(has_control).as_py():
+        written = [json.dumps(text, ensure_ascii=ascii_) for text in values.filter(has_control).to_pylist()]
+        quoted = pc.replace_with_mask(quoted, has_control, large(written))
     return quoted
 
 
@@ -108,12 +108,12 @@ def nested(levels: Sequence[tuple[Codes, Texts]], leaves: tuple[Codes, Texts]) -
         return [b"{}"]
     pools: list[Texts] = []
     starts: list[tuple[int, int]] = []
-    at = 0
+    position = 0
     for texts in (*(joined(keys, ":{") for _, keys in levels), leaves[1]):
         pools += [texts, joined(",", texts)]
-        starts.append((at, at + len(texts)))
-        at += 2 * len(texts)
-    closes = at
+        starts.append((position, position + len(texts)))
+        position += 2 * len(texts)
+    closes = position
     pools.append(large(["}" * number for number in range(len(levels) + 1)]))
     pool = pa.concat_arrays(pools)
     text = [b"{"]
@@ -142,11 +142,11 @@ def _rows(
     closed = np.zeros(size, np.int64)
     for level, (codes, _) in enumerate(levels):
         begins = fresh.copy()
-        here = codes[first:last]
-        begins[1:] |= here[1:] != here[:-1]
-        begins[0] |= first == 0 or codes[first - 1] != here[0]
+        chunk = codes[first:last]
+        begins[1:] |= chunk[1:] != chunk[:-1]
+        begins[0] |= first == 0 or codes[first - 1] != chunk[0]
         plain, comma = starts[level]
-        opened = np.where(fresh | (_is_first(size, first)), plain, comma) + here
+        opened = np.where(fresh | (_is_first(size, first)), plain, comma) + chunk
         order[:, 1 + level] = np.where(begins, opened, -1)
         closed += begins
         fresh = begins

@@ -30,8 +30,10 @@ def differences(of_state: Mapping[str, Any], of_policy: Mapping[str, Any]) -> li
     """Descriptions of how the names by which a state was read differ from a policy's; empty if they are equal."""
     found = []
     for part in ("types", "privileges", "aliases", "sets", "roles", "denials", "owners"):
-        one, other = of_state.get(part, {}), of_policy[part]
-        changed = sorted(name for name in {*one, *other} if one.get(name, ...) != other.get(name, ...))
+        in_state, in_policy = of_state.get(part, {}), of_policy[part]
+        changed = sorted(
+            name for name in {*in_state, *in_policy} if in_state.get(name, ...) != in_policy.get(name, ...)
+        )
         if changed:
             more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
             named = ", ".join(f"`{name}`" for name in changed[:3])

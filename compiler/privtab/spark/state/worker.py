@@ -109,15 +109,15 @@ def _principals(key: str, shard: RootHoldings) -> Iterator[Any]:
     if not named.any():
         return
     names = shard.names.filter(pa.array(named)).cast(pa.string())
-    count, wanted = len(names), _arrow_schema()
+    count, schema = len(names), _arrow_schema()
     columns = [
         pa.array(["principal"] * count) if field.name == "kind"
         else pa.array([key] * count) if field.name == "root"
         else names if field.name == "row"
         else pa.nulls(count, field.type)
-        for field in wanted
+        for field in schema
     ]  # fmt: skip
-    yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+    yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _arrow_schema() -> Any:
