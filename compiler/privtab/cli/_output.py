@@ -16,9 +16,9 @@ from typing import IO, TYPE_CHECKING, Any
 import typer
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
+from privtab.cli._table import Table
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.exit_codes import ExitCode
 from privtab.printable import no_formula, printable, printable_json
@@ -150,9 +150,7 @@ def fail_if(problems: object) -> None:
 
 def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Sequence[str] = ()) -> Table:
     """A table in the style of all commands; the columns in `right` are numeric."""
-    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        grid.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    grid = Table(*columns, right=right)
     for row in rows:
         grid.add_row(*row)
     return grid

@@ -112,6 +112,7 @@ def run(
       privtab compile gravitino/1.1.0 --sharded --state state.yaml
     """
     signing = signing_key(key, key_id, scope, sequence)
+    from privtab._collection import no_collection
     from privtab.bundle.provenance import provenance
     from privtab.pipeline import policies_at
 
@@ -122,11 +123,11 @@ def run(
         )
     if as_name is not None and not NAME.fullmatch(as_name):
         raise UsageError(f"`--as {as_name}`: a system's name is made of lower case letters, digits and `_`")
-    with working("checking"):
+    with no_collection(keep=True), working("checking"):
         programs = _check(policies, variant, readings(reading))
     loaded = None if state is None else load_state(programs[0], state, allow_partial=allow_partial)
     compiled: list[Compiled] = []
-    with progress(len(programs)) as bar:
+    with no_collection(keep=True), progress(len(programs)) as bar:
         for policy, program in zip(policies, programs, strict=True):
             origin = provenance(policy, variant=variant, readings=readings(reading))
             state_content = _pack_state(program, state, loaded, signing, sharded=sharded)

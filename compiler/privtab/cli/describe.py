@@ -32,11 +32,12 @@ def run(
       privtab describe gravitino/1.1.0 --format json
       privtab describe cdap/final --reading namespace/list=parent
     """
+    from privtab._collection import no_collection
     from privtab.backends.describe import describe as described
     from privtab.cli._stored import load_policy
     from privtab.pipeline import policy_artifacts
 
-    with working("describing"):
+    with no_collection(keep=True), working("describing"):
         program = load_policy(policy, variant=variant, readings=readings(reading))
         value = described(program, revision=policy_artifacts(program).revision)
     if not printed(format_, value):
@@ -51,10 +52,12 @@ def _show(console: Console, policy: dict[str, Any]) -> None:
     console.print()
     _entities(console, policy["entities"])
     _names(console, policy)
-    for entity in policy["entities"]:
-        rows = [row for row in policy["operations"] if row["entity"] == entity]
-        if rows:
-            _rows(console, entity, rows)
+    rows: dict[str, list[dict[str, Any]]] = {entity: [] for entity in policy["entities"]}
+    for row in policy["operations"]:
+        rows[row["entity"]].append(row)
+    for entity, entity_rows in rows.items():
+        if entity_rows:
+            _rows(console, entity, entity_rows)
 
 
 def _entities(console: Console, entities: dict[str, Any]) -> None:

@@ -58,6 +58,7 @@ def run(
       privtab lint --format sarif -o lint.sarif
       privtab lint --explain P310
     """
+    from privtab._collection import no_collection
     from privtab.cli import _lint
     from privtab.pipeline import policies_at
 
@@ -65,7 +66,7 @@ def run(
         _lint.explain(explain)
         return
     is_selected = _lint.selection(select, ignore)
-    with working("checking"):
+    with no_collection(keep=True), working("checking"):
         results = _lint.check(policies_at(paths), config, is_selected, fail_on or (FailOn.WARNING if strict else None))
     format_ = format_ or (results[0].settings.format if results else None) or LintFormat.PRETTY
     if output is not None:

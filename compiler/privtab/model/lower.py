@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
+from privtab._once import once
 from privtab.ir import nodes as ir
 from privtab.ir.formula import item_condition, references
 from privtab.model import nodes as m
@@ -13,6 +14,7 @@ from privtab.model import nodes as m
 _Pair: TypeAlias = tuple[str, str]
 
 
+@once
 def lower(policy: m.Policy) -> ir.Program:
     """Lower a valid policy to a program; rows keep the order of the file."""
     lowering = Lowering(policy)

@@ -1,0 +1,46 @@
+"""The table of all commands looks like Rich's."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from rich.table import Table as RichTable
+
+from privtab.cli import _table
+from privtab.cli._output import Terminal, table
+
+CELLS = st.text(st.sampled_from("abc  \n"), max_size=40)
+COUNTS = st.integers(1, 5)
+
+
+@settings(deadline=None)
+@given(
+    st.integers(1, 90),
+    st.booleans(),
+    COUNTS.flatmap(
+        lambda columns: st.lists(st.lists(CELLS, min_size=columns, max_size=columns), min_size=1, max_size=5)
+    ),
+)
+@example(30, True, [["name", "a long header"], ["a b c d e f g h", "x" * 70], ["", "two\nlines"]])
+def test_the_layout_is_rich_s(width: int, right: bool, rows: list[list[str]]) -> None:
+    header, *cells = rows
+    header = [f"{name}{number}" for number, name in enumerate(header)]
+    ours = table(*header, rows=cells, right=header[:1] if right else ())
+    for color in (None, "standard"):
+        printed = []
+        for render in (_table.Table.__rich_console__, RichTable.__rich_console__):
+            console = Terminal(
+                file=StringIO(), width=width, color_system=color, force_terminal=color is not None, highlight=False
+            )
+            console.print(_Rendered(ours, render))
+            printed.append(console.file.getvalue())  # type: ignore[attr-defined]
+        assert printed[0] == printed[1] != ""
+
+
+class _Rendered:
+    """A table as one of the two methods renders it."""
+
+    def __init__(self, shown, render) -> None:  # type: ignore[no-untyped-def]
+        self.__rich_console__ = lambda console, options: render(shown, console, options)
