@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import small_policies
 
+from privtab.ir.canonical import minimal_sets
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import call_condition, item_condition
-from privtab.ir.nodes import Program, Rule
+from privtab.ir.nodes import Has, Program, Rule, Target
+from privtab.pipeline import load_program
 from privtab.reference.witness import WitnessBuilder
 from privtab.request import Request
 
@@ -182,3 +185,37 @@ def test_within_many_policies(part: int) -> None:
 def test_between_many_policies(part: int) -> None:
     wrong, _ = differences(between(range(1000 + part * 250, 1250 + part * 250)))
     assert not wrong, wrong[0]
+
+
+ROOTED = """
+privtab: 1
+system: shop
+version: "1"
+entities: {hall: {shelf: {}, chest: {}}}
+types: {hall: {single: true}}
+privileges: {READ: {}, WRITE: {}}
+semantics: {inheritance: down, deny: none, owner: none}
+tables:
+  shelf:
+    swap: {with: {to: chest}, requires: READ (hall) and WRITE (shelf) and READ (to)}
+    lend: {with: {to: chest}, requires: READ (shelf) and READ (to)}
+"""
+
+
+def test_a_root_without_a_name_is_one_for_all_objects_of_a_request(tmp_path: Path) -> None:
+    """A grant on it reaches every object, so that asking for the privilege on one of them too adds nothing."""
+    path = tmp_path / "1.yaml"
+    path.write_text(ROOTED, encoding="utf-8")
+    program = load_program(path)
+    checker = ImplicationChecker(program)
+    swap, lend = program.rules["shelf", "swap"], program.rules["shelf", "lend"]
+    named, other = (
+        Has(privilege="READ", target=Target(slot=slot, type=type_)) for slot, type_ in (("", "hall"), ("to", "chest"))
+    )
+    assert checker.always_implies(swap, named, other)
+    assert not checker.always_implies(lend, other, named)
+    assert checker.counterexample(named, other) is None
+    assert [{a.privilege for a in atoms if isinstance(a, Has)} for atoms in minimal_sets(program, swap)] == [
+        {"READ", "WRITE"}
+    ]
+    assert all(len(atoms) == 2 for rule in (swap, lend) for atoms in minimal_sets(program, rule))

@@ -60,6 +60,7 @@ class Canonical:
         self.program = program
         self._position = {name: i for i, name in enumerate(program.entities)}
         self._chains = program.chains
+        self._shared_root = program.shared_root
         owner = program.semantics.owner
         self._owner_privileges = frozenset(owner.holds) if owner else frozenset()
         self._down = program.semantics.inheritance == "down"
@@ -164,7 +165,7 @@ class Canonical:
 
     def _reaches(self, upper: Target, lower: Target) -> bool:
         """Whether `upper` is `lower` or, with inheritance, lies above it on the same path."""
-        if upper.slot != lower.slot:
+        if upper.slot != lower.slot and upper.type != self._shared_root:
             return False
         return upper.type in self._chains[lower.type] if self._down else upper.type == lower.type
 

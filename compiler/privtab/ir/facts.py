@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, assert_never
 from privtab.ir.formula import Truth
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import (
+    RESOURCE,
     Atom,
     Formula,
     Has,
@@ -102,6 +103,7 @@ class FactSemantics:
         self.unused_names = unused_names
         self.names = PrivilegeNames(program)
         self.down = program.semantics.inheritance == "down"
+        self._shared_root = program.shared_root
         self.denies = program.semantics.deny == "overrides"
         owner = program.semantics.owner
         self.kinds: tuple[OwnerKind, ...] = owner.kinds if owner else ()
@@ -162,8 +164,11 @@ class FactSemantics:
         return self._given[key]
 
     def path(self, target: Target) -> tuple[Target, ...]:
-        """The objects from the root down to the target."""
-        return tuple(Target(slot=target.slot, type=type_) for type_ in self.program.chain(target.type))
+        """The objects from the root down to the target; a root without a name is the same one for every object of a request."""
+        return tuple(
+            Target(slot=RESOURCE if type_ == self._shared_root else target.slot, type=type_)
+            for type_ in self.program.chain(target.type)
+        )
 
     def looked_at(self, target: Target) -> tuple[Target, ...]:
         """The objects whose grants and denials count for the target."""

@@ -312,6 +312,12 @@ class Program:
         """`depth` of every type."""
         return depths(self.entities)
 
+    @property
+    def shared_root(self) -> str | None:
+        """The type of the one entity without a name that every path begins with: the same for all objects of a request."""
+        roots = [entity for entity in self.entities.values() if entity.parent is None]
+        return roots[0].name if len(roots) == 1 and roots[0].single else None
+
 
 @once
 def chains(entities: Mapping[str, EntityType]) -> Mapping[str, tuple[str, ...]]:

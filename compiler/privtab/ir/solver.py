@@ -242,11 +242,12 @@ class Solver:
 
     def _on_path(self, kind: str, privilege: str, target: Target, side: int) -> int:
         """Whether a grant, a denial or an ownership counts for a target; circuits are shared along its path."""
-        key = (kind, side, privilege, target.slot, target.type)
+        semantics = self.sides[side]
+        places = semantics.looked_at(target)
+        key = (kind, side, privilege, places[-1].slot, places[-1].type)
         if key not in self._cache:
-            semantics = self.sides[side]
             inherited = -self.true
-            for place in semantics.looked_at(target):
+            for place in places:
                 step = (kind, side, privilege, place.slot, place.type) if semantics.down else key
                 if step not in self._cache:
                     direct = self._owner(place, side) if kind == "own" else self._granted(kind, privilege, place, side)
