@@ -82,7 +82,7 @@ def differences(
     found: list[str] = []
     for number in range(seed * 1000, seed * 1000 + policies):
         policy = folder / f"{number}.yaml"
-        policy.write_text(worlds.policy(number), encoding="utf-8")
+        policy.write_text(worlds.policy(number, features=worlds.FEATURES if number % 2 else ()), encoding="utf-8")
         program = pipeline.load_program(policy)
         document = policy_artifacts(program).program
         for turn in range(number * 100, number * 100 + states):

@@ -22,7 +22,7 @@ def differences(seed: int, folder: Path, *, policies: int, states: int, per_rule
     found: list[str] = []
     for number in range(seed * 1000, seed * 1000 + policies):
         policy = folder / f"{number}.yaml"
-        policy.write_text(worlds.policy(number), encoding="utf-8")
+        policy.write_text(worlds.policy(number, features=worlds.FEATURES if number % 2 else ()), encoding="utf-8")
         program = pipeline.load_program(policy)
         artifacts = policy_artifacts(program)
         for turn in range(number * 100, number * 100 + states):

@@ -40,7 +40,7 @@ def test_every_part_of_every_decision_is_the_references(seed: int, tmp_path: Pat
     total = allowed = 0
     for number in range(seed * 1000, seed * 1000 + 4):
         policy = tmp_path / f"{number}.yaml"
-        policy.write_text(worlds.policy(number), encoding="utf-8")
+        policy.write_text(worlds.policy(number, features=worlds.FEATURES if number % 2 else ()), encoding="utf-8")
         program = pipeline.load_program(policy)
         state = worlds.state(program, number)
         engine, reference = made(program, state, opa_binary)

@@ -133,10 +133,10 @@ def differences(pairs: Iterator[tuple[tuple[Program, Rule], tuple[Program, Rule]
     return wrong, counts
 
 
-def within(seeds: range) -> Iterator[tuple[tuple[Program, Rule], tuple[Program, Rule]]]:
+def within(seeds: range, *, implies: bool = False) -> Iterator[tuple[tuple[Program, Rule], tuple[Program, Rule]]]:
     """Pairs of rules of one policy that speak of the same type."""
     for seed in seeds:
-        program = small_policies.program(small_policies.policy(seed))
+        program = small_policies.program(small_policies.policy(seed, implies=implies))
         assert program is not None
         rules = list(program.rules.values())
         yield from (
@@ -147,11 +147,12 @@ def within(seeds: range) -> Iterator[tuple[tuple[Program, Rule], tuple[Program, 
         )
 
 
-def between(seeds: range) -> Iterator[tuple[tuple[Program, Rule], tuple[Program, Rule]]]:
+def between(seeds: range, *, implies: bool = False) -> Iterator[tuple[tuple[Program, Rule], tuple[Program, Rule]]]:
     """The same rule in a policy and in one that was changed a little, both ways."""
     for seed in seeds:
-        old = small_policies.program(small_policies.policy(seed))
-        new = small_policies.program(small_policies.policy(seed, changes=1 + seed % 3, change_seed=seed))
+        old = small_policies.program(small_policies.policy(seed, implies=implies))
+        changed = small_policies.policy(seed, changes=1 + seed % 3, change_seed=seed, implies=implies)
+        new = small_policies.program(changed)
         assert old is not None
         for key, rule in old.rules.items():
             if new is not None and key in new.rules:
@@ -160,30 +161,34 @@ def between(seeds: range) -> Iterator[tuple[tuple[Program, Rule], tuple[Program,
 
 
 @pytest.mark.slow
-def test_within_a_policy() -> None:
-    wrong, counts = differences(within(range(40)))
+@pytest.mark.parametrize("implies", [False, True])
+def test_within_a_policy(implies: bool) -> None:
+    wrong, counts = differences(within(range(40), implies=implies))
     assert not wrong, wrong[0]
     assert min(counts["implied"], counts["not implied"]) > 10, counts
 
 
 @pytest.mark.slow
-def test_between_two_policies() -> None:
-    wrong, counts = differences(between(range(20)))
+@pytest.mark.parametrize("implies", [False, True])
+def test_between_two_policies(implies: bool) -> None:
+    wrong, counts = differences(between(range(20), implies=implies))
     assert not wrong, wrong[0]
     assert min(counts["implied"], counts["not implied"]) > 10, counts
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(8))
-def test_within_many_policies(part: int) -> None:
-    wrong, _ = differences(within(range(1000 + part * 250, 1250 + part * 250)))
+@pytest.mark.parametrize("implies", [False, True])
+def test_within_many_policies(part: int, implies: bool) -> None:
+    wrong, _ = differences(within(range(1000 + part * 250, 1250 + part * 250), implies=implies))
     assert not wrong, wrong[0]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(8))
-def test_between_many_policies(part: int) -> None:
-    wrong, _ = differences(between(range(1000 + part * 250, 1250 + part * 250)))
+@pytest.mark.parametrize("implies", [False, True])
+def test_between_many_policies(part: int, implies: bool) -> None:
+    wrong, _ = differences(between(range(1000 + part * 250, 1250 + part * 250), implies=implies))
     assert not wrong, wrong[0]
 
 

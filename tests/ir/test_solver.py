@@ -64,5 +64,5 @@ def test_needed_atoms_are_those_of_minimal_sets(seed: int) -> None:
             for atom in atoms
         }
         slots = {slot.name: slot.types for slot in rule.withs}
-        needed = NeededAtoms(FactSemantics(program)).needed([condition], slots, (), form.entailments)
+        needed = NeededAtoms(FactSemantics(program)).needed([condition], slots, (), form)
         assert needed == listed

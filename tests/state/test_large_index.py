@@ -38,11 +38,14 @@ def renamed(tables: dict[str, list[dict[str, str]]]) -> dict[str, list[dict[str,
     return {t: [{c: mend(v) for c, v in row.items()} for row in rows] for t, rows in tables.items()}
 
 
+@pytest.mark.parametrize("features", [(), worlds.FEATURES], ids=["plain", "features"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_columns_give_the_index_that_rows_give(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_give_the_index_that_rows_give(
+    seed: int, features: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     if seed % 2:
         monkeypatch.setattr(large_index, "MAX_BLOCK_ROWS", 3)
-    program = generated_programs.program(seed)
+    program = generated_programs.program(seed, *features)
     tables = to_tables(worlds.state(program, seed))
     for given in (tables, renamed(tables)):
         if not any(given.values()):

@@ -15,9 +15,9 @@ from privtab.source import SourceFile
 
 
 @lru_cache(maxsize=64)
-def program(seed: int) -> Program:
-    """The program of a random policy."""
-    made, found = read(worlds.policy(seed))
+def program(seed: int, *features: str) -> Program:
+    """The program of a random policy, with features of the language that not every world has."""
+    made, found = read(worlds.policy(seed, features=features))
     assert made is not None, found
     return made
 

@@ -41,6 +41,7 @@ class Draft:
     roles: dict[str, list[str]]
     members_of_set: list[str]
     rows: dict[tuple[str, str], str] = field(default_factory=dict)
+    implies: dict[str, list[str]] = field(default_factory=dict)
     deep: bool = False
     """Whether conditions are deeply nested and repeat terms."""
 
@@ -48,7 +49,7 @@ class Draft:
         """The policy as YAML."""
         lines = ["privtab: 1", "system: small", "version: '1'"]
         lines += ["entities:", "  top: {mid: {low: }, user: , group: , role: }"]
-        lines += ["privileges:", *(f"  {p}: {{on: [{', '.join(on)}]}}" for p, on in self.on.items())]
+        lines += ["privileges:", *(self._privilege(p) for p in self.on)]
         lines += ["  OLD: {alias_of: READ}", f"sets: {{BOTH: [{', '.join(self.members_of_set)}]}}"]
         lines += [
             "semantics:",
@@ -68,14 +69,19 @@ class Draft:
             lines += [f"    {operation}: {text}" for (t, operation), text in self.rows.items() if t == type_]
         return "\n".join(lines) + "\n"
 
+    def _privilege(self, name: str) -> str:
+        implied = f", implies: [{', '.join(self.implies[name])}]" if self.implies.get(name) else ""
+        return f"  {name}: {{on: [{', '.join(self.on[name])}]{implied}}}"
+
 
 TREE = {"top": ["top"], "mid": ["top", "mid"], "low": ["top", "mid", "low"]}
 
 
-def policy(seed: int, changes: int = 0, change_seed: int = 0, *, deep: bool = False) -> str:
+def policy(seed: int, changes: int = 0, change_seed: int = 0, *, deep: bool = False, implies: bool = False) -> str:
     """The YAML text of a tiny random policy; with `changes`, of the same one with that many random changes.
 
     `deep`: its conditions are deeply nested and made of few terms each, so that terms repeat often.
+    `implies`: privileges imply others.
     """
     rnd = random.Random(seed)
     draft = Draft(
@@ -91,6 +97,9 @@ def policy(seed: int, changes: int = 0, change_seed: int = 0, *, deep: bool = Fa
         members_of_set=["READ", "WRITE"],
         deep=deep,
     )
+    if implies:
+        draft.on["EDIT"] = rnd.choice([["top", "mid", "low"], ["mid", "low"]])
+        draft.implies = _implications(draft, rnd)
     for type_ in ("mid", "low", "low"):
         draft.rows[type_, f"op{len(draft.rows)}"] = _row(draft, type_, rnd)
     draft.rows[rnd.choice(["user", "group", "role"]), "see"] = _row(draft, "top", rnd)
@@ -100,7 +109,15 @@ def policy(seed: int, changes: int = 0, change_seed: int = 0, *, deep: bool = Fa
     return draft.text()
 
 
+def _implications(draft: Draft, rnd: random.Random) -> dict[str, list[str]]:
+    others = {name: [other for other in draft.on if other != name] for name in draft.on}
+    return {name: rnd.sample(others[name], k=rnd.choice([0, 1, 1, 2])) for name in draft.on}
+
+
 def _change(draft: Draft, rnd: random.Random) -> None:
+    if draft.implies and rnd.random() < 0.3:
+        draft.implies = _implications(draft, rnd)
+        return
     match rnd.randrange(8):
         case 0:
             draft.inheritance = "down" if draft.inheritance == "none" else "none"
@@ -277,11 +294,12 @@ def _grants(
     of: Program, privilege: str, entity: Entity, grantees: Sequence[str], programs: Sequence[Program]
 ) -> Iterator[Row]:
     other_words = len({(*p.aliases, *p.sets.items()) for p in programs}) > 1
-    names = [privilege, *((*of.aliases, *of.sets) if other_words else ())]
+    implying = (p.name for of in programs for p in of.privileges.values() if privilege in p.implies)
+    names = dict.fromkeys([privilege, *implying, *((*of.aliases, *of.sets) if other_words else ())])
     effects: list[Literal["allow", "deny"]] = ["allow"]
     effects += ["deny"] if any(p.semantics.deny == "overrides" for p in programs) else []
     for name, grantee, effect in product(names, grantees, effects):
-        if any(privilege in StateNames(p).given(name, entity.type) for p in programs):
+        if any(privilege in StateNames(p).given(name, entity.type, effect) for p in programs):
             yield "grants", Grant(grantee=grantee, effect=effect, privilege=name, entity=entity)
 
 
@@ -328,7 +346,8 @@ def known(of: Program, state: State) -> State:
         grants=tuple(
             g
             for g in state.grants
-            if (g.effect == "allow" or semantics.deny == "overrides") and names.given(g.privilege, g.entity.type)
+            if (g.effect == "allow" or semantics.deny == "overrides")
+            and names.given(g.privilege, g.entity.type, "deny")
         ),
         owners=tuple((entity, owner) for entity, owner in state.owners if owner.partition(":")[0] in kinds),
         service_admins=state.service_admins,

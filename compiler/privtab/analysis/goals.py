@@ -47,7 +47,8 @@ def goal(reference: Reference, name: str, entity: Entity) -> Goal:
     if problem is not None:
         raise InvalidRequest(f"{problem.message}; {problem.help}" if problem.help else problem.message)
     facts = (
-        GainedFact(kind="grant", entity=entity, privilege=privilege) for privilege in names.given(name, entity.type)
+        GainedFact(kind="grant", entity=entity, privilege=privilege)
+        for privilege in names.given(name, entity.type, "deny")
     )
     return Goal(text=text, resource=entity, atoms=tuple(fact.atom() for fact in facts))
 

@@ -72,9 +72,11 @@ class Provenance:
             cells = {"grantee": grant.grantee, "effect": grant.effect, "privilege": grant.privilege}
             text = row_text("grants", cells | {"entity": str(grant.entity)})
             kind: StepKind = "grant" if grant.effect == "allow" else "deny"
-            for privilege in names.given(grant.privilege, grant.entity.type):
+            named = names.privileges(grant.privilege) or ()
+            for privilege in names.given(grant.privilege, grant.entity.type, grant.effect):
+                said = text if privilege in named else f"{text} (which implies {privilege})"
                 self._grants[grant.effect, privilege, str(grant.entity)].append(
-                    (grant, self._step(kind, text, "grants", row))
+                    (grant, self._step(kind, said, "grants", row))
                 )
         self._owners: dict[str, list[tuple[str, Step]]] = defaultdict(list)
         for row in state.column("owners", "owner").where(all_principals):

@@ -132,6 +132,8 @@ def _privileges(program: Program) -> dict[str, Any]:
     described: dict[str, dict[str, Any]] = {}
     for name, privilege in program.privileges.items():
         described[name] = {"on": list(privilege.on)}
+        if privilege.implies:
+            described[name]["implies"] = list(privilege.implies)
         described[name] |= {k: v for k in ("title", "deprecated") if (v := getattr(privilege, k)) is not None}
     for name, alias in program.aliases.items():
         described[name] = {"on": list(program.privileges[alias.of].on), "alias_of": alias.of}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
@@ -47,6 +47,13 @@ class Part:
     kind: Kind
     spot: m.Spot
     node: Node
+
+
+def with_implied(policy: m.Policy, privileges: Iterable[str], type_: str | None = None) -> tuple[str, ...]:
+    """Privileges and those that grants of them give as well, on a type or anywhere."""
+    own = tuple(privileges)
+    implied = (p for name in own for p in policy.privileges[name].implies)
+    return tuple(dict.fromkeys((*own, *(p for p in implied if type_ is None or type_ in policy.privileges[p].on))))
 
 
 def tree(condition: m.Condition, path: Path) -> Node:

@@ -242,7 +242,7 @@ class View:
                 found.update(*(leaves(self.program, condition) for condition in shorter))
                 continue
             try:
-                found |= NeededAtoms(self.exact.semantics).needed(conditions, slots, found, self.canonical.entailments)
+                found |= NeededAtoms(self.exact.semantics).needed(conditions, slots, found, self.canonical)
             except Undecided:
                 found |= reached
                 unsure.append(self.policy.rows[pair])

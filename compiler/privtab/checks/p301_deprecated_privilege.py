@@ -14,7 +14,7 @@ KIND = FindingKind("P301", "deprecated-privilege", Severity.WARNING)
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
-    """Uses in conditions, effects, sets and default grants."""
+    """Uses in conditions, effects, sets, `implies` and default grants."""
     deprecated = {n: a.deprecated for n, a in policy.aliases.items() if a.deprecated is not None}
     deprecated |= {n: p.deprecated for n, p in policy.privileges.items() if p.deprecated is not None}
     if not deprecated:
@@ -39,6 +39,8 @@ def _uses(policy: Policy) -> Iterator[tuple[str, Span]]:
                 yield use.written, use.spot.span
     for set_ in policy.tables.sets:
         yield from ((word.value, word.span) for word in set_.members)
+    for privilege in policy.tables.privileges:
+        yield from ((word.value, word.span) for word in privilege.implies)
     for role in policy.tables.roles:
         yield from ((word.value, word.span) for _, words in role.grants for word in words)
 

@@ -16,16 +16,16 @@ KIND = FindingKind("P302", "never-required", Severity.WARNING)
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
-    """Privileges that no condition names in any row, reading or variant, not even by an alias or a set.
+    """Privileges that no condition names in any row, reading or variant, not even by an alias or a set, nor any that they imply.
 
     Or that conditions name, but that decide nothing: no minimal set contains them.
     """
-    required = set(_required(policy))
+    named = set(required(policy))
     idle = _in_force(policy) - {privilege for privilege, _ in view_of(policy).required_privileges}
     for name, privilege in policy.privileges.items():
-        if privilege.deprecated is not None:
+        if privilege.deprecated is not None or not named.isdisjoint(privilege.implies):
             continue
-        if name not in required:
+        if name not in named:
             yield _finding(policy, name, f"no row requires `{name}`", "add rows that require it")
         elif name in idle:
             message = f"`{name}` decides nothing: wherever it is required, something else is enough"
@@ -45,7 +45,8 @@ def _finding(policy: Policy, name: str, message: str, advice: str) -> Diagnostic
     return KIND.at(policy.declared[name].span, message, f"granting it changes nothing: {advice}, or drop it")
 
 
-def _required(policy: Policy) -> Iterator[str]:
+def required(policy: Policy) -> Iterator[str]:
+    """The privileges that conditions name in any row, reading or variant."""
     from privtab.model.conditions import privilege_names
 
     for cell in _cells(policy.tables):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from privtab.checks._parts import with_implied
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.hints import listed
 
@@ -67,7 +68,7 @@ def _granted(policy: Policy, *, core: bool) -> set[tuple[str, str]]:
             continue
         for outcome in row.outcomes:
             if outcome.kind == "grant" and outcome.use is not None:
-                granted.update((p, outcome.type) for p in outcome.use.members)
+                granted.update((p, outcome.type) for p in with_implied(policy, outcome.use.members, outcome.type))
             elif outcome.what == "owner" and policy.semantics.owner is not None:
                 granted.update((p, outcome.type) for p in policy.semantics.owner.holds)
     return granted

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from privtab.checks._parts import with_implied
 from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.errors import Undecided
@@ -102,7 +103,7 @@ def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule]) -> 
     from privtab.ir.nodes import ALWAYS
 
     reading_sets = [sets for other in reading_rules for sets in view.sets(item_condition(other), (frozenset(), {}))]
-    gained = {atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(effect)}
+    gained = {atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(view, effect)}
     return all(
         view.canonical.implies([_with_inherited(view, atoms | gained, type_)], reading_sets)
         for setting in view.settings(rule, ALWAYS, types_of=call_condition(rule))
@@ -110,12 +111,13 @@ def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule]) -> 
     )
 
 
-def _atoms(effect: Effect) -> Iterator[Atom]:
+def _atoms(view: View, effect: Effect) -> Iterator[Atom]:
     from privtab.ir.nodes import Has, Member, Owner
 
     if effect.what in ("owner", "member") and not effect.privileges:
         yield Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)
-    yield from (Has(privilege=privilege, target=effect.target) for privilege in effect.privileges)
+    given = with_implied(view.policy, effect.privileges, effect.target.type)
+    yield from (Has(privilege=privilege, target=effect.target) for privilege in given)
 
 
 def _with_inherited(view: View, atoms: AtomSet, type_: str) -> AtomSet:

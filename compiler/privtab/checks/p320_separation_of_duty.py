@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from privtab.checks._parts import with_implied
 from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.errors import Undecided
@@ -43,12 +44,12 @@ def _violations(view: View, rules: list[Rule], at_most: int) -> Iterator[tuple[s
     reported: list[frozenset[str]] = []
     """Sets of privileges that were reported; sets that contain one of them are skipped."""
     for name in policy.privileges:
-        held_rules = [rule for rule in rules if _suffices(view, rule, _any_of((name,)))]
+        held_rules = [rule for rule in rules if _suffices(view, rule, _any_of(with_implied(policy, (name,))))]
         if len(held_rules) > at_most:
             reported.append(frozenset({name}))
             yield f"the privilege `{name}` alone is enough for", held_rules
     for name, members in policy.sets.items():
-        held_rules = [rule for rule in rules if _suffices(view, rule, _any_of(members))]
+        held_rules = [rule for rule in rules if _suffices(view, rule, _any_of(with_implied(policy, members)))]
         if len(held_rules) > at_most and not any(privileges <= set(members) for privileges in reported):
             yield f"the set `{name}` is enough for", held_rules
     for role in policy.roles.values():
@@ -137,7 +138,8 @@ def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
             case Has(privilege=privilege):
                 owns = effect.what == "owner" and not effect.privileges and privilege in owner_privileges
                 below = semantics.inheritance == "down" and within(atom.target.type, effect.target.type)
-                return (privilege in effect.privileges or owns) and (same_type or below)
+                given = with_implied(view.policy, effect.privileges, effect.target.type)
+                return (privilege in given or owns) and (same_type or below)
             case Owner():
                 return same_type and effect.what == "owner" and not effect.privileges
             case Member():

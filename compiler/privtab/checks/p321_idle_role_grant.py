@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from privtab.checks._parts import with_implied
 from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 
@@ -25,7 +26,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             (type_, word)
             for type_, words in role.grants
             for word in words
-            if not any(view.can_matter(member, type_.value) for member in _members(policy, word.value))
+            if not any(
+                view.can_matter(privilege, type_.value)
+                for privilege in with_implied(policy, _members(policy, word.value), type_.value)
+            )
         ]
         if len(idle) == sum(len(words) for _, words in role.grants):
             message = f"the role `{role.name.value}` grants nothing that a row requires"

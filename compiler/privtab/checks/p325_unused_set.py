@@ -15,11 +15,12 @@ KIND = FindingKind("P325", "unused-set", Severity.NOTE)
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Sets that no condition, effect, role or other set uses, nor what owners hold; readings and variants count."""
+    """Sets that no condition, effect, role, other set or `implies` uses, nor what owners hold; readings and variants count."""
     tables = policy.tables
     used = {word.value for set_ in tables.sets for word in set_.members}
     if tables.semantics.owner is not None:
         used |= {word.value for word in tables.semantics.owner.holds}
+    used |= {word.value for privilege in tables.privileges for word in privilege.implies}
     for role in (*tables.roles, *(role for variant in tables.variants for role in variant.roles)):
         used |= {word.value for _, words in role.grants for word in words}
     used |= set(_in_cells(tables))

@@ -86,7 +86,7 @@ def state_comparison_gate(
 
     shown = f"{before.channel}: {before.state or 'state in shards'}"
     # Rows with names that the new policy no longer knows decide nothing under it.
-    running, _ = validate(program, rows_of_bundles(program.system, running_states(registry, before), shown))
+    running, _ = validate(program, rows_of_bundles(program, running_states(registry, before), shown))
     with telling() as tell:
         return state_diff_gate(
             program,

@@ -99,13 +99,15 @@ def load_rows(program: Program | None, state: Path) -> RawState:
     if not is_stored(state):
         return load(state)
     system = None if program is None else program.system
-    return rows_of_bundles(system, state_bundles(system, state), str(state))
+    return rows_of_bundles(program, state_bundles(system, state), str(state))
 
 
-def rows_of_bundles(system: str | None, bundles: Iterable[bytes], shown: str) -> RawState:
-    """The rows of a state in bundles: of a system, or of the only one."""
+def rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: str) -> RawState:
+    """The rows of a state in bundles: of a policy's system, or of the only one."""
     from privtab.state.load import from_tables, to_tables
+    from privtab.state.written import as_written
 
+    system = None if program is None else program.system
     found = [_documents(bundle, shown) for bundle in bundles]
     systems = {name for documents in found for name in documents}
     if system is None and len(systems) == 1:
@@ -115,7 +117,8 @@ def rows_of_bundles(system: str | None, bundles: Iterable[bytes], shown: str) ->
     if system not in systems:
         raise UsageError(f"{shown} holds no state of {system}")
     documents = [one[system] for one in found if system in one]
-    return from_tables(to_tables(_whole(documents, shown)), shown)
+    state = _whole(documents, shown)
+    return from_tables(to_tables(state if program is None else as_written(program, state)), shown)
 
 
 def state_bundles(system: str | None, given: Path) -> list[bytes]:
@@ -140,8 +143,9 @@ def as_stored(program: Program, state: State) -> State:
     """The rows of a state as they are read back from its bundle."""
     from privtab.spark.state.bundles import from_index
     from privtab.state.index import index
+    from privtab.state.written import as_written
 
-    return from_index(index(program, state))
+    return as_written(program, from_index(index(program, state)))
 
 
 # --- private ---------------------------------------------------------------------------------------------------------

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 def superfluous_atoms(form: Canonical, atoms: Collection[Atom], *, every: bool) -> frozenset[Atom]:
     """Atoms that can be dropped from a conjunction (`every`) or a disjunction of distinct atoms without changing it."""
-    entailments = form.entailments(atoms)
-    if every:
-        return frozenset(head for _, head in entailments)
-    return frozenset(body[0] for body, _ in entailments if len(body) == 1)
+    dropped: set[Atom] = set()
+    for body, head in form.entailments(atoms):
+        # Of atoms that entail each other, one stays: what is dropped already entails nothing, and excuses nothing.
+        if every and dropped.isdisjoint(body):
+            dropped.add(head)
+        elif not every and len(body) == 1 and head not in dropped:
+            dropped.add(body[0])
+    return frozenset(dropped)
 
 
 def absorbed(form: Canonical, formula: Formula) -> Formula:

@@ -10,6 +10,9 @@ independent; under the semantics of the file, a set of atoms *entails* an atom i
 * an owner has each privilege that ownership confers on what they own and, with inheritance, below it, whatever is denied.
 
 The last two do not combine: if ownership confers the privilege, the lower one may come from ownership alone.
+
+Where one privilege implies another, and every grant that gives the first gives the second, the first counts as a grant of the
+second: alone without denials, and with denials together with the second below.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import NamedTuple, TypeAlias, assert_never
 
 from privtab._once import once
 from privtab.errors import Undecided
+from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import RequestAlgebra, call_condition, move, resolve
 from privtab.ir.nodes import (
     RESOURCE,
@@ -65,6 +69,7 @@ class Canonical:
         self._owner_privileges = frozenset(owner.holds) if owner else frozenset()
         self._down = program.semantics.inheritance == "down"
         self._denies = program.semantics.deny == "overrides"
+        self._implied = _Implications(program)
         self._sets_of_can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
         self._steps_left = STEPS
         self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
@@ -111,7 +116,7 @@ class Canonical:
     @property
     def independent(self) -> bool:
         """Whether no atom entails another."""
-        return not self._down and not self._owner_privileges
+        return not self._down and not self._owner_privileges and not self._implied
 
     def entails(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether every state that gives all of `atoms` gives `atom`."""
@@ -124,17 +129,25 @@ class Canonical:
                 owners_have = privilege in self._owner_privileges
                 if owners_have and any(isinstance(a, Owner) and self._reaches(a.target, target) for a in atoms):
                     return True
-                if not self._down:
+                if not self._down and not self._implied:
                     return False
-                same = [a.target for a in atoms if isinstance(a, Has) and a.privilege == privilege]
-                above = any(self._reaches(t, target) for t in same)
-                if not self._denies:
+                above = any(
+                    self._reaches(a.target, target) and self._gives(a, privilege) for a in atoms if isinstance(a, Has)
+                )
+                if not self._denies or not above:
                     return above
-                return above and not owners_have and any(self._reaches(target, t) for t in same)
+                same = [a.target for a in atoms if isinstance(a, Has) and a.privilege == privilege]
+                return not owners_have and any(self._reaches(target, t) for t in same)
             case Owner() | Member() | Self() | Holds() | ServiceAdmin() | ByType():
                 return False
             case _:
                 assert_never(atom)
+
+    def _gives(self, atom: Has, privilege: str) -> bool:
+        """Whether every grant that gives the atom gives a privilege on the same object."""
+        return atom.privilege == privilege or bool(
+            self._implied and privilege in self._implied.by(atom.privilege, atom.target.type)
+        )
 
     def entailments(self, atoms: Collection[Atom]) -> Iterator[tuple[tuple[Atom, ...], Atom]]:
         """Pairs of premises and a conclusion among the atoms: the premises together entail the conclusion, as in `entails`."""
@@ -149,6 +162,9 @@ class Canonical:
                 if owners_have:
                     yield from (((owner,), lower) for owner in owners if self._reaches(owner.target, lower.target))
                 above = [a for a in same if a is not lower and self._down and self._reaches(a.target, lower.target)]
+                if self._implied:
+                    others = (a for other, listed in by_name.items() if other != name for a in listed)
+                    above += [a for a in others if self._reaches(a.target, lower.target) and self._gives(a, name)]
                 if not self._denies:
                     yield from (((upper,), lower) for upper in above)
                 elif above and not owners_have:
@@ -170,27 +186,30 @@ class Canonical:
         return upper.type in self._chains[lower.type] if self._down else upper.type == lower.type
 
     def reduce(self, atoms: AtomSet) -> AtomSet:
-        """Drop the atoms that the others entail. The result is unique because entailment has no cycles."""
+        """Drop the atoms that the others entail. The result is unique: only implication has cycles, and then order decides."""
         remaining = atoms
-        for atom in atoms:
+        for atom in sorted(atoms, key=self.order, reverse=True) if self._implied else atoms:
             if isinstance(atom, Has):  # only privileges are ever entailed
                 rest = remaining - {atom}
                 remaining = rest if self._follows(rest, atom) else remaining
         return remaining
 
     def antichain(self, sets: Iterable[AtomSet]) -> frozenset[AtomSet]:
-        """The weakest sets, none of which suffices for another. Of reduced sets, no two different ones suffice for each other."""
+        """The weakest sets, none of which suffices for another. Of reduced sets that suffice for each other, the first stays."""
         distinct = frozenset(sets)
         if len(distinct) < 2:
             return distinct
         weakest: list[AtomSet] = []
-        for atoms in sorted(distinct, key=len):
+        for atoms in sorted(distinct, key=self._rank if self._implied else len):
             self.spend(len(weakest))
             if any(self._suffices(atoms, known) for known in weakest):
                 continue
             weakest = [known for known in weakest if not self._suffices(known, atoms)]
             weakest.append(atoms)
         return frozenset(weakest)
+
+    def _rank(self, atoms: AtomSet) -> tuple[int, list[tuple[int, str, int, str]]]:
+        return len(atoms), sorted(map(self.order, atoms))
 
     def spend(self, steps: int) -> None:
         """Deduct steps from those left. Raises Undecided if there are too few."""
@@ -221,6 +240,32 @@ class Canonical:
         if can.target.slot == RESOURCE:
             return sets
         return frozenset(frozenset(_moved(a, can.target.slot) for a in atoms) for atoms in sets)
+
+
+class _Implications:
+    """What each privilege gives wherever it is held, since every grant that gives it gives that too; false if nothing."""
+
+    def __init__(self, program: Program) -> None:
+        self._facts = FactSemantics(program)
+        self._privileges = {p.name: p.implies for p in program.privileges.values() if p.implies}
+        self._found: dict[tuple[str, str], frozenset[str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._privileges)
+
+    def by(self, privilege: str, type_: str) -> frozenset[str]:
+        """The privileges that a privilege on an object of a type gives there."""
+        key = privilege, type_
+        if key not in self._found:
+            found = frozenset(self._privileges.get(privilege, ()))
+            for place in self._facts.looked_at(Target(slot=RESOURCE, type=type_)) if found else ():
+                for name in self._facts.names_on(privilege, place.type, "allow"):
+                    found &= self._facts.given(name, place.type, "allow")
+                for role in self._facts.program.roles:
+                    by_default = self._facts.default_grants(role, place.type)
+                    found &= frozenset(by_default) if privilege in by_default else found
+            self._found[key] = found
+        return self._found[key]
 
 
 class _Sets(RequestAlgebra[frozenset[AtomSet]]):

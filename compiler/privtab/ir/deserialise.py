@@ -78,7 +78,7 @@ def program_from_json(document: object, shown: str) -> Program:
         version=top.text("version"),
         title=top.text_or_none("title"),
         entities=entities,
-        privileges=top.each("privileges", lambda name, p: Privilege(name=name, on=p.texts("on"))),
+        privileges=top.each("privileges", _privilege),
         aliases={
             name: Alias(name=name, of=_text(privilege, f"aliases.{name}"))
             for name, privilege in top.part("aliases").entries()
@@ -166,6 +166,11 @@ def _one_of(value: object, where: str, kind: Any) -> Any:
     if value not in get_args(kind):
         raise ValueError(f"{where} is {value!r:.80}, not one of {', '.join(get_args(kind))}")
     return value
+
+
+def _privilege(name: str, part: _JsonObject) -> Privilege:
+    implies = part.texts("implies") if "implies" in part.document else ()
+    return Privilege(name=name, on=part.texts("on"), implies=implies)
 
 
 def _entity(name: str, part: _JsonObject) -> EntityType:

@@ -228,11 +228,14 @@ class ImplicationChecker:
     def _granted(self, privilege: str, target: Target) -> Iterator[Fact]:
         for place in self.semantics.looked_at(target):
             for name in self._names(privilege, place.type):
-                recognised = privilege in self.other_semantics.given(name, place.type)
-                # A grant further up, or by a set or an alias, gives at least as much as one of the privilege on the object itself.
-                # So it is tried only where the other program does not recognise it.
+                # A grant further up, or by another name, is tried unless the other program gives at least as much by it as by the
+                # privilege's own name, on the object itself or where the grant is.
+                given = self.other_semantics.given(name, place.type, "allow")
+                recognised = privilege in given
                 reaches = self.other_semantics.down and recognised and self._on_other_path(place, target)
-                if (place == target or not reaches) and (name == privilege or not recognised):
+                instead = [target] if place != target and reaches else []
+                instead += [place] if name != privilege and recognised else []
+                if not any(self.other_semantics.given(privilege, o.type, "allow") <= given for o in instead):
                     for carrier in self._carriers():
                         yield Granted(effect="allow", name=name, target=place, carrier=carrier)
 
@@ -241,7 +244,7 @@ class ImplicationChecker:
         return target.type in self.other_program.entities and place in self.other_semantics.path(target)
 
     def _names(self, privilege: str, type_: str) -> Iterator[str]:
-        return (name for name in self.semantics.names_of(privilege) if privilege in self.semantics.given(name, type_))
+        return iter(self.semantics.names_on(privilege, type_, "allow"))
 
     def _by_role(self, privilege: str, target: Target) -> Iterator[Fact]:
         for role in self.program.roles.values():
@@ -251,7 +254,12 @@ class ImplicationChecker:
                 role.scope,
                 dict(role.grants),
             )
-            if same_role and all(self._on_other_path(place, target) for place in path):
+            gives_more = all(
+                self.other_semantics.given(privilege, type_, "allow") <= frozenset(privileges)
+                for type_, privileges in role.grants
+                if privilege in privileges
+            )
+            if same_role and gives_more and all(self._on_other_path(place, target) for place in path):
                 continue
             scopes = [None, *path] if role.scope is None else [t for t in path if t.type == role.scope]
             for scope in scopes:
@@ -287,12 +295,9 @@ class ImplicationChecker:
             if privilege not in self.other_program.privileges or target.type not in self.other_program.entities:
                 continue
             for place in self.other_semantics.looked_at(target):
-                for name in self.other_semantics.names_of(privilege):
-                    if privilege not in self.other_semantics.given(name, place.type):
-                        continue
-                    denied = (
-                        {(p, place) for p in self.semantics.given(name, place.type)} if self.semantics.denies else set()
-                    )
+                for name in self.other_semantics.names_on(privilege, place.type, "deny"):
+                    own = self.semantics.given(name, place.type, "deny") if self.semantics.denies else frozenset()
+                    denied = {(p, place) for p in own}
                     unrecognised = sorted(self.other_semantics.carriers - self.semantics.carriers)
                     carriers: list[Carrier] = ["user"] if not denied & protected else unrecognised[:1]
                     found |= {Granted(effect="deny", name=name, target=place, carrier=c) for c in carriers}

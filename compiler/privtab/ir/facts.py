@@ -115,7 +115,7 @@ class FactSemantics:
                 *(("brought",) if "request" in program.semantics.groups else ()),
             }
         )
-        self._given: dict[tuple[str, str], frozenset[str]] = {}
+        self._given: dict[tuple[str, str, str], frozenset[str]] = {}
 
     def carriers_of(self, kind: OwnerKind) -> tuple[Carrier, ...]:
         """The carriers through which the caller can be an owner of that kind."""
@@ -124,18 +124,25 @@ class FactSemantics:
         return tuple(sorted(self.carriers - {"user"} if kind == "group" else self.carriers))
 
     @cached_property
-    def _names_of(self) -> Mapping[str, tuple[str, ...]]:
-        names: dict[str, list[str]] = {}
-        for name in self.names.known_privileges():
-            if name in self.unused_names:
-                continue
-            for privilege in self.names.privileges(name) or ():
-                names.setdefault(privilege, []).append(name)
-        return {privilege: tuple(given_by) for privilege, given_by in names.items()}
+    def _names_of(self) -> Mapping[tuple[str, str], tuple[str, ...]]:
+        names: dict[tuple[str, str], dict[str, None]] = {
+            (name, effect): {name: None} for name in self.program.privileges for effect in ("allow", "deny")
+        }
+        for name, allowed in self.names.names().items():
+            if name not in self.unused_names:
+                for privilege in allowed:
+                    names[privilege, "allow"][name] = None
+                for privilege in self.names.privileges(name) or ():
+                    names[privilege, "deny"][name] = None
+        return {key: tuple(given_by) for key, given_by in names.items()}
 
-    def names_of(self, privilege: str) -> tuple[str, ...]:
-        """The names by which a grant may give the privilege: itself first, then its aliases and the sets that include it."""
-        return self._names_of.get(privilege, ())
+    def names_of(self, privilege: str, effect: str) -> tuple[str, ...]:
+        """The names by which a row may allow or deny the privilege: itself first, then what implies it, aliases and sets."""
+        return self._names_of.get((privilege, effect), ())
+
+    def names_on(self, privilege: str, type_: str, effect: str) -> tuple[str, ...]:
+        """The names by which a row on a type may allow or deny the privilege."""
+        return tuple(n for n in self.names_of(privilege, effect) if privilege in self.given(n, type_, effect))
 
     def grantable_names(self, privilege: str) -> object:
         """All that the file says about who has a privilege; if equal in two programs, every state gives it alike in both."""
@@ -146,7 +153,10 @@ class FactSemantics:
             for type_, privileges in role.grants
             if privilege in privileges
         }
-        return known and frozenset(known.on), frozenset(self.names_of(privilege)), roles
+        ways = {
+            (name, type_) for type_ in (known.on if known else ()) for name in self.names_on(privilege, type_, "allow")
+        }
+        return known and frozenset(known.on), frozenset(self.names_of(privilege, "deny")), ways, roles
 
     def place(self, type_: str) -> tuple[tuple[str, bool, str | None], ...]:
         """The chain of a type and the properties of each of its types; empty if the type is unknown."""
@@ -155,12 +165,12 @@ class FactSemantics:
         kinds = (self.program.entities[name] for name in self.program.chain(type_))
         return tuple((kind.name, kind.single, kind.principal) for kind in kinds)
 
-    def given(self, name: str, type_: str) -> frozenset[str]:
-        """The privileges that a grant of the name gives on a type; none if either is unknown."""
-        key = name, type_
+    def given(self, name: str, type_: str, effect: str) -> frozenset[str]:
+        """The privileges that a row of the name allows or denies on a type; none if either is unknown."""
+        key = name, type_, effect
         if key not in self._given:
             known = type_ in self.program.entities
-            self._given[key] = frozenset(self.names.given(name, type_)) if known else frozenset()
+            self._given[key] = frozenset(self.names.given(name, type_, effect)) if known else frozenset()
         return self._given[key]
 
     def path(self, target: Target) -> tuple[Target, ...]:
@@ -239,7 +249,7 @@ class FactSemantics:
             match fact:
                 case Granted():
                     applies = fact.target in looked_at and fact.carrier in self.carriers
-                    if applies and privilege in self.given(fact.name, fact.target.type):
+                    if applies and privilege in self.given(fact.name, fact.target.type, fact.effect):
                         if fact.effect == "allow":
                             allowed = True
                         elif self.denies:

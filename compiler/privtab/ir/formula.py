@@ -255,6 +255,7 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
     """
     owner = program.semantics.owner
     owner_privileges = frozenset(owner.holds) if owner else frozenset()
+    kin = _related_privileges(program)
     visited: set[Formula] = set()
     privilege_keys: set[object] = set()
     owners = False
@@ -276,7 +277,8 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
                 waiting += (case_ for type_, case_ in node.cases if type_ in types[node.slot])
             case Has(privilege=privilege, target=target):
                 # With inheritance, a privilege on one object affects others on the same path.
-                key = (privilege, target.slot) if program.semantics.inheritance == "down" else (privilege, target)
+                of_kin = kin.get(privilege, privilege)
+                key = (of_kin, target.slot) if program.semantics.inheritance == "down" else (of_kin, target)
                 if key in privilege_keys:
                     return False
                 privilege_keys.add(key)
@@ -286,6 +288,16 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
                     return False
                 visited.add(node)
     return not (owners and any(isinstance(node, Owner) for node in visited))
+
+
+def _related_privileges(program: Program) -> dict[str, str]:
+    """For privileges that are connected by implications, one of those that they are connected with."""
+    found: dict[str, str] = {}
+    for privilege in program.privileges.values():
+        for name in privilege.implies:
+            one, other = found.get(privilege.name, privilege.name), found.get(name, name)
+            found |= {key: one for key, value in found.items() if value == other} | {name: one, privilege.name: one}
+    return found
 
 
 def without_name(program: Program, formula: Formula, type_: str) -> Formula:

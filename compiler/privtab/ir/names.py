@@ -31,6 +31,28 @@ class PrivilegeNames:
         """Every name that a grant may use."""
         return (*self.program.privileges, *self.program.aliases, *self.program.sets)
 
-    def given(self, name: str, type_: str) -> tuple[str, ...]:
-        """The privileges that a grant of this name gives on a type; of a set, the members that can be granted on the type."""
-        return tuple(m for m in self.privileges(name) or () if type_ in self.program.privileges[m].on)
+    def given(self, name: str, type_: str, effect: str) -> tuple[str, ...]:
+        """The privileges that a row of this name allows or denies on a type.
+
+        They are those that the name stands for and that can be granted on the type; if it allows, also what these imply there.
+        """
+        privileges = self.program.privileges
+        members = [privilege for privilege in self.privileges(name) or () if type_ in privileges[privilege].on]
+        if effect == "allow":
+            members += [p for member in members for p in privileges[member].implies if type_ in privileges[p].on]
+        return tuple(dict.fromkeys(members))
+
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """For each name that a grant may use, the privileges that a row of this name allows on one type or another."""
+        found = {name: self.privileges(name) or () for name in self.known_privileges()}
+        implied = {name: privilege.implies for name, privilege in self.program.privileges.items()}
+        return {
+            name: tuple(dict.fromkeys((*members, *(p for member in members for p in implied[member]))))
+            for name, members in found.items()
+        }
+
+    @property
+    def one_for_one(self) -> bool:
+        """Whether every name of a grant gives exactly the privilege of that name."""
+        program = self.program
+        return not program.aliases and not program.sets and not any(p.implies for p in program.privileges.values())

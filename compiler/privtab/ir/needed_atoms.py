@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from privtab.ir.facts import FactSemantics
 from privtab.ir.nodes import Atom, Formula
 from privtab.ir.solver import Slots, Solver
+
+if TYPE_CHECKING:
+    from privtab.ir.canonical import Canonical
 
 
 class NeededAtoms(Solver):
@@ -32,18 +36,26 @@ class NeededAtoms(Solver):
         conditions: Iterable[Formula],
         slots: Slots,
         known: Collection[Atom],
-        entailments: Callable[[Collection[Atom]], Iterable[tuple[tuple[Atom, ...], Atom]]],
+        form: Canonical,
     ) -> frozenset[Atom]:
         """The atoms that are needed for one of the conditions, except those already `known` to be needed.
 
-        `entailments`: returns pairs of premises and a conclusion; the premises together entail the conclusion.
+        Of atoms that entail each other, the first counts for all, as in the minimal sets of `form`.
         """
         literal_pairs = [(self.literal(formula, 0), self.literal(formula, 1)) for formula in conditions]
-        for premises, conclusion in entailments(tuple(self._without)):
+        entailments = list(form.entailments(tuple(self._without)))
+        equal = {(a, b) for (a, *more), b in entailments if not more} & {(b, a) for (a, *_), b in entailments}
+        same = {b: a for a, b in sorted(equal, key=lambda pair: form.order(pair[0]), reverse=True)}
+        same = {b: a for b, a in same.items() if form.order(a) < form.order(b)}
+        for atom, first in same.items():
+            self._add_clause([-self._without[first], self._without[atom]])
+            self._add_clause([self._without[first], -self._without[atom]])
+        for premises, conclusion in entailments:
             negated_premises = [-self._atom_literal(atom, 0) for atom in premises]
             self._add_clause([*negated_premises, self._atom_literal(conclusion, 0)])
-            self._add_clause([*negated_premises, -self._without[conclusion]])
-        removable = [self._without[atom] for atom in self._without if atom not in known]
+            if not (len(premises) == 1 and (premises[0], conclusion) in equal):
+                self._add_clause([*negated_premises, -self._without[conclusion]])
+        removable = [self._without[atom] for atom in self._without if atom not in known and atom not in same]
         for atom, literal in self._without.items():
             self._add_clause([-literal, -self.true if atom in known else self._atom_literal(atom, 0)])
         self._at_most_one(removable)

@@ -147,6 +147,8 @@ class Privilege:
     on: tuple[str, ...]
     title: str | None = None
     deprecated: str | None = None
+    implies: tuple[str, ...] = ()
+    """The privileges that a grant of it gives as well; what those imply, it does not give."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

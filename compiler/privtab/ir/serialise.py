@@ -52,7 +52,10 @@ def program_json(program: Program, optimised: Program | None = None) -> dict[str
         "version": program.version,
         "title": program.title,
         "entities": {name: _entity(program, entity) for name, entity in program.entities.items()},
-        "privileges": {name: {"on": list(p.on)} for name, p in program.privileges.items()},
+        "privileges": {
+            name: {"on": list(p.on)} | ({"implies": list(p.implies)} if p.implies else {})
+            for name, p in program.privileges.items()
+        },
         "aliases": {name: alias.of for name, alias in program.aliases.items()},
         "sets": {name: list(members) for name, members in program.sets.items()},
         "roles": {

@@ -258,12 +258,14 @@ class Solver:
     def _granted(self, effect: str, privilege: str, place: Target, side: int) -> int:
         """Whether a row allows or denies a privilege on the object itself.
 
-        With one program alone, a grant to the caller by the privilege's own name represents all other ways.
+        With one program alone, grants to the caller by its own name and by those that imply it represent all other ways.
         """
         semantics = self.sides[side]
-        names = [n for n in semantics.names_of(privilege) if privilege in semantics.given(n, place.type)]
+        names = semantics.names_on(privilege, place.type, effect)
+        if self._one_program:  # aliases and sets give at least as much
+            names = tuple(name for name in names if name in semantics.program.privileges)
         found: list[Fact] = []
-        for name in names[:1] if self._one_program else names:
+        for name in names:
             for carrier in self._carriers(side):
                 kind = "allow" if effect == "allow" else "deny"
                 found.append(Granted(effect=kind, name=name, target=place, carrier=carrier))  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import cast
 
 from privtab.diagnostics import Diagnostic, Span
 from privtab.findings import (
+    p009_wrong_value,
     p101_unknown_privilege,
     p102_unknown_type,
     p106_alias_of_nothing,
@@ -57,6 +58,14 @@ class DeclaredNames:
             return (self.aliases[name].of,)
         return self.sets.get(name)
 
+    def given(self, words: Iterable[str], type_: str | None = None) -> tuple[str, ...]:
+        """Some privileges and what they imply, if a type is given what they imply there."""
+        found = dict.fromkeys(words)
+        for name in tuple(found):
+            implied = self.privileges[name].implies if name in self.privileges else ()
+            found.update(dict.fromkeys(p for p in implied if type_ is None or type_ in self.binds[p]))
+        return tuple(found)
+
     def unknown(self, name: str) -> bool:
         """Whether a use of the name is to be reported."""
         return (
@@ -88,6 +97,7 @@ def resolve_names(tables: Tables, found: list[Diagnostic]) -> DeclaredNames:
     )
     _privileges(tables.privileges, names, found)
     _sets(tables.sets, names, found)
+    _implications(tables.privileges, names, found)
     return names
 
 
@@ -216,6 +226,32 @@ def _expand(decls: Mapping[str, SetDecl], names: DeclaredNames, found: list[Diag
             names.poisoned.add(name)
 
 
+def _implications(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: list[Diagnostic]) -> None:
+    """Expand what each privilege implies, one step: sets and aliases, not what those privileges imply."""
+    for decl in decls:
+        own = decl.name.value
+        listed: set[str] = set()
+        implied: dict[str, None] = {}
+        for word in decl.implies:
+            members = names.members(word.value)
+            if word.value in listed:
+                message = f"`{own}` implies `{word.value}` twice"
+                found.append(p009_wrong_value.other(word.span, message, "leave one of them out"))
+            elif members == (own,):
+                message = f"`{own}` implies itself"
+                found.append(p009_wrong_value.other(word.span, message, "leave it out: a grant gives it anyway"))
+            elif members is not None:
+                if own in names.privileges:
+                    on = names.privileges[own].on
+                    found.extend(unbound(names, word.value, members, on, lambda w=word: w.span))  # type: ignore[misc]
+                implied.update(dict.fromkeys(member for member in members if member != own))
+            elif names.unknown(word.value):
+                found.append(p101_unknown_privilege.finding(word.span, word.value, names.declared))
+            listed.add(word.value)
+        if implied and own in names.privileges:
+            names.privileges[own] = replace(names.privileges[own], implies=tuple(implied))
+
+
 def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -> Semantics:
     """Resolve `semantics`, with the privileges of owners expanded."""
     decl = tables.semantics
@@ -234,7 +270,7 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
         owner = OwnerSemantics(
             kinds=("user",) if kinds is None else cast(tuple[OwnerKind, ...], tuple(k.value for k in kinds)),
             creator=decl.owner.creator,
-            holds=tuple(holds),
+            holds=names.given(holds),
         )
     return Semantics(
         inheritance=decl.inheritance,
@@ -264,7 +300,7 @@ def resolve_roles(decls: Iterable[RoleDecl], names: DeclaredNames, found: list[D
                 if known:
                     found.extend(unbound(names, word.value, members, (type_.value,), lambda w=word: w.span))  # type: ignore[misc]
                 privileges.update(dict.fromkeys(members))
-            grants.append((type_.value, tuple(privileges)))
+            grants.append((type_.value, names.given(privileges, type_.value)))
         roles[decl.name.value] = Role(
             name=decl.name.value,
             scope=None if decl.scope is None else decl.scope.value,

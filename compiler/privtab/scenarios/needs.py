@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
+from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.request import Entity, Request
@@ -37,6 +38,7 @@ class Callers:
         self.program = program
         self.ways = ways
         self.keys = vocabulary(program).keys
+        self.names = PrivilegeNames(program)
         self.inherits = program.semantics.inheritance == "down"
         self.deny_overrides = program.semantics.deny == "overrides"
         owner = program.semantics.owner
@@ -219,11 +221,9 @@ class Callers:
             return True
         if atom.kind != "has" or fact.on not in self.grant_keys(atom.on):
             return False
-        return (
-            fact.what == atom.what
-            if fact.kind == "has"
-            else fact.kind == "owner" and atom.what in self.owner_privileges
-        )
+        if fact.kind == "has":
+            return atom.what in self.names.given(fact.what, fact.on.partition(":")[0], "allow")
+        return fact.kind == "owner" and atom.what in self.owner_privileges
 
     def grant_keys(self, key: str) -> tuple[str, ...]:
         """The keys on which a grant counts for an entity."""

@@ -17,6 +17,7 @@ from privtab.spark.shipping import Packed
 from privtab.spark.state.bundles import bundled, is_address, is_bundle, require_complete, rows_of_bundles
 from privtab.spark.state.schemas import is_written
 from privtab.state.nodes import TABLES, State
+from privtab.state.written import as_written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +69,7 @@ def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) 
 def _local(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> State:
     """The rows of a state on the driver: the caller asked for that, or they were found to be few enough."""
     rows = opened(policy, state, spark)
-    local: State = rows if isinstance(rows, State) else rows.local(1 << 40)
+    local: State = rows if isinstance(rows, State) else as_written(_program(policy), rows.local(1 << 40))
     return local.plain("Spark")
 
 

@@ -152,12 +152,12 @@ def _grants(
 ) -> dict[Effect, dict[str, Truths]]:
     """By effect: privilege → entity → grantees, each with `true`, or for a role within a scope with the entities of its rows."""
     found: dict[Effect, dict[str, dict[str, dict[str, Any]]]] = {"allow": {}, "deny": {}}
-    granted_privileges: dict[tuple[str, str], tuple[str, ...]] = {}
+    granted_privileges: dict[tuple[str, str, Effect], tuple[str, ...]] = {}
     for grantee, effect, name, key in state.texts(*_GRANTS):
         type_ = key.partition(":")[0]
-        granted = granted_privileges.get((name, type_))
+        granted = granted_privileges.get((name, type_, effect))
         if granted is None:
-            granted = granted_privileges[name, type_] = names.given(name, type_)
+            granted = granted_privileges[name, type_, effect] = names.given(name, type_, effect)
         for privilege in granted:
             entities = found[effect].get(privilege)
             if entities is None:

@@ -205,7 +205,7 @@ def _pairs(state: State, table: str, key: str, name: str) -> Part:
 def _grants(program: Program, state: State) -> list[Part]:
     """What is allowed and what is denied: privilege, entity, grantee."""
     columns = {name: coded_column(state, "grants", name) for name in ("grantee", "effect", "privilege", "entity")}
-    rows, privileges = given_privileges(program, columns["privilege"], columns["entity"])
+    rows, privileges = given_privileges(program, columns["privilege"], columns["entity"], columns["effect"])
     scopes = scopes_of_roles(state)
     extra = scoped_entries(program, _granted_to(state, columns["grantee"], scopes), scopes) if scopes else {}
     merged = []
@@ -239,16 +239,23 @@ def _grants(program: Program, state: State) -> list[Part]:
     return found
 
 
-def given_privileges(program: Program, privileges: CodedColumn, entities: CodedColumn) -> tuple[Codes, CodedColumn]:
-    """The privileges that the rows give, with aliases and sets resolved: each one's row, and the privileges."""
+def given_privileges(
+    program: Program, privileges: CodedColumn, entities: CodedColumn, effects: CodedColumn
+) -> tuple[Codes, CodedColumn]:
+    """The privileges that the rows allow or deny, as `PrivilegeNames.given`: each one's row, and the privileges."""
     types = list(program.entities)
     kinds = np.zeros(len(entities.array), np.int64)
     for number, type_ in enumerate(types):
         kinds[arrow.truth(pc.starts_with(entities.array, f"{type_}:"))] = number
-    distinct, inverse = np.unique(privileges.codes * len(types) + kinds[entities.codes], return_inverse=True)
+    denied = effects.codes == arrow.position(effects.array, "deny")
+    cells = (privileges.codes * len(types) + kinds[entities.codes]) * 2 + denied
+    distinct, inverse = np.unique(cells, return_inverse=True)
     names = StateNames(program)
     privileges_of_distinct = [
-        names.given(privileges.names[code // len(types)], types[code % len(types)]) for code in distinct.tolist()
+        names.given(
+            privileges.names[code // 2 // len(types)], types[code // 2 % len(types)], ("allow", "deny")[code % 2]
+        )
+        for code in distinct.tolist()
     ]
     granted = CodedColumn.of_texts(chain.from_iterable(privileges_of_distinct))
     owners = np.repeat(

@@ -45,7 +45,7 @@ def scoped_entries(
     keys = vocabulary(program).keys
     found: dict[tuple[Effect, str, str, str], set[str]] = {}
     for grantee, effect, name, key in rows:
-        for privilege in names.given(name, key.partition(":")[0]):
+        for privilege in names.given(name, key.partition(":")[0], effect):
             for scope_key, scope in scopes[grantee].items():
                 principal = scoped_principal(grantee, scope_key)
                 if scope_key in keys(Entity.parse(key)):

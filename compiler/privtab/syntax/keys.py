@@ -73,6 +73,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
     "privilege": (
         Key("on", "words", "entity types that it can be granted on; all, where absent"),
         Key("alias_of", "open", "the privilege that this is another name of"),
+        Key("implies", "words", "privileges and sets that a grant of it gives as well; one step"),
         Key("deprecated", "deprecated", "what to use instead"),
         Key("title", "text", "its title in the document"),
         Key("note", "text", "a remark"),

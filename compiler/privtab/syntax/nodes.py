@@ -174,6 +174,7 @@ class PrivilegeDecl:
     name: Word
     on: tuple[Word, ...] | None = None
     alias_of: Word | None = None
+    implies: tuple[Word, ...] = ()
     deprecated: str | None = None
     title: str | None = None
     poisoned: bool = False

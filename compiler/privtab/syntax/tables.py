@@ -240,11 +240,22 @@ def _privilege(reader: Reader, name: Word, node: Node | None) -> PrivilegeDecl:
         message = f"the alias `{name.value}` has an `on` of its own"
         advice = "drop it: an alias can be granted where its privilege can"
         reader.take(p009_wrong_value.other(reader.span(fields["on"][0]), message, advice))
+    implied = reader.words(fields["implies"][1], "`implies`") if "implies" in fields else None
+    if implied is not None and alias is not None:
+        message = f"the alias `{name.value}` implies privileges of its own"
+        advice = f"write `implies` at `{alias.value}`"
+        reader.take(p009_wrong_value.other(reader.span(fields["implies"][0]), message, advice))
     title = _text(reader, fields, "title")
     _text(reader, fields, "note")
     deprecated = read_deprecated(reader, fields)
     return PrivilegeDecl(
-        name=name, on=on, alias_of=alias, deprecated=deprecated, title=title, poisoned=reader.mistakes > mistakes_before
+        name=name,
+        on=on,
+        alias_of=alias,
+        implies=implied or (),
+        deprecated=deprecated,
+        title=title,
+        poisoned=reader.mistakes > mistakes_before,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from worlds import policy
+from worlds import FEATURES, policy
 from worlds import state as random_state
 
 from privtab.bundle.pack import shard_bundles
@@ -63,9 +63,10 @@ def without_empty(bundles: dict[str, bytes], wanted: dict[str, bytes]) -> dict[s
     return {root: content for root, content in bundles.items() if root in wanted}
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_shards_of_random_worlds_are_those_of_the_packer(seed: int) -> None:
-    program = program_of(SourceFile.of("world.yaml", policy(seed)))
+@pytest.mark.parametrize("features", [(), FEATURES], ids=["plain", "features"])
+@pytest.mark.parametrize("seed", range(40))
+def test_shards_of_random_worlds_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
+    program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = random_state(program, seed)
     wanted = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE}
     for suspects in (False, True):

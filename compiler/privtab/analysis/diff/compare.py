@@ -175,13 +175,9 @@ class Comparison:
                 return change.name != "gate"
             case "type":
                 return change.name in types
-            case "privilege":
-                return change.name in privileges
-            case "alias" | "set":
+            case "privilege" | "alias" | "set":
                 semantics_pair = self._forward.semantics, self._backward.semantics
-                return any(
-                    privileges & set(semantics.names.privileges(change.name) or ()) for semantics in semantics_pair
-                )
+                return any(privileges & set(s.names.names().get(change.name, ())) for s in semantics_pair)
             case "role":
                 roles = (program.roles.get(change.name) for program in (self.before, self.after))
                 return any(privileges & set(granted) for role in roles if role for _, granted in role.grants)

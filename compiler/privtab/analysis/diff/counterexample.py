@@ -129,7 +129,7 @@ def _lower_bound(exact: ImplicationChecker, required: AtomSet) -> int:
 
 def _can_give_together(exact: ImplicationChecker, privileges: set[str]) -> bool:
     """Whether one set or one role gives two of the privileges."""
-    names = Counter(name for privilege in privileges for name in exact.semantics.names_of(privilege))
+    names = Counter(name for privilege in privileges for name in exact.semantics.names_of(privilege, "allow"))
     roles = (
         {privilege_ for _, granted in role.grants for privilege_ in granted} for role in exact.program.roles.values()
     )
@@ -157,7 +157,7 @@ def _without_sets(exact: ImplicationChecker, facts: Facts, suffices: Callable[[F
     """The facts, with privileges in place of sets and aliases where these suffice."""
     for fact in sorted(facts, key=repr):
         if isinstance(fact, Granted) and fact.name not in exact.program.privileges:
-            names = sorted(exact.semantics.given(fact.name, fact.target.type))
+            names = sorted(exact.semantics.given(fact.name, fact.target.type, "deny"))
             alternatives = (facts - {fact} | {replace(fact, name=name)} for name in names)
             facts = next((alternative for alternative in alternatives if suffices(alternative)), facts)
     return facts
@@ -195,8 +195,8 @@ def _combining_facts(exact: ImplicationChecker, f: Formula, facts: Facts) -> Ite
         for place in semantics.looked_at(atom.target):
             if granted[atom.privilege] > 1:
                 yield Granted(effect="allow", name=atom.privilege, target=place)
-            for name in semantics.names_of(atom.privilege)[1:]:
-                if len(privileges & semantics.given(name, place.type)) > 1:
+            for name in semantics.names_of(atom.privilege, "allow"):
+                if len(privileges & semantics.given(name, place.type, "allow")) > 1:
                     yield Granted(effect="allow", name=name, target=place)
             if atom.privilege in semantics.owner_privileges and "user" in semantics.kinds:
                 yield Owned(target=place)

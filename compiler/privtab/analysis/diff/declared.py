@@ -98,8 +98,11 @@ def _privileges(before: Program, after: Program) -> Iterator[Declared]:
         # If the other side lacks the whole type, the change is reported there, not here.
         reported = [type_ for type_ in (*removed, *added) if type_ in known]
         changed = (Detail(what="on", before=_list(old.on), after=_list(updated.on)),) if reported else ()
+        more, less = set(updated.implies) - set(old.implies), set(old.implies) - set(updated.implies)
+        if more or less:
+            changed += (Detail(what="implies", before=_list(old.implies), after=_list(updated.implies)),)
         deprecation = Detail(what="deprecated", before=old.deprecated, after=updated.deprecated)
-        state = verdict(more=bool(added), less=bool(removed))
+        state = verdict(more=bool(added or more), less=bool(removed or less))
         yield from _changed(
             "privilege", name, changed, deprecation if old.deprecated != updated.deprecated else None, state
         )

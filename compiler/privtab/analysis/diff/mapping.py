@@ -104,7 +104,10 @@ class Renaming:
         }
         privileges = {
             self.privilege(privilege.name): replace(
-                privilege, name=self.privilege(privilege.name), on=tuple(map(self.type, privilege.on))
+                privilege,
+                name=self.privilege(privilege.name),
+                on=tuple(map(self.type, privilege.on)),
+                implies=tuple(map(self.privilege, privilege.implies)),
             )
             for privilege in program.privileges.values()
         }

@@ -217,10 +217,12 @@ def _sites(
             for privilege in effect.privileges:
                 if privilege in sites:
                     sites[privilege].add((pair, effect.kind, names.target(effect.target)))
-    for name, members in program.sets.items():
-        for member in members:
-            if member in sites:
-                sites[member].add(("set", name))
+    implications = {name: privilege.implies for name, privilege in program.privileges.items()}
+    for kind, named in (("set", program.sets), ("implied by", implications)):
+        for name, members in named.items():
+            for member in members:
+                if member in sites:
+                    sites[member].add((kind, name))
     for role in program.roles.values():
         for type_, privileges_ in role.grants:
             for privilege in privileges_:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -13,7 +13,7 @@ from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Listing
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import atoms, item_condition, references
-from privtab.ir.nodes import Has, Program, Rule, ServiceAdmin, Target
+from privtab.ir.nodes import Has, Privilege, Program, Rule, ServiceAdmin, Target
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
 from privtab.reference.witness import WitnessBuilder
@@ -142,13 +142,17 @@ def _reduced_program(semantics: FactSemantics, rule: Rule) -> Program:
     for role in program.roles.values():
         named_types = [*([role.scope] if role.scope else []), *(type_ for type_, _ in role.grants)]
         types |= dict.fromkeys(ancestor for type_ in named_types for ancestor in program.chain(type_))
-    names = {name for privilege in privileges for name in semantics.names_of(privilege)}
-    privileges = {privilege_ for name in names for privilege_ in semantics.names.privileges(name) or ()}
+    names = {name for privilege in privileges for name in semantics.names_of(privilege, "allow")}
+    privileges = {privilege_ for name in names for privilege_ in semantics.names.names()[name]}
     return replace(
         program,
         entities={name: program.entities[name] for name in types},
-        privileges={name: program.privileges[name] for name in sorted(privileges)},
+        privileges={name: _restricted(program.privileges[name], privileges) for name in sorted(privileges)},
         aliases={name: program.aliases[name] for name in sorted(names) if name in program.aliases},
         sets={name: program.sets[name] for name in sorted(names) if name in program.sets},
         rules=rules,
     )
+
+
+def _restricted(privilege: Privilege, known: Collection[str]) -> Privilege:
+    return replace(privilege, implies=tuple(name for name in privilege.implies if name in known))

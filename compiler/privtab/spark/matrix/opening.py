@@ -21,6 +21,7 @@ from privtab.spark.states import opened
 from privtab.state.index import index
 from privtab.state.nodes import State
 from privtab.state.principal_texts import scoped_principal
+from privtab.state.written import as_written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +56,9 @@ def _opened_state(policy: OpenPolicy, state: object, spark: SparkSession | None)
     policy.checked("a state")
     found = opened(policy, state, spark)
     rows = found.plain("Spark") if isinstance(found, State) else found.local(LOCAL)
-    return Source(tables=found) if rows is None else Source(rows=rows)
+    if rows is None:
+        return Source(tables=found)
+    return Source(rows=rows if rows is found else as_written(policy.checked("a state"), rows))
 
 
 def open_world(

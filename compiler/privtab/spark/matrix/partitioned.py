@@ -26,6 +26,7 @@ from privtab.spark.state.shards import by_root
 from privtab.spark.state.tables import from_arrow
 from privtab.state.nodes import TABLES
 from privtab.state.uses import uses
+from privtab.state.written import as_written
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -303,7 +304,7 @@ def _work(
     del found
     for _, portion in by_root(table):
         parts = _split_portion(portion)
-        source = Source(rows=from_arrow(parts))
+        source = Source(rows=as_written(policy.checked("a state"), from_arrow(parts)))
         users = set(parts[USER].column("user").to_pylist()) if USER in parts else set()
         if with_all_users:
             users |= set(all_users(policy, source))

@@ -13,7 +13,9 @@ from privtab.engines.windowed import is_windowed
 from privtab.errors import DecisionUnavailable, HasWindows, UsageError
 from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
 from privtab.request import Entity
+from privtab.spark.state.checked import program_of
 from privtab.state.nodes import TABLES, Assignment, Effect, Grant, State
+from privtab.state.written import as_written
 
 if TYPE_CHECKING:
     from privtab.spark.policies import OpenPolicy
@@ -218,7 +220,7 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
     if whole_states and len(of_system) > 1:
         raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
     if whole_states and isinstance(whole_states[0], _Windowed):
-        from_index(whole_states[0].document).plain("Spark")
+        as_written(program_of(policy), from_index(whole_states[0].document)).plain("Spark")
     combined_index: Index = whole_states[0] if whole_states else Index.of(of_system)
     if combined_index.windows:
         _rows(policy, where).plain("Spark")

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -247,20 +248,20 @@ class Read:
 
 
 def granted_privileges(program: Program, grants: DataFrame) -> DataFrame:
-    """Grants with aliases and sets resolved to the privileges that they give on the type of their entity."""
+    """Grants resolved to the privileges that they allow or deny on the type of their entity, as `PrivilegeNames.given`."""
     names = StateNames(program)
-    if not program.aliases and not program.sets:
+    if names.one_for_one:
         return grants
     stands: dict[str, list[str]] = {}
-    for name in (*program.aliases, *program.sets):
-        for type_ in program.entities:
-            members = names.given(name, type_)
-            if members:
-                stands[f"{name}\n{type_}"] = list(members)
-    is_alias_or_set = fn.col("privilege").isin([*program.aliases, *program.sets])
+    resolved = [*program.aliases, *program.sets, *(p.name for p in program.privileges.values() if p.implies)]
+    for name, type_, effect in product(resolved, program.entities, ("allow", "deny")):
+        privileges_there = names.given(name, type_, effect)
+        if privileges_there:
+            stands[f"{name}\n{type_}\n{effect}"] = list(privileges_there)
+    is_resolved = fn.col("privilege").isin(resolved)
     as_map = fn.create_map(*(part for key, ps in stands.items() for part in (fn.lit(key), fn.array(*map(fn.lit, ps)))))
-    found = fn.try_element_at(as_map, fn.concat_ws("\n", fn.col("privilege"), fn.col("type")))
-    privileges = fn.when(is_alias_or_set, fn.coalesce(found, fn.array().cast("array<string>"))).otherwise(
+    found = fn.try_element_at(as_map, fn.concat_ws("\n", fn.col("privilege"), fn.col("type"), fn.col("effect")))
+    privileges = fn.when(is_resolved, fn.coalesce(found, fn.array().cast("array<string>"))).otherwise(
         fn.array(fn.col("privilege"))
     )
     columns = [fn.explode(privileges).alias("privilege") if c == "privilege" else fn.col(c) for c in grants.columns]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from privtab.state.raw import COLUMNS
 TABLES = ("grants", "owners", "members")
 """The tables whose rows are stored in shards."""
 ALLOW, DENY, OWNER, MEMBER, SCOPE, ENTITY, SUSPECT = range(7)
+_EFFECTS = ("allow", "deny")
 """Kinds of input rows; a suspect of the n-th of TABLES is SUSPECT + n."""
 INPUT = ("root", "part", "a", "b", "c", "d")
 """Grants: entity, grantee, privilege; owners and members: entity, principal; scopes: entity, role; suspects: their raw cells."""
@@ -109,7 +111,7 @@ def held(
     effect, raw, key, name = report.distinct("grants", columns, (2, len(raws), len(keys), len(names)))
     program_names = StateNames(program)
     privileges, (effect, privilege, key, name) = _resolved(program_names, raw_names, keys, effect, raw, key, name)
-    if program.aliases or program.sets:
+    if not program_names.one_for_one:
         sizes = (2, len(privileges), len(keys), len(names))
         (effect, privilege, key, name), _ = unique([effect, privilege, key, name], sizes)
     found: dict[str, tuple[Codes, Codes, Codes]] = {}
@@ -208,7 +210,7 @@ class _Report:
         if table == "grants":
             effect, raw, key, name = (int(column[row_number]) for column in rows)
             return _json({
-                "grantee": self.names[name].as_py(), "effect": ("allow", "deny")[effect],
+                "grantee": self.names[name].as_py(), "effect": _EFFECTS[effect],
                 "privilege": self.raws[raw], "entity": self.keys[key].as_py(),
             })  # fmt: skip
         entity, principal = (self.keys[int(rows[0][row_number])].as_py(), self.names[int(rows[1][row_number])].as_py())
@@ -326,13 +328,13 @@ def _listed(part: Any, keys: Codes, count: int, orphans: str | None) -> Any:
 def _resolved(
     names: StateNames, raws: Sequence[str], keys: Texts, effect: Codes, raw: Codes, key: Codes, name: Codes
 ) -> tuple[tuple[str, ...], tuple[Codes, Codes, Codes, Codes]]:
-    """Grants with aliases and sets resolved by the types of their entities; privileges are numbered in sorted order."""
+    """Grants resolved by their effects and the types of their entities; privileges are numbered in sorted order."""
     types, type_names = type_codes(keys)
-    gives = {(r, t): names.given(rn, tn) for r, rn in enumerate(raws) for t, tn in enumerate(type_names)}
-    privileges = tuple(sorted({p for privileges_of_name in gives.values() for p in privileges_of_name}))
+    gives = [names.given(name, type_, effect_name) for effect_name, name, type_ in product(_EFFECTS, raws, type_names)]
+    privileges = tuple(sorted({p for privileges_of_name in gives for p in privileges_of_name}))
     number = {p: position for position, p in enumerate(privileges)}
-    cell = raw * len(type_names) + types[key] if len(type_names) else raw
-    listed = [[number[p] for p in gives[r, t]] for r in range(len(raws)) for t in range(len(type_names))]
+    cell = (effect * len(raws) + raw) * len(type_names) + types[key] if len(type_names) else raw
+    listed = [[number[p] for p in privileges_of_name] for privileges_of_name in gives]
     lengths = np.array([len(privileges_of_name) for privileges_of_name in listed], np.int64)
     flat = np.array([p for privileges_of_name in listed for p in privileges_of_name], np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

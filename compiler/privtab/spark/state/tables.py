@@ -97,7 +97,7 @@ def arrow_table(table: str, state: State, program: Program | None) -> pa.Table:
     """The distinct rows of a table, with the columns of `CANONICAL`; without a program, privileges are not resolved."""
     columns = {name: coded_column(state, table, name) for name in COLUMNS[table].names}
     if table == "grants" and program is not None and len(columns["privilege"]):
-        rows, privileges = given_privileges(program, columns["privilege"], columns["entity"])
+        rows, privileges = given_privileges(program, columns["privilege"], columns["entity"], columns["effect"])
         columns = {name: CodedColumn(column.codes[rows], column.array) for name, column in columns.items()}
         columns["privilege"] = privileges
     _, first = np.unique(groups(columns.values()), return_index=True)

@@ -14,10 +14,12 @@ def names_of(program: Program) -> dict[str, Any]:
     If they are equal for two policies, a state of one is valid for the other, whatever their conditions.
     """
     owner = program.semantics.owner
+    implied = {name: sorted(p.implies) for name, p in sorted(program.privileges.items()) if p.implies}
     return {
         "system": program.system,
         "types": {name: [e.parent, e.single] for name, e in sorted(program.entities.items())},
         "privileges": {name: sorted(p.on) for name, p in sorted(program.privileges.items())},
+        **({"implied": implied} if implied else {}),
         "aliases": {name: alias.of for name, alias in sorted(program.aliases.items())},
         "sets": {name: sorted(members) for name, members in sorted(program.sets.items())},
         "roles": {name: role.scope for name, role in sorted(program.roles.items())},
@@ -29,8 +31,8 @@ def names_of(program: Program) -> dict[str, Any]:
 def differences(of_state: Mapping[str, Any], of_policy: Mapping[str, Any]) -> list[str]:
     """Descriptions of how the names by which a state was read differ from a policy's; empty if they are equal."""
     found = []
-    for part in ("types", "privileges", "aliases", "sets", "roles", "denials", "owners"):
-        in_state, in_policy = of_state.get(part, {}), of_policy[part]
+    for part in ("types", "privileges", "implied", "aliases", "sets", "roles", "denials", "owners"):
+        in_state, in_policy = of_state.get(part, {}), of_policy.get(part, {})
         changed = sorted(
             name for name in {*in_state, *in_policy} if in_state.get(name, ...) != in_policy.get(name, ...)
         )

@@ -1,64 +1,13 @@
-"""Random policies, states and requests from a seed: small worlds that combine all features of the language."""
+"""The YAML text of a random policy."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
-from unusual_names import ALIKE, CARRIED, UNUSABLE
-
-from privtab.characters import is_unicode
-from privtab.ir.nodes import Program, Rule
-from privtab.moments import ALWAYS, FIRST, LAST, Window
-from privtab.names import encode_name
-from privtab.request import NOT_SET, Entity, Request
-from privtab.state.nodes import Assignment, Grant, State
-
-USERS = ("ann", "bob", "a/b", "c%")
-GROUPS = ("hr", "it")
-ROLES = ("reader", "writer", "admin")
-PRIVILEGES = ("READ", "WRITE", "USE", "ADMIN")
-
-
-@dataclass(frozen=True)
-class Names:
-    """The names of a world. Few, so that worlds are dense."""
-
-    users: Sequence[str] = USERS
-    groups: Sequence[str] = GROUPS
-    roles: Sequence[str] = ROLES
-    entities: Sequence[str] = ("x", "x", "y/z")
-    strangers: Sequence[str] = ("nobody",)
-    """Users that occur in no state."""
-
-
-def names(program: Program) -> Names:
-    """The names in states and requests of a policy; unusual ones if its version begins with `odd`."""
-    return _odd_names(program.version) if program.version.startswith("odd") else Names()
-
-
-@lru_cache(maxsize=256)
-def _odd_names(version: str) -> Names:
-    rnd = random.Random(version)
-
-    def some(plain: Sequence[str], count: int) -> tuple[str, ...]:
-        """A plain name, names that could be confused with each other, and unusual ones."""
-        alike = rnd.choice(ALIKE)
-        chosen = [*rnd.sample(alike, k=min(len(alike), count - 1)), *rnd.sample(CARRIED, k=count)]
-        return (rnd.choice(plain), *chosen[: count - 1])
-
-    strangers = [f"a{c}b" for c in rnd.sample(UNUSABLE, k=3) if is_unicode(c)]
-    return Names(
-        users=some(USERS, 4),
-        groups=some(GROUPS, 3),
-        # Keep the plain names of roles that a policy may declare.
-        roles=(*ROLES[:2], *some(ROLES[2:], 2)),
-        entities=(*some(("x",), 3), f"x{rnd.choice(UNUSABLE[:60])}"),
-        strangers=("nobody", *strangers),
-    )
+from worlds import implies
+from worlds.names import PRIVILEGES, ROLES
 
 
 @dataclass
@@ -67,6 +16,8 @@ class Draft:
 
     random: random.Random
     system: str
+    seed: int
+    features: frozenset[str]
     parents: dict[str, str | None] = field(default_factory=dict)
     singles: set[str] = field(default_factory=set)
     on: dict[str, list[str]] = field(default_factory=dict)
@@ -74,6 +25,15 @@ class Draft:
     gate: bool = False
     rows: list[tuple[str, str, bool]] = field(default_factory=list)
     """(entity, operation, whether it has `with` objects)"""
+    generators: dict[str, random.Random] = field(default_factory=dict)
+
+    def generator(self, feature: str) -> random.Random | None:
+        """What a feature draws from, so that the rest of a world is the same with and without it; None without it."""
+        if feature not in self.features:
+            return None
+        if feature not in self.generators:
+            self.generators[feature] = random.Random(f"{feature} {self.seed}")
+        return self.generators[feature]
 
     def chain(self, type_: str) -> list[str]:
         names: list[str] = []
@@ -88,10 +48,14 @@ class Draft:
         return chain + [s for s in self.singles if s not in chain and self.parents[s] in chain]
 
 
-def policy(seed: int, system: str = "world") -> str:
+FEATURES = ("implies",)
+"""What a world can have besides what every world has; each is a module of this package."""
+
+
+def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> str:
     """The YAML text of a random valid policy."""
     rnd = random.Random(seed)
-    draft = Draft(random=rnd, system=system)
+    draft = Draft(random=rnd, system=system, seed=seed, features=frozenset(features))
     _entities(draft)
     for privilege in PRIVILEGES:
         types = [t for t in draft.parents if draft.parents[t] is None or rnd.random() < 0.75]
@@ -106,7 +70,8 @@ def policy(seed: int, system: str = "world") -> str:
     types = [f"  {s}: {{single: true}}" for s in sorted(draft.singles)]
     lines += ["types:", *types] if types else []
     lines += ["privileges:"]
-    lines += [f"  {p}: {{on: [{', '.join(on)}]}}" for p, on in draft.on.items()]
+    implied = implies.implied(draft.generator("implies"), tuple(draft.on))
+    lines += [f"  {p}: {{on: [{', '.join(on)}]{implied.get(p, '')}}}" for p, on in draft.on.items()]
     lines += ["  OLD_READ: {alias_of: READ, deprecated: use READ}"]
     lines += ["sets:", "  BOTH: [READ, WRITE]"]
     semantics = [f"inheritance: {inheritance}", f"deny: {deny}"]
@@ -250,123 +215,3 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
         return "READ (top)"
     chosen = rnd.sample(fitting, k=min(len(fitting), rnd.choice([1, 1, 1, 2])))
     return f"{rnd.choice(['/', ' + ']).join(chosen)} ({target})"
-
-
-def entity(program: Program, type_: str, rnd: random.Random) -> Entity:
-    """A random entity; with few names, so that worlds are dense."""
-    known = names(program)
-    path: list[str] = []
-    for link in program.chain(type_):
-        kind = program.entities[link]
-        if kind.single:
-            continue
-        match kind.principal:
-            case "user":
-                path.append(encode_name(rnd.choice(known.users)))
-            case "group":
-                path.append(encode_name(rnd.choice(known.groups)))
-            case "role":
-                path.append(encode_name(rnd.choice(known.roles)))
-            case _:
-                path.append(encode_name(rnd.choice(known.entities)))
-    return Entity(type_, "/".join(path))
-
-
-def state(program: Program, seed: int) -> State:
-    """A random valid state for a policy."""
-    rnd = random.Random(seed)
-    known = names(program)
-    principals = [f"user:{u}" for u in known.users] + [f"group:{g}" for g in known.groups]
-    grantees = [*principals, *(f"role:{r}" for r in (*known.roles, *known.roles))]
-    grants = []
-    named = [*program.privileges, *program.aliases, *program.sets]
-    for _ in range(rnd.randint(0, 24)):
-        name = rnd.choice(named)
-        real = program.aliases[name].of if name in program.aliases else name
-        members = program.sets.get(real, (real,))
-        types = [t for t in program.entities if all(t in program.privileges[m].on for m in members)]
-        if types:
-            denied = program.semantics.deny == "overrides" and rnd.random() < 0.25
-            target = entity(program, rnd.choice(types), rnd)
-            grants.append(
-                Grant(grantee=rnd.choice(grantees), effect="deny" if denied else "allow", privilege=name, entity=target)
-            )
-    assignments = []
-    for _ in range(rnd.randint(0, 7)):
-        role = rnd.choice(known.roles)
-        declared = program.roles.get(role)
-        scope_type = declared.scope if declared else rnd.choice([None, None, *program.entities])
-        scope = None if scope_type is None else entity(program, scope_type, rnd)
-        assignments.append(Assignment(principal=rnd.choice(principals), role=role, scope=scope))
-    owner = program.semantics.owner
-    owning = [p for p in grantees if owner is not None and p.partition(":")[0] in owner.kinds]
-    return State(
-        members=tuple(
-            (u, entity(program, t, rnd)) for u in known.users for t in program.entities if rnd.random() < 0.4
-        ),
-        memberships=tuple((u, g) for u in known.users for g in known.groups if rnd.random() < 0.4),
-        assignments=tuple(assignments),
-        grants=tuple(grants),
-        owners=tuple(
-            (entity(program, rnd.choice(list(program.entities)), rnd), rnd.choice(owning))
-            for _ in range(rnd.randint(0, 6) if owning else 0)
-        ),
-        service_admins=tuple(u for u in known.users if rnd.random() < 0.2),
-    )
-
-
-EPOCH = 1_772_323_200_000_000_000
-"""A moment around which the windows of generated states lie: 2026-03-01T00:00:00Z."""
-
-
-def timed(given: State, seed: int, *, now: int = EPOCH) -> State:
-    """A state with windows on some rows: around `now`, past, future, empty, and several for the same row."""
-    rnd = random.Random(f"windows {seed}")
-    step = 3_600_000_000_000
-    edges = [FIRST, LAST, *(now + number * step for number in range(-3, 4))]
-    tables: dict[str, Any] = {}
-    windows: dict[str, tuple[Window, ...]] = {}
-    share = rnd.choice([0.1, 0.5, 0.9])
-    for table in ("memberships", "assignments", "grants", "owners"):
-        rows = [row for row in getattr(given, table) for _ in range(1 + (rnd.random() < 0.2))]
-        own = [Window(*rnd.choices(edges, k=2)) if rnd.random() < share else ALWAYS for _ in rows]
-        # As after validation: a row says the same only once.
-        pairs = list(dict.fromkeys(zip(rows, own, strict=True)))
-        tables[table] = tuple(row for row, _ in pairs)
-        if any(window != ALWAYS for _, window in pairs):
-            windows[table] = tuple(window for _, window in pairs)
-    return replace(given, windows=windows, **tables)
-
-
-def moments(given: State) -> list[int]:
-    """The moments at which a state with windows changes, and those just before and after."""
-    edges = {edge for windows in given.windows.values() for window in windows for edge in window}
-    return sorted({at for edge in edges - {FIRST, LAST} for at in (edge - 1, edge, edge + 1)})
-
-
-def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
-    """Random valid requests for every operation, named and unnamed, with objects, flags and groups."""
-    rnd = random.Random(seed)
-    known = names(program)
-    asked = []
-    for rule in program.rules.values():
-        for _ in range(per_rule):
-            resource = entity(program, rule.entity, rnd)
-            if rule.unnamed and not program.entities[rule.entity].single and rnd.random() < 0.4:
-                resource = Entity(rule.entity, resource.id.rpartition("/")[0])
-            asked.append(
-                Request(
-                    user=rnd.choice([*known.users, *known.strangers]),
-                    action=rule.operation,
-                    resource=resource,
-                    groups=tuple(g for g in (*known.groups, "other") if rnd.random() < 0.2),
-                    with_={w.name: entity(program, rnd.choice(w.types), rnd) for w in rule.withs},
-                    flags=spoken(rule, frozenset(f for f in ("force", "deep", "unheard") if rnd.random() < 0.3)),
-                )
-            )
-    return asked
-
-
-def spoken(rule: Rule, flags: frozenset[str]) -> frozenset[str]:
-    """The flags, completed with the rule's other required flags as not set."""
-    return flags | {f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags}

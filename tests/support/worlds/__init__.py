@@ -1,0 +1,28 @@
+"""Random policies, states and requests from a seed: small worlds that combine all features of the language.
+
+A seed gives the same world in every version. What the language gained later is a feature with a module of its own, which draws
+from `features.generator(name, seed)`: a world has it only if the caller lists it. States and requests follow the policy.
+"""
+
+from worlds.asking import requests, spoken
+from worlds.names import GROUPS, PRIVILEGES, ROLES, USERS, Names, entity, names
+from worlds.policies import FEATURES, policy
+from worlds.states import EPOCH, moments, state, timed
+
+__all__ = [
+    "EPOCH",
+    "FEATURES",
+    "GROUPS",
+    "PRIVILEGES",
+    "ROLES",
+    "USERS",
+    "Names",
+    "entity",
+    "moments",
+    "names",
+    "policy",
+    "requests",
+    "spoken",
+    "state",
+    "timed",
+]

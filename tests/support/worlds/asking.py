@@ -1,0 +1,37 @@
+"""Random requests about a policy's operations."""
+
+from __future__ import annotations
+
+import random
+
+from privtab.ir.nodes import Program, Rule
+from privtab.request import NOT_SET, Entity, Request
+from worlds.names import entity, names
+
+
+def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
+    """Random valid requests for every operation, named and unnamed, with objects, flags and groups."""
+    rnd = random.Random(seed)
+    known = names(program)
+    asked = []
+    for rule in program.rules.values():
+        for _ in range(per_rule):
+            resource = entity(program, rule.entity, rnd)
+            if rule.unnamed and not program.entities[rule.entity].single and rnd.random() < 0.4:
+                resource = Entity(rule.entity, resource.id.rpartition("/")[0])
+            asked.append(
+                Request(
+                    user=rnd.choice([*known.users, *known.strangers]),
+                    action=rule.operation,
+                    resource=resource,
+                    groups=tuple(g for g in (*known.groups, "other") if rnd.random() < 0.2),
+                    with_={w.name: entity(program, rnd.choice(w.types), rnd) for w in rule.withs},
+                    flags=spoken(rule, frozenset(f for f in ("force", "deep", "unheard") if rnd.random() < 0.3)),
+                )
+            )
+    return asked
+
+
+def spoken(rule: Rule, flags: frozenset[str]) -> frozenset[str]:
+    """The flags, completed with the rule's other required flags as not set."""
+    return flags | {f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags}

@@ -1,0 +1,78 @@
+"""The names in a generated world: few, so that worlds are dense."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from unusual_names import ALIKE, CARRIED, UNUSABLE
+
+from privtab.characters import is_unicode
+from privtab.ir.nodes import Program
+from privtab.names import encode_name
+from privtab.request import Entity
+
+USERS = ("ann", "bob", "a/b", "c%")
+GROUPS = ("hr", "it")
+ROLES = ("reader", "writer", "admin")
+PRIVILEGES = ("READ", "WRITE", "USE", "ADMIN")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of a world. Few, so that worlds are dense."""
+
+    users: Sequence[str] = USERS
+    groups: Sequence[str] = GROUPS
+    roles: Sequence[str] = ROLES
+    entities: Sequence[str] = ("x", "x", "y/z")
+    strangers: Sequence[str] = ("nobody",)
+    """Users that occur in no state."""
+
+
+def names(program: Program) -> Names:
+    """The names in states and requests of a policy; unusual ones if its version begins with `odd`."""
+    return _odd_names(program.version) if program.version.startswith("odd") else Names()
+
+
+@lru_cache(maxsize=256)
+def _odd_names(version: str) -> Names:
+    rnd = random.Random(version)
+
+    def some(plain: Sequence[str], count: int) -> tuple[str, ...]:
+        """A plain name, names that could be confused with each other, and unusual ones."""
+        alike = rnd.choice(ALIKE)
+        chosen = [*rnd.sample(alike, k=min(len(alike), count - 1)), *rnd.sample(CARRIED, k=count)]
+        return (rnd.choice(plain), *chosen[: count - 1])
+
+    strangers = [f"a{c}b" for c in rnd.sample(UNUSABLE, k=3) if is_unicode(c)]
+    return Names(
+        users=some(USERS, 4),
+        groups=some(GROUPS, 3),
+        # Keep the plain names of roles that a policy may declare.
+        roles=(*ROLES[:2], *some(ROLES[2:], 2)),
+        entities=(*some(("x",), 3), f"x{rnd.choice(UNUSABLE[:60])}"),
+        strangers=("nobody", *strangers),
+    )
+
+
+def entity(program: Program, type_: str, rnd: random.Random) -> Entity:
+    """A random entity; with few names, so that worlds are dense."""
+    known = names(program)
+    path: list[str] = []
+    for link in program.chain(type_):
+        kind = program.entities[link]
+        if kind.single:
+            continue
+        match kind.principal:
+            case "user":
+                path.append(encode_name(rnd.choice(known.users)))
+            case "group":
+                path.append(encode_name(rnd.choice(known.groups)))
+            case "role":
+                path.append(encode_name(rnd.choice(known.roles)))
+            case _:
+                path.append(encode_name(rnd.choice(known.entities)))
+    return Entity(type_, "/".join(path))
