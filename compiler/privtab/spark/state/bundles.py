@@ -223,7 +223,7 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
         as_written(program_of(policy), from_index(whole_states[0].document)).plain("Spark")
     combined_index: Index = whole_states[0] if whole_states else Index.of(of_system)
     if combined_index.windows:
-        _rows(policy, where).plain("Spark")
+        as_written(program_of(policy), _rows(policy, where)).plain("Spark")
     return combined_index
 
 
