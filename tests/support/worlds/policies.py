@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 from worlds import implies
 from worlds.names import PRIVILEGES, ROLES
@@ -25,9 +26,9 @@ class Draft:
     gate: bool = False
     rows: list[tuple[str, str, bool]] = field(default_factory=list)
     """(entity, operation, whether it has `with` objects)"""
-    generators: dict[str, random.Random] = field(default_factory=dict)
+    generators: dict[str, Random] = field(default_factory=dict)
 
-    def generator(self, feature: str) -> random.Random | None:
+    def generator(self, feature: str) -> Random | None:
         """What a feature draws from, so that the rest of a world is the same with and without it; None without it."""
         if feature not in self.features:
             return None

@@ -97,7 +97,8 @@ def _privileges(before: Program, after: Program) -> Iterator[Declared]:
         )
         # If the other side lacks the whole type, the change is reported there, not here.
         reported = [type_ for type_ in (*removed, *added) if type_ in known]
-        changed = (Detail(what="on", before=_list(old.on), after=_list(updated.on)),) if reported else ()
+        changed: tuple[Detail, ...] = (Detail(what="on", before=_list(old.on), after=_list(updated.on)),)
+        changed = changed if reported else ()
         more, less = set(updated.implies) - set(old.implies), set(old.implies) - set(updated.implies)
         if more or less:
             changed += (Detail(what="implies", before=_list(old.implies), after=_list(updated.implies)),)
