@@ -105,7 +105,7 @@ class Request:
             "resource": {"type": self.resource.type, "id": self.resource.id},
         }
         context: dict[str, Any] = {
-            name: name == flag for flag in sorted(self.flags, reverse=True) for name in (said(flag),)
+            name: name == flag for flag in sorted(self.flags, reverse=True) for name in (flag_name(flag),)
         }
         context = dict(sorted(context.items()))
         if self.with_:
@@ -213,10 +213,10 @@ def why_denied(missing: Iterable[Iterable[str]]) -> str:
     return "; ".join(parts)
 
 
-def said(flag: str) -> str:
+def flag_name(flag: str) -> str:
     """The name of a flag, whether it is stated as set or not.
 
-    >>> said("pii=false")
+    >>> flag_name("pii=false")
     'pii'
     """
     return flag.removesuffix(NOT_SET)

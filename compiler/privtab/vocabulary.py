@@ -9,7 +9,7 @@ from typing import Any
 from privtab.errors import InvalidRequest
 from privtab.hints import hint
 from privtab.names import check_unicode, check_user, escape_wildcard, is_wildcard, wrong_escape
-from privtab.request import Entity, Request, said
+from privtab.request import Entity, Request, flag_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +22,9 @@ class OperationShape:
     required_flags: frozenset[str] = frozenset()
     """The flags that a request must state, set or not."""
 
-    def unsaid(self, flags: Iterable[str]) -> frozenset[str]:
+    def missing_flags(self, flags: Iterable[str]) -> frozenset[str]:
         """The required flags that a request with these flags does not state."""
-        return self.required_flags.difference(map(said, flags)) if self.required_flags else self.required_flags
+        return self.required_flags.difference(map(flag_name, flags)) if self.required_flags else self.required_flags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Vocabulary:
 
     def check_context(self, request: Request, shape: OperationShape) -> None:
         """Check the `with` objects and the flags that an operation uses; others are ignored. Raises InvalidRequest."""
-        for flag in sorted(shape.unsaid(request.flags)):
+        for flag in sorted(shape.missing_flags(request.flags)):
             raise InvalidRequest(
                 f"`{request.action}` on `{request.resource.type}` needs the flag `{flag}`: say whether it is set, true or false"
             )

@@ -80,7 +80,7 @@ def changed(program: Program, state: State, seed: int, changes: int) -> State:
 
 def keys(access: ChangedAccess) -> Iterator[Key]:
     for subject in access.subjects:
-        for asked in access.asked():
+        for asked in access.requested_objects():
             objects = tuple(sorted((slot, str(entity)) for slot, entity in asked.items() if slot != RESOURCE))
             rule = access.rule.id, str(asked[RESOURCE])
             yield access.gained, subject, *rule, objects, access.flags
@@ -137,7 +137,7 @@ def objects(program: Program, universe: Universe, rule: Rule) -> Iterator[tuple[
 
 def rows_make_the_difference(program: Program, before: State, access: ChangedAccess) -> None:
     """The rows alone make the difference, and none of them can be left out."""
-    asked = next(access.asked(1))
+    asked = next(access.requested_objects(1))
     for rows, makes_it in [(access.rows, True), *((without(access.rows, row), False) for row in access.rows)]:
         reference = Reference(program, applied(before, rows))
         for subject in access.subjects:

@@ -57,7 +57,7 @@ def test_exit_codes_are_named() -> None:
 
 @pytest.mark.parametrize(("format_", "out"), [("json", '[\n  "a\\u001b"\n]\n'), ("csv", "x\n'=1\n"), ("text", "")])
 def test_a_format_is_printed_where_it_was_asked_for(capsys: pytest.CaptureFixture[str], format_: str, out: str) -> None:
-    said = _output.printed(_output.TableFormat(format_), ["a\x1b"], ("x",), [("=1",)])
+    said = _output.print_if_data(_output.TableFormat(format_), ["a\x1b"], ("x",), [("=1",)])
     assert capsys.readouterr().out == out
     assert said is bool(out)
 
@@ -92,7 +92,7 @@ def test_what_takes_a_second_is_said_on_a_terminal(
         begun.set()
 
     monkeypatch.setattr(status, "start", started)
-    with _output.working("comparing"):
+    with _output.delayed_spinner("comparing"):
         if wait:
             begun.wait(10 if shown else 1.5)
     assert ("comparing" in screen.getvalue()) is shown

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from privtab.ir.nodes import Program
-from privtab.request import Request, said
+from privtab.request import Request, flag_name
 from privtab.spark.joins import decide_by_joins, forget
 from privtab.spark.state import SparkState, state_tables
 from privtab.state.nodes import State
@@ -20,7 +20,7 @@ Answers: TypeAlias = list[tuple[bool, str | None]]
 def columns(program: Program, requests: Sequence[Request]) -> Mapping[str, Any]:
     """The canonical columns, and `number`."""
     slots = sorted({w.name for rule in program.rules.values() for w in rule.withs})
-    flags = sorted({flag for request in requests for flag in map(said, request.flags)})
+    flags = sorted({flag for request in requests for flag in map(flag_name, request.flags)})
     found: dict[str, Any] = {
         "number": pa.array(range(len(requests)), pa.int64()),
         "user": [r.user for r in requests],

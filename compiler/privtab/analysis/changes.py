@@ -60,13 +60,13 @@ class Appoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lift:
+class RemoveDenial:
     """A denial is removed from the state."""
 
     row: Grant
 
 
-Change: TypeAlias = Give | MakeOwner | Join | Assign | AddToGroup | Appoint | Lift
+Change: TypeAlias = Give | MakeOwner | Join | Assign | AddToGroup | Appoint | RemoveDenial
 Changes: TypeAlias = frozenset[Change]
 
 
@@ -86,7 +86,7 @@ def change_text(change: Change, user: str) -> str:
             return f"add user:{user} to group:{change.group}"
         case Appoint():
             return f"make user:{user} a service admin"
-        case Lift():
+        case RemoveDenial():
             row = change.row
             return f"remove the denial of {row.privilege} at {row.entity} to {row.grantee}"
         case _:
@@ -108,7 +108,7 @@ def change_kind(change: Change) -> str:
             return "group"
         case Appoint():
             return "service admin"
-        case Lift():
+        case RemoveDenial():
             return "remove denial"
         case _:
             assert_never(change)
@@ -132,7 +132,7 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
                 state = state.plus("memberships", (user, change.group))
             case Appoint():
                 state = state.plus("service_admins", user)
-            case Lift():
+            case RemoveDenial():
                 state = replace(state, grants=tuple(grant for grant in state.grants if grant != change.row))
             case _:
                 assert_never(change)
@@ -166,7 +166,7 @@ class Smallest:
         return frozenset(minimal)
 
     def in_order(self, sets: Iterable[Changes]) -> tuple[tuple[Change, ...], ...]:
-        """The sets that contain no other set, fewest changes first; at most `LISTED` if some were left out."""
+        """The sets that contain no other set, fewest changes first; at most `MAX_LISTED` if some were left out."""
         found = in_order(self.of(sets))
         return found[:MAX_LISTED] if self.truncated else found
 
@@ -185,7 +185,7 @@ class Smallest:
 
     @staticmethod
     def first(sets: Iterable[Changes]) -> list[Changes]:
-        """`LISTED` of the sets, fewest changes first."""
+        """`MAX_LISTED` of the sets, fewest changes first."""
         return [frozenset(way) for way in in_order(sets)[:MAX_LISTED]]
 
 

@@ -88,10 +88,10 @@ class FreshNames:
     right.
     """
 
-    def __init__(self, program: Program, taken: Iterable[str]) -> None:
+    def __init__(self, program: Program, used: Iterable[str]) -> None:
         self.program = program
         base = "new"
-        existing = set(taken)
+        existing = set(used)
         while any(name.startswith(base) for name in existing):
             base += "_"
         creating_rules: dict[str, list[str]] = {}

@@ -11,33 +11,33 @@ from privtab.ir.some_minimal_sets import minimal_listing, weakest
 from privtab.reference.evaluate import EvaluationContext
 
 
-def listing(asked: EvaluationContext, rule: Rule, condition: Formula) -> Listing:
+def listing(context: EvaluationContext, rule: Rule, condition: Formula) -> Listing:
     """The minimal sets of a rule's condition, for the flags and types of a request.
 
     If not all are listed, one that the caller holds comes first, if there is any.
     """
-    form = canonical(asked.program)
-    types = {slot.name: asked.types[slot.name] for slot in rule.withs}
-    found = minimal_listing(form, condition, asked.flags, types)
-    if found.complete or any(all(map(asked.holds, map(atom_of, atoms))) for atoms in found.sets):
+    form = canonical(context.program)
+    types = {slot.name: context.types[slot.name] for slot in rule.withs}
+    found = minimal_listing(form, condition, context.flags, types)
+    if found.complete or any(all(map(context.holds, map(atom_of, atoms))) for atoms in found.sets):
         return found
-    held = _Held(asked).fold(condition)
+    held = _Held(context).fold(condition)
     if held is None:
         return found
-    (first,) = form.ordered([weakest(form, condition, asked.flags, types, held)])
+    (first,) = form.ordered([weakest(form, condition, context.flags, types, held)])
     return Listing((first, *found.sets), complete=False)
 
 
 class _Held(RequestAlgebra["frozenset[Leaf] | None"]):
     """Atoms that the caller holds and that suffice for a condition; None if they do not hold enough."""
 
-    def __init__(self, asked: EvaluationContext) -> None:
-        super().__init__(asked.program, asked.flags, asked.types)
-        self._asked = asked
+    def __init__(self, context: EvaluationContext) -> None:
+        super().__init__(context.program, context.flags, context.types)
+        self._context = context
 
     def atom(self, atom: Atom) -> frozenset[Leaf] | None:
         """See `Algebra.atom`."""
-        return frozenset((atom,)) if self._asked.holds(atom) else None
+        return frozenset((atom,)) if self._context.holds(atom) else None
 
     def all_of(self, values: Iterable[frozenset[Leaf] | None]) -> frozenset[Leaf] | None:
         """See `Algebra.all_of`."""

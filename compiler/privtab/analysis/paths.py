@@ -190,19 +190,19 @@ class ReachableRights:
                     if not all(fact in self.facts for fact in facts):
                         yield Action(rule=rule, resource=resource), facts
                     continue
-                for with_ in self._allowed_withs(rule, resource, every=slots):
-                    chosen = {slot: with_[slot] for slot in slots}
-                    facts = self.fresh_names.gained_facts(self.caller, rule, resource, chosen)
+                for with_ in self._allowed_withs(rule, resource, listed_slots=slots):
+                    objects = {slot: with_[slot] for slot in slots}
+                    facts = self.fresh_names.gained_facts(self.caller, rule, resource, objects)
                     if not all(fact in self.facts for fact in facts):
-                        yield Action(rule=rule, resource=resource, with_=tuple(chosen.items())), facts
+                        yield Action(rule=rule, resource=resource, with_=tuple(objects.items())), facts
 
     def _allowed_withs(
-        self, rule: Rule, resource: Entity, *, every: Collection[str] = ()
+        self, rule: Rule, resource: Entity, *, listed_slots: Collection[str] = ()
     ) -> Iterator[dict[str, Entity]]:
         """Choices of `with` objects with which a rule allows a resource now."""
         condition = item_condition(rule)
         if rule.withs:
-            yield from self._choices.of(rule, condition, resource, every=every)
+            yield from self._choices.of(rule, condition, resource, listed_slots=listed_slots)
         elif self.caller.about({RESOURCE: resource}).holds(condition):
             yield {}
 
@@ -252,7 +252,7 @@ class ReachableRights:
             return self.caller.holds(item_condition(goal.rule))
         return any(
             all(with_[slot] == entity for slot, entity in goal.with_.items())
-            for with_ in self._allowed_withs(goal.rule, goal.resource, every=tuple(goal.with_))
+            for with_ in self._allowed_withs(goal.rule, goal.resource, listed_slots=tuple(goal.with_))
         )
 
     def _relevant_actions(self, goal: Goal) -> list[Action]:
@@ -317,7 +317,7 @@ class ReachableRights:
     def _with_objects(self, action: Action) -> dict[str, Entity] | None:
         """The `with` objects with which an action is allowed now; None if there are none."""
         fixed = dict(action.with_)
-        for with_ in self._allowed_withs(action.rule, action.resource, every=tuple(fixed)):
+        for with_ in self._allowed_withs(action.rule, action.resource, listed_slots=tuple(fixed)):
             if all(with_[slot] == entity for slot, entity in fixed.items()):
                 return with_
         return None

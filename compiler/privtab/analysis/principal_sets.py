@@ -29,12 +29,12 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
     unassigned = False
     """Whether to count a role that is assigned to no one."""
 
-    def __init__(self, asked: EvaluationContext, state: State) -> None:
-        super().__init__(asked.program, asked.flags, asked.types)
-        self.asked = asked
-        self.holdings = asked.holdings
+    def __init__(self, context: EvaluationContext, state: State) -> None:
+        super().__init__(context.program, context.flags, context.types)
+        self.context = context
+        self.holdings = context.holdings
         self.state = state
-        self._seen: dict[Atom, set[str]] = {}
+        self._bearers_of: dict[Atom, set[str]] = {}
         self._assigned: dict[str, list[tuple[str, str | None]]] = {}
 
     def assigned(self, role: str) -> list[tuple[str, str | None]]:
@@ -72,16 +72,16 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
 
     def atom(self, atom: Atom) -> set[str] | None:
         """The bearers for whom an atom holds."""
-        if atom not in self._seen:
-            self._seen[atom] = self._atom(atom)
-        return self._seen[atom]
+        if atom not in self._bearers_of:
+            self._bearers_of[atom] = self._atom(atom)
+        return self._bearers_of[atom]
 
     def all_of(self, values: Iterable[set[str] | None]) -> set[str] | None:
         """The bearers for whom all parts hold."""
         found: set[str] | None = None
-        for some in values:
-            if some is not None:
-                found = set(some) if found is None else found & some
+        for bearers in values:
+            if bearers is not None:
+                found = set(bearers) if found is None else found & bearers
                 if not found:
                     return found
         return found
@@ -89,10 +89,10 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
     def any_of(self, values: Iterable[set[str] | None]) -> set[str] | None:
         """The bearers for whom some part holds."""
         found: set[str] = set()
-        for some in values:
-            if some is None:
+        for bearers in values:
+            if bearers is None:
                 return None
-            found |= some
+            found |= bearers
         return found
 
     def _atom(self, atom: Atom) -> set[str]:
@@ -102,12 +102,12 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
             case Has():
                 return self._has(atom.privilege, atom.target)
             case Owner():
-                path = self.asked.path(atom.target)
+                path = self.context.path(atom.target)
                 return self._any(self.holdings.owners(path[-1])) if path else set()
             case Member():
                 return self._members(atom.target)
             case Self():
-                path = self.asked.path(atom.target)
+                path = self.context.path(atom.target)
                 name = last_name(path_of(path[-1])) if path else ""
                 return {self.user_bearer(name)} if name else set()
             case Holds():
@@ -116,29 +116,29 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
                 assert_never(atom)
 
     def _has(self, privilege: str, target: Target) -> set[str]:
-        path = self.asked.path(target)
+        path = self.context.path(target)
         if not path:
             return set()
-        looked_at = self.asked.relevant_keys(path)
+        keys = self.context.relevant_keys(path)
         allowed: set[str] = set()
         denied: set[str] = set()
-        for key in looked_at:
+        for key in keys:
             allow, deny = self.holdings.grants_on(privilege, key)
-            allowed |= self._within(allow, path)
+            allowed |= self._bearers_within(allow, path)
             allowed |= self._by_default(privilege, path, key)
             if self.program.semantics.deny == "overrides":
-                denied |= self._within(deny, path)
+                denied |= self._bearers_within(deny, path)
         allowed -= denied
         owner = self.program.semantics.owner
         if owner is not None and privilege in owner.holds:
-            for key in looked_at:
+            for key in keys:
                 allowed |= self._any(self.holdings.owners(key))
         return allowed
 
     def _any(self, principals: Iterable[str]) -> set[str]:
         return {bearer for principal in principals for bearer in self.unscoped_bearers(principal)}
 
-    def _within(self, principals: Iterable[str], path: tuple[str, ...]) -> set[str]:
+    def _bearers_within(self, principals: Iterable[str], path: tuple[str, ...]) -> set[str]:
         found = self._any(principals)
         for principal in principals:
             if principal.startswith("role:"):
@@ -149,11 +149,13 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
 
     def _by_default(self, privilege: str, path: tuple[str, ...], key: str) -> set[str]:
         type_ = key.partition(":")[0]
-        giving = [f"role:{r.name}" for r in self.program.roles.values() if privilege in dict(r.grants).get(type_, ())]
-        return self._within(giving, path[: path.index(key) + 1])
+        granting_roles = [
+            f"role:{r.name}" for r in self.program.roles.values() if privilege in dict(r.grants).get(type_, ())
+        ]
+        return self._bearers_within(granting_roles, path[: path.index(key) + 1])
 
     def _members(self, target: Target) -> set[str]:
-        path = self.asked.path(target)
+        path = self.context.path(target)
         if not path:
             return set()
         found = self.member_bearers(path[-1])
@@ -162,13 +164,13 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         return found
 
     def _holding(self, target: Target) -> set[str]:
-        path = self.asked.path(target)
+        path = self.context.path(target)
         if not path:
             return set()
-        named = {r for r in self.role_names() if refers_to(r, path_of(path[-1]))}
-        named |= {last_name(path_of(path[-1]))} if self.unassigned else set()
-        found = self._any(f"role:{role}" for role in named)
-        for role in named:
+        role_names = {r for r in self.role_names() if refers_to(r, path_of(path[-1]))}
+        role_names |= {last_name(path_of(path[-1]))} if self.unassigned else set()
+        found = self._any(f"role:{role}" for role in role_names)
+        for role in role_names:
             for _, bearers in self.scoped(f"role:{role}"):
                 found |= bearers
         return found
@@ -177,9 +179,9 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
 class UserSets(PrincipalSets):
     """Users, with all their groups and roles."""
 
-    def __init__(self, asked: EvaluationContext, state: State) -> None:
-        super().__init__(asked, state)
-        self._state_groups = "state" in asked.program.semantics.groups
+    def __init__(self, context: EvaluationContext, state: State) -> None:
+        super().__init__(context, state)
+        self._state_groups = "state" in context.program.semantics.groups
         self._everywhere: dict[str, set[str]] = {}
 
     def unscoped_bearers(self, principal: str) -> set[str]:
@@ -193,8 +195,8 @@ class UserSets(PrincipalSets):
                     rows = self.state.column("memberships", "group").where([name]) if self._state_groups else []
                     found = set(map(str, self.state.column("memberships", "user").take(rows)))
                 case _:
-                    given = (p for p, scope in self.assigned(principal) if scope is None)
-                    found = {user for p in given for user in self.unscoped_bearers(p)}
+                    holders = (p for p, scope in self.assigned(principal) if scope is None)
+                    found = {user for p in holders for user in self.unscoped_bearers(p)}
             self._everywhere[principal] = found
         return self._everywhere[principal]
 
@@ -223,8 +225,8 @@ class SinglePrincipalSets(PrincipalSets):
 
     unassigned = True
 
-    def __init__(self, asked: EvaluationContext, state: State) -> None:
-        super().__init__(asked, state)
+    def __init__(self, context: EvaluationContext, state: State) -> None:
+        super().__init__(context, state)
         self._groups = state.distinct(("memberships", "group")) | {
             p.removeprefix("group:") for p in named_principals(state) if p.startswith("group:")
         }
@@ -242,7 +244,7 @@ class SinglePrincipalSets(PrincipalSets):
         """For each scope in which the role is or could be held: the role there, and the groups that hold it there."""
         found: dict[str, set[str]] = defaultdict(set)
         type_ = self._scope(role)
-        for key in (key for keys in self.asked.keys.values() for key in keys):
+        for key in (key for keys in self.context.keys.values() for key in keys):
             if key.partition(":")[0] == type_:
                 found[key].add(f"{role}\n{key}")
         for principal, scope in self.assigned(role):

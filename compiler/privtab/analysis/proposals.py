@@ -20,7 +20,7 @@ from privtab.analysis.changes import (
     Change,
     Changes,
     Give,
-    Lift,
+    RemoveDenial,
     Smallest,
     apply,
 )
@@ -85,7 +85,8 @@ def _is_direct(changes: tuple[Change, ...]) -> bool:
 def _rank(proposal: Proposal) -> tuple[bool, bool, bool, float, int]:
     """The sort key: direct grants last; then changes that affect only the caller first; then the least gain."""
     affects_others = any(
-        isinstance(change, Lift) and change.row.grantee.startswith(("role:", "group:")) for change in proposal.changes
+        isinstance(change, RemoveDenial) and change.row.grantee.startswith(("role:", "group:"))
+        for change in proposal.changes
     )
     gains = float("inf") if proposal.gains is None else proposal.gains
     return proposal.direct, affects_others, proposal.gains is None, gains, len(proposal.changes)

@@ -22,8 +22,8 @@ from privtab.analysis.changes import (
     Changes,
     Give,
     Join,
-    Lift,
     MakeOwner,
+    RemoveDenial,
     Smallest,
     apply,
     order,
@@ -194,7 +194,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
                     yield Give(privilege=atom.privilege, entity=entity, also_at=self._ancestors(atom.privilege, path))
                     if owner is not None and atom.privilege in owner.holds:
                         yield MakeOwner(entity=entity)
-                    yield from (Lift(row=grant) for grant, _ in self.provenance.denied(atom))
+                    yield from (RemoveDenial(row=grant) for grant, _ in self.provenance.denied(atom))
                 case Owner():
                     yield MakeOwner(entity=entity)
                 case Member():
@@ -285,7 +285,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         if owner is not None and atom.privilege in owner.holds:
             entities = (Entity.parse(key) for key in keys)
             yield from (frozenset({MakeOwner(entity=entity)}) for entity in entities if entity in self.entities_to_own)
-        removals = frozenset[Change](Lift(row=grant) for grant, _ in self.provenance.denied(atom))
+        removals = frozenset[Change](RemoveDenial(row=grant) for grant, _ in self.provenance.denied(atom))
         if self.caller.granted(atom.privilege, path) is not None:
             yield removals
         for key in keys:

@@ -51,7 +51,7 @@ class WhatCan:
     """`user:alice`, `group:hr` or `role:analyst`."""
     entities: tuple[Entity, ...]
     allowed: tuple[AllowedOperation, ...]
-    asked: int
+    question_count: int
     """The number of questions answered: pairs of operation and entity."""
     undecided: tuple[Rule, ...] = ()
     """The rows with too many choices of `with` objects to try."""
@@ -80,25 +80,25 @@ def what_can(
     if entity is not None:
         found.add(entity)
     name = bare_name(user, "user")
-    alone = user.startswith(("group:", "role:"))
-    if alone:
+    is_principal_alone = user.startswith(("group:", "role:"))
+    if is_principal_alone:
         caller = Caller.of_principal(reference, user, flags=flags)
     else:
         check_user(name)
         caller = Caller(reference, name, groups=groups, flags=flags)
-    asker = _Decisions(caller, state, found)
-    asked = list(found) if entity is None else [entity]
+    decisions = _Decisions(caller, state, found)
+    entities = list(found) if entity is None else [entity]
     allowed: list[AllowedOperation] = []
     total = 0
-    for resource in [*([Entity("", "")] if entity is None else []), *asked]:
-        total += len(asker.questions(resource.type))
-        allowed += asker.allowed(resource)
+    for resource in [*([Entity("", "")] if entity is None else []), *entities]:
+        total += len(decisions.questions(resource.type))
+        allowed += decisions.allowed(resource)
     return WhatCan(
-        principal=user if alone else f"user:{name}",
-        entities=tuple(asked),
+        principal=user if is_principal_alone else f"user:{name}",
+        entities=tuple(entities),
         allowed=tuple(allowed),
-        asked=total,
-        undecided=tuple(asker.undecided.values()),
+        question_count=total,
+        undecided=tuple(decisions.undecided.values()),
     )
 
 
@@ -106,11 +106,11 @@ def questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:
     """The operations on an entity type (empty for the root): named ones, and unnamed calls."""
     rules = program.rules.values()
     named = [(rule, False) for rule in rules if rule.entity == type_ and not rule.creates]
-    above = type_ or None
+    parent = type_ or None
     calls = [
         (rule, True)
         for rule in rules
-        if rule.unnamed and program.entities[rule.entity].parent == above and not program.entities[rule.entity].single
+        if rule.unnamed and program.entities[rule.entity].parent == parent and not program.entities[rule.entity].single
     ]
     single = [
         (rule, False) for rule in rules if rule.entity == type_ and rule.creates and program.entities[type_].single
@@ -131,18 +131,18 @@ class _Decisions:
         self.caller = caller
         self.program: Program = caller.program
         self.universe = universe
-        self._kin = EquivalenceClasses(caller, state, universe)
-        self.choices = Choices(caller, universe, self._kin)
+        self._classes = EquivalenceClasses(caller, state, universe)
+        self.choices = Choices(caller, universe, self._classes)
         self.undecided: dict[str, Rule] = {}
         self._known: dict[tuple[str, str], list[AllowedOperation]] = {}
         self._questions: dict[str, list[tuple[Rule, bool]]] = {}
 
     def allowed(self, entity: Entity) -> Iterator[AllowedOperation]:
         """The operations that are allowed on an entity."""
-        kind = self._kin.of(entity)
+        kind = self._classes.of(entity)
         if kind not in self._known:
-            asked = (self._decide(r, Entity(r.entity, entity.id), unnamed=u) for r, u in self.questions(entity.type))
-            self._known[kind] = [may for may in asked if may is not None]
+            answers = (self._decide(r, Entity(r.entity, entity.id), unnamed=u) for r, u in self.questions(entity.type))
+            self._known[kind] = [may for may in answers if may is not None]
         for may in self._known[kind]:
             yield may if may.resource.id == entity.id else replace(may, resource=Entity(may.resource.type, entity.id))
 
@@ -157,10 +157,10 @@ class _Decisions:
         if not rule.withs:
             holds = self.caller.about({RESOURCE: resource}).holds(condition)
             return AllowedOperation(operation=rule.operation, resource=resource, unnamed=unnamed) if holds else None
-        every = [rule.withs[0].name] if len(rule.withs) == 1 else []
+        listed_slots = [rule.withs[0].name] if len(rule.withs) == 1 else []
         found: list[dict[str, Entity]] = []
         try:
-            found += self.choices.of(rule, condition, resource, every=every)
+            found += self.choices.of(rule, condition, resource, listed_slots=listed_slots)
         except Undecided:
             self.undecided[rule.id] = rule
         if not found:
@@ -182,69 +182,69 @@ class Choices:
     equivalence class.
     """
 
-    def __init__(self, caller: Caller, universe: Universe, kin: EquivalenceClasses) -> None:
+    def __init__(self, caller: Caller, universe: Universe, classes: EquivalenceClasses) -> None:
         self.caller = caller
         self.universe = universe
-        self.kin = kin
+        self.classes = classes
         self._split: dict[
             tuple[str, bool, tuple[tuple[str, ...], ...]], list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]
         ] = {}
-        self._fitting: dict[tuple[str, Atoms, str], list[Entity]] = {}
-        self._alike: dict[str, list[tuple[Entity, tuple[str, str]]]] = {}
+        self._candidates: dict[tuple[str, Atoms, str], list[Entity]] = {}
+        self._classes_of_entities: dict[str, list[tuple[Entity, tuple[str, str]]]] = {}
         self.exists: Callable[[Entity], bool] = lambda _: True
         """Which entities of the universe may be chosen. Call `forget` after a change."""
 
     def forget(self) -> None:
         """Drop cached choices, because the universe has grown or the caller holds more."""
-        self._fitting.clear()
-        self._alike.clear()
+        self._candidates.clear()
+        self._classes_of_entities.clear()
 
     def of(
-        self, rule: Rule, condition: Formula, resource: Entity, *, every: Collection[str] = ()
+        self, rule: Rule, condition: Formula, resource: Entity, *, listed_slots: Collection[str] = ()
     ) -> Iterator[dict[str, Entity]]:
-        """The choices for which the condition holds: every one for the slots in `every`, any one for the others.
+        """The choices for which the condition holds: every one for the slots in `listed_slots`, any one for the others.
 
         Raises Undecided if there are too many to try.
         """
-        seen: set[tuple[Entity, ...]] = set()
-        for fitting in self._pools(rule, condition, resource):
-            pools = [found if slot in every else found[:1] for slot, found in fitting.items()]
-            for chosen in product(*pools):
-                with_ = dict(zip(fitting, chosen, strict=True))
-                key = tuple(with_[slot] for slot in every)
-                if key not in seen:
-                    seen.add(key)
+        yielded: set[tuple[Entity, ...]] = set()
+        for candidates in self._pools(rule, condition, resource):
+            pools = [found if slot in listed_slots else found[:1] for slot, found in candidates.items()]
+            for combination in product(*pools):
+                with_ = dict(zip(candidates, combination, strict=True))
+                key = tuple(with_[slot] for slot in listed_slots)
+                if key not in yielded:
+                    yielded.add(key)
                     yield with_
 
     def _pools(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity]]]:
         """Candidates for each slot; any of them may be combined with any of the other slots."""
         try:
-            ways = self.split(rule, condition, resource)
+            splits = self.split(rule, condition, resource)
         except Undecided:
             yield from self._enumerated(rule, condition, resource)
             return
-        for types, own, by_slot in ways:
+        for types, resource_atoms, by_slot in splits:
             self.caller.about({RESOURCE: resource})
-            if not all(self.caller.holds(atom_of(atom)) for atom in own):
+            if not all(self.caller.holds(atom_of(atom)) for atom in resource_atoms):
                 continue
-            fitting = {slot: self.fitting(slot, by_slot.get(slot, ()), type_) for slot, type_ in types.items()}
-            if all(fitting.values()):
-                yield fitting
+            candidates = {slot: self.candidates(slot, by_slot.get(slot, ()), type_) for slot, type_ in types.items()}
+            if all(candidates.values()):
+                yield candidates
 
     def _enumerated(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity]]]:
         """The same as `_pools`, by evaluating the condition itself."""
-        alike: list[list[list[Entity]]] = []
+        classes_of_slots: list[list[list[Entity]]] = []
         for slot in rule.withs:
             kinds: dict[tuple[str, str], list[Entity]] = {}
             for entity in (
                 e for t in slot.types for _, e in sorted(self.universe.by_type[t].items()) if self.exists(e)
             ):
-                kinds.setdefault(self.kin.of(entity), []).append(entity)
-            alike.append(list(kinds.values()))
-        if prod(map(len, alike)) > CHOICES:
+                kinds.setdefault(self.classes.of(entity), []).append(entity)
+            classes_of_slots.append(list(kinds.values()))
+        if prod(map(len, classes_of_slots)) > CHOICES:
             raise Undecided(f"not decided: `{rule.id}` has more than {CHOICES:,} choices of `with` objects")
-        for chosen in product(*alike):
-            pools = dict(zip((slot.name for slot in rule.withs), chosen, strict=True))
+        for combination in product(*classes_of_slots):
+            pools = dict(zip((slot.name for slot in rule.withs), combination, strict=True))
             self.caller.about({RESOURCE: resource, **{slot: pool[0] for slot, pool in pools.items()}})
             if self.caller.holds(condition):
                 yield pools
@@ -267,36 +267,36 @@ class Choices:
             self._split[key] = list(_split(self.caller, rule, condition, types))
         return self._split[key]
 
-    def fitting(self, slot: str, atoms: Atoms, type_: str) -> list[Entity]:
+    def candidates(self, slot: str, atoms: Atoms, type_: str) -> list[Entity]:
         """The entities of a type for which all atoms of a slot hold, by path."""
         key = (slot, atoms, type_)
-        if key not in self._fitting:
-            if type_ not in self._alike:
+        if key not in self._candidates:
+            if type_ not in self._classes_of_entities:
                 pool = self.universe.by_type[type_]
-                self._alike[type_] = [(pool[path], self.kin.of(pool[path])) for path in sorted(pool)]
+                self._classes_of_entities[type_] = [(pool[path], self.classes.of(pool[path])) for path in sorted(pool)]
             found: list[Entity] = []
             known: dict[tuple[str, str], bool] = {}
-            for entity, kind in self._alike[type_]:
+            for entity, kind in self._classes_of_entities[type_]:
                 if kind not in known:
                     self.caller.about({slot: entity})
                     known[kind] = all(self.caller.holds(atom_of(atom)) for atom in atoms)
                 if known[kind] and self.exists(entity):
                     found.append(entity)
-            self._fitting[key] = found
-        return self._fitting[key]
+            self._candidates[key] = found
+        return self._candidates[key]
 
 
 def _split(
-    caller: Caller, rule: Rule, condition: Formula, of: Iterable[Collection[str]]
+    caller: Caller, rule: Rule, condition: Formula, types_of_slots: Iterable[Collection[str]]
 ) -> Iterator[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
-    for chosen in product(*of):
-        types = {w.name: type_ for w, type_ in zip(rule.withs, chosen, strict=True)}
+    for combination in product(*types_of_slots):
+        types = {w.name: type_ for w, type_ in zip(rule.withs, combination, strict=True)}
         for atoms in canonical(caller.program).minimal_sets(condition, caller.flags, types):
             by_slot: dict[str, list[Leaf]] = {}
             for atom in atoms:
                 by_slot.setdefault(_slot(atom), []).append(atom)
-            own = tuple(by_slot.pop(RESOURCE, ()))
-            yield types, own, {slot: tuple(of) for slot, of in by_slot.items()}
+            resource_atoms = tuple(by_slot.pop(RESOURCE, ()))
+            yield types, resource_atoms, {slot: tuple(leaves) for slot, leaves in by_slot.items()}
 
 
 def _slot(atom: Leaf) -> str:

@@ -61,11 +61,11 @@ class WhoCan:
         program = reference.program
         self.request = request
         self.rule: Rule = program.rules[request.resource.type, request.action]
-        self._asked = EvaluationContext(reference, request)
+        self._context = EvaluationContext(reference, request)
         self._reference = reference
         self._state = state
-        self._condition = self._asked.condition(self.rule)
-        self._users = UserSets(self._asked, state)
+        self._condition = self._context.condition(self.rule)
+        self._users = UserSets(self._context, state)
         found = self._users.fold(self._condition)
         self.known: frozenset[str] = users(program, state)
         self.anyone: bool = found is None
@@ -91,26 +91,28 @@ class WhoCan:
 
         What `anyone` may do is not repeated for the others.
         """
-        bearers = _Joining(self._asked, self._state)
-        ways: dict[str, set[frozenset[str]]] = defaultdict(set)
-        text = Explanation(self._asked, self.rule, Listing(()), allowed=False).text
-        asked = dict.fromkeys(leaves(self._asked.program, self._condition))
-        memberships = [atom for atom in asked if self._is_joining(atom)]
+        bearers = _WithMemberships(self._context, self._state)
+        needs_of_bearer: dict[str, set[frozenset[str]]] = defaultdict(set)
+        text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
+        atoms = dict.fromkeys(leaves(self._context.program, self._condition))
+        memberships = [atom for atom in atoms if self._is_membership_to_try(atom)]
         if len(memberships) > MEMBERSHIPS:
             raise Undecided(f"not decided: `{self.rule.id}` requires more than {MEMBERSHIPS} memberships")
         for size in range(len(memberships) + 1):
-            for joined in combinations(memberships, size):
-                needs = frozenset(map(text, joined))
-                found = bearers.joining(joined).fold(self._condition)
+            for assumed in combinations(memberships, size):
+                needs = frozenset(map(text, assumed))
+                found = bearers.assuming(assumed).fold(self._condition)
                 for bearer in {"anyone"} if found is None else found:
-                    if not bearer.startswith("user:") or not joined:
-                        ways[bearer].add(needs)
-        by_all = ways.get("anyone", set())
+                    if not bearer.startswith("user:") or not assumed:
+                        needs_of_bearer[bearer].add(needs)
+        needs_of_anyone = needs_of_bearer.get("anyone", set())
         listed = [
             Principal(principal=name, scope=scope or None, needs=_smallest(needs))
-            for bearer, all_needs in ways.items()
+            for bearer, all_needs in needs_of_bearer.items()
             for name, _, scope in [bearer.partition("\n")]
-            for needs in [{way for way in all_needs if bearer == "anyone" or not any(known <= way for known in by_all)}]
+            for needs in [
+                {way for way in all_needs if bearer == "anyone" or not any(known <= way for known in needs_of_anyone)}
+            ]
             if needs
         ]
         order = ("anyone", "group", "role", "user")
@@ -118,29 +120,29 @@ class WhoCan:
             sorted(listed, key=lambda p: (order.index(p.principal.partition(":")[0]), p.principal, p.scope or ""))
         )
 
-    def _is_joining(self, atom: Leaf) -> bool:
-        if not isinstance(atom, Member) or not self._asked.path(atom.target):
+    def _is_membership_to_try(self, atom: Leaf) -> bool:
+        if not isinstance(atom, Member) or not self._context.path(atom.target):
             return False
-        return self._asked.program.entities[atom.target.type].principal != "group"
+        return self._context.program.entities[atom.target.type].principal != "group"
 
     def _objects(self) -> dict[str, Entity]:
         return {RESOURCE: self.request.resource, **{w.name: self.request.with_[w.name] for w in self.rule.withs}}
 
 
-class _Joining(SinglePrincipalSets):
+class _WithMemberships(SinglePrincipalSets):
     """Principals with some memberships taken for granted."""
 
-    joined: Collection[Atom] = ()
+    assumed: Collection[Atom] = ()
 
-    def joining(self, memberships: Collection[Atom]) -> _Joining:
+    def assuming(self, memberships: Collection[Atom]) -> _WithMemberships:
         """Take these memberships for granted."""
-        self.joined = memberships
-        self._seen.clear()
+        self.assumed = memberships
+        self._bearers_of.clear()
         return self
 
     def atom(self, atom: Atom) -> set[str] | None:
         """The bearers for whom an atom holds."""
-        return None if atom in self.joined else super().atom(atom)
+        return None if atom in self.assumed else super().atom(atom)
 
 
 def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
@@ -151,9 +153,9 @@ def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
     return WhoCan(reference, state, request)
 
 
-def _smallest(ways: Iterable[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
-    kept: list[frozenset[str]] = []
-    for way in sorted(set(ways), key=lambda w: (len(w), sorted(w))):
-        if not any(known <= way for known in kept):
-            kept.append(way)
-    return tuple(tuple(sorted(way)) for way in kept)
+def _smallest(all_needs: Iterable[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
+    smallest: list[frozenset[str]] = []
+    for needs in sorted(set(all_needs), key=lambda w: (len(w), sorted(w))):
+        if not any(smaller <= needs for smaller in smallest):
+            smallest.append(needs)
+    return tuple(tuple(sorted(needs)) for needs in smallest)

@@ -13,7 +13,7 @@ from privtab.cli._output import TableFormat, err
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
 from privtab.names import bare_name, check_user, is_wildcard
-from privtab.request import NOT_SET, Entity, said
+from privtab.request import NOT_SET, Entity, flag_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -113,7 +113,7 @@ def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str
         return frozenset()
     rules = program.rules.values()
     known = sorted({flag for rule in rules for flag in (*rule_flags(program, rule), *rule.required_flags)})
-    for flag in (said(flag).removesuffix("=true") for flag in options):
+    for flag in (flag_name(flag).removesuffix("=true") for flag in options):
         if flag not in known:
             raise UsageError(f"no row uses a flag `{flag}`" + (hint(flag, known) if known else "; there are none"))
     return frozenset(flag.removesuffix("=true") for flag in options)
@@ -122,7 +122,7 @@ def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str
 def check_said(flags: frozenset[str], program: Program) -> None:
     """Raise UsageError if a flag that an operation requires is not given."""
     for rule in program.rules.values():
-        for flag in sorted({*rule.required_flags}.difference(map(said, flags))):
+        for flag in sorted({*rule.required_flags}.difference(map(flag_name, flags))):
             raise UsageError(f"`{rule.id}` needs the flag `{flag}`: add `--flag {flag}` or `--flag {flag}{NOT_SET}`")
 
 

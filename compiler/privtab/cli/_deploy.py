@@ -19,8 +19,8 @@ from privtab.cli._deploy_gates import (
     state_comparison_gate,
 )
 from privtab.cli._deploy_request import DeployReport, DeployRequest, WatchOptions
-from privtab.cli._deploy_show import say, show_canary_outcome, show_gate
-from privtab.cli._output import Format, complain, out, print_json, printed
+from privtab.cli._deploy_show import print_unless_json, show_canary_outcome, show_gate
+from privtab.cli._output import Format, complain, out, print_if_data, print_json
 from privtab.cli._rollout import (
     complain_late,
     progress_console,
@@ -35,7 +35,7 @@ from privtab.exit_codes import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from privtab.registry.deploy.canary_analysis import CanaryOutcome, CanaryPlan
+    from privtab.registry.deploy.canary import CanaryOutcome, CanaryPlan
     from privtab.registry.deploy.rollout import Packed, Rollout
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 def canary_plan(text: str, *, seconds: float, decisions: int, tolerance: float, quiet_ok: bool) -> CanaryPlan:
     """The plan of a canary from the options."""
-    from privtab.registry.deploy.canary import part
-    from privtab.registry.deploy.canary_analysis import CanaryPlan
+    from privtab.registry.deploy.canary import CanaryPlan
+    from privtab.registry.deploy.canary_analysis import part
 
     return CanaryPlan(part=part(text), seconds=seconds, decisions=decisions, tolerance=tolerance, quiet_ok=quiet_ok)
 
@@ -112,7 +112,7 @@ def _to_channel(
             report.gates.append(state_comparison_gate(request, registry, before, program, loaded[0]))
         show_gate(report.gates[-1], request.format)
     if not all(gate.passed for gate in report.gates):
-        say(request.format, "stopped; nothing was released", style="bold red")
+        print_unless_json(request.format, "stopped; nothing was released", style="bold red")
         report.outcome = "stopped"
         return ExitCode.FINDINGS
     with report.step("pack"):
@@ -127,7 +127,7 @@ def _to_channel(
     if request.dry_run:
         for bundle in packed.bundles():
             registry.check_signature(bundle)
-        say(
+        print_unless_json(
             request.format,
             f"would release to {channel}/{program.system} to policy {packed.revision}; nothing was released",
         )
@@ -169,25 +169,25 @@ def _store_and_release(
         running = report.after or before
     else:
         if canary is not None:
-            say(request.format, "no canary: there is no earlier release, or nothing changes", style="dim")
+            print_unless_json(request.format, "no canary: there is no earlier release, or nothing changes", style="dim")
         running = before
     if not (target.changes(before) or before.canary or before.broken) and request.signing_key is None:
         report.after = before
         rollout.settle(before)
-        say(
+        print_unless_json(
             request.format,
             f"{rollout.channel}/{rollout.system} runs this already ({before.sequence}); nothing to release",
         )
     else:
         with report.step("switch"):
             report.after = rollout.release(target, running, reason)
-        say(
+        print_unless_json(
             request.format,
             f"{rollout.channel}/{rollout.system}: release {report.after.sequence}, policy {report.after.policy}",
             style="bold",
         )
         if not (report.after.state or report.after.shards):
-            say(
+            print_unless_json(
                 request.format,
                 "it has no state: decisions are unavailable until a state is released with `--state`",
                 style="yellow",
@@ -205,13 +205,15 @@ def _run_canary(
     report: DeployReport,
 ) -> CanaryOutcome | None:
     """Release to a canary and observe it. None if its sidecars did not activate it. If it fails, it is rolled back."""
-    from privtab.registry.deploy.canary_analysis import nothing_to_compare, observe, sides
+    from privtab.registry.deploy.canary import nothing_to_compare, observe, sides
     from privtab.registry.nodes import Canary
 
     sides(replace(before, canary=Canary(policy=target.policy, state=target.state)))
     during = rollout.begin_canary(target, before, f"canary: {why}" if why else "canary", canary.part)
     report.after = during
-    say(request.format, f"canary of {canary.words}: release {during.sequence}, policy {target.policy}", style="bold")
+    print_unless_json(
+        request.format, f"canary of {canary.words}: release {during.sequence}, policy {target.policy}", style="bold"
+    )
     console = progress_console(quiet=request.format is Format.JSON)
     try:
         with report.step("canary"), _interrupt_on_sigterm():
@@ -243,7 +245,7 @@ def _run_canary(
     else:
         reason = report.canary_outcome.says
         show_canary_outcome(report.canary_outcome, request.format)
-    say(
+    print_unless_json(
         request.format,
         f"{reason}; all sidecars get what ran before (release {report.after.sequence})",
         style="bold red",
@@ -280,7 +282,9 @@ def _watch(request: DeployRequest, rollout: Rollout, before: Channel, report: De
         complain(f"no longer watching: {rollout.channel}/{rollout.system} stays at release {report.after.sequence}")
         raise
     if snapshot is None:
-        say(request.format, "not watching: give `--server URL` or `--opa URL` to see every sidecar run it", style="dim")
+        print_unless_json(
+            request.format, "not watching: give `--server URL` or `--opa URL` to see every sidecar run it", style="dim"
+        )
         report.outcome = "unwatched"
         return ExitCode.OK
     if snapshot.complete:
@@ -292,7 +296,7 @@ def _watch(request: DeployRequest, rollout: Rollout, before: Channel, report: De
         from privtab.registry.deploy.rollout import running_revisions
 
         after = rollout.release(running_revisions(before), report.after, f"back: {snapshot.summary}")
-        say(request.format, f"back to policy {after.policy}: release {after.sequence}", style="bold red")
+        print_unless_json(request.format, f"back to policy {after.policy}: release {after.sequence}", style="bold red")
         report.snapshots["back"] = rollout.wait(report.after, after, "back")
         report.after = after
         report.outcome = "rolled-back"
@@ -314,14 +318,14 @@ def push_to_opa(request: DeployRequest, url: str, token_file: Path | None) -> No
             report.outcome = "stopped"
             print_json(report.json())
         elif program is not None:
-            say(request.format, "stopped; nothing was pushed", style="bold red")
+            print_unless_json(request.format, "stopped; nothing was pushed", style="bold red")
         raise typer.Exit(ExitCode.FINDINGS)
     if request.dry_run:
-        say(request.format, f"would push policy {policy_artifacts(program).revision}; nothing was pushed")
+        print_unless_json(request.format, f"would push policy {policy_artifacts(program).revision}; nothing was pushed")
         return
     document = None if loaded is None else dict(index(program, loaded[0]))
     pushed = push(url, policy_artifacts(program), document, token=token_of(token_file))
-    if printed(
+    if print_if_data(
         request.format, {"outcome": "pushed", "gates": [gate.json() for gate in report.gates], "pushed": pushed.json()}
     ):
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from privtab.cli._deploy_request import DeployReport, DeployRequest
-from privtab.cli._deploy_show import say, show_gate
+from privtab.cli._deploy_show import print_unless_json, show_gate
 from privtab.cli._options import load_state, waivers_of
 from privtab.cli._output import show_diagnostics
 from privtab.cli._rollout import scope_of
@@ -35,7 +35,7 @@ def run_file_gates(
     report.gates.append(gate)
     show_gate(gate, request.format)
     if linted.program is None:
-        say(request.format, "stopped; nothing was released", style="bold red")
+        print_unless_json(request.format, "stopped; nothing was released", style="bold red")
         report.outcome = "stopped"
         return None, path, None
     loaded = None

@@ -13,7 +13,7 @@ from privtab.cli._output import Format
 from privtab.cli._rollout import channel_json, snapshot_json
 
 if TYPE_CHECKING:
-    from privtab.registry.deploy.canary_analysis import CanaryOutcome
+    from privtab.registry.deploy.canary import CanaryOutcome
     from privtab.registry.deploy.gates import FailingOn, Gate
     from privtab.registry.deploy.watch import FleetSnapshot
     from privtab.registry.nodes import Channel

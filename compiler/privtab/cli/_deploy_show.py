@@ -11,7 +11,7 @@ from privtab.cli._output import Format, out, show_diagnostics, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from privtab.registry.deploy.canary_analysis import CanaryOutcome
+    from privtab.registry.deploy.canary import CanaryOutcome
     from privtab.registry.deploy.gates import Gate
 
 MAX_SHOWN = 10
@@ -102,7 +102,7 @@ def show_canary_outcome(outcome: CanaryOutcome, format_: Format) -> None:
     console.print(grid)
 
 
-def say(format_: Format, text: str, *, style: str = "") -> None:
+def print_unless_json(format_: Format, text: str, *, style: str = "") -> None:
     """Print a line, unless the format is JSON."""
     if format_ is not Format.JSON:
         out().print(text, style=style or None, soft_wrap=True)

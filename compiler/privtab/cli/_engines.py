@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab import engines
-from privtab.cli._output import waiting
+from privtab.cli._output import spinner
 from privtab.request import Decision, Request
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def in_process(engine: str, program: Program, state: State) -> Answers:
     if opener.takes_wasm:
         from privtab.opa.wasm import build
 
-        with waiting("compiling to Wasm"):
+        with spinner("compiling to Wasm"):
             module = build(wasm_modules(program), artifacts.entrypoints)
     state_content = opener.keep(index(program, state))
     return Answers(opener.open(artifacts.program, [state_content], module, now()).engine.decide_many)
@@ -101,7 +101,7 @@ def served(bundles: tuple[bytes, bytes], *, port: int = 0, binary: Path | None =
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
-        with waiting("starting OPA"):
+        with spinner("starting OPA"):
             files = [folder / "policy.tar.gz", folder / "state.tar.gz"]
             for file, content in zip(files, bundles, strict=True):
                 file.write_bytes(content)

@@ -128,7 +128,7 @@ def print_file(text: str) -> None:
     stream.write(text)
 
 
-def printed(
+def print_if_data(
     format_: StrEnum, document: object, columns: Sequence[str] = (), rows: Iterable[Sequence[object]] = ()
 ) -> bool:
     """Print a document as JSON or its rows as CSV, if that is the format; returns whether it was."""
@@ -226,7 +226,7 @@ def progress(total: int) -> Iterator[Progress]:
 
 
 @contextmanager
-def waiting(message: str) -> Iterator[None]:
+def spinner(message: str) -> Iterator[None]:
     """A spinner on standard error; none without a terminal."""
     console = err()
     if not console.is_terminal:
@@ -237,7 +237,7 @@ def waiting(message: str) -> Iterator[None]:
 
 
 @contextmanager
-def working(message: str) -> Iterator[None]:
+def delayed_spinner(message: str) -> Iterator[None]:
     """A spinner on standard error that appears after a second; none without a terminal."""
     console = err()
     if not console.is_terminal:

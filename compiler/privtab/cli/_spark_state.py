@@ -12,7 +12,7 @@ import typer
 
 from privtab._install import how_to_install
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
-from privtab.cli._output import Format, complain, err, fail_if, out, printed, table
+from privtab.cli._output import Format, complain, err, fail_if, out, print_if_data, table
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -96,7 +96,7 @@ def read(
                     for summary_row in rows
                     if summary_row["code"] != "good"
                 ]
-    if not printed(format_, {"good": valid_counts, "findings": _finding_rows(findings), "output": output}):
+    if not print_if_data(format_, {"good": valid_counts, "findings": _finding_rows(findings), "output": output}):
         _show_findings(findings)
         out().print(
             "good rows: "
@@ -154,7 +154,7 @@ def build(
             )  # fmt: skip
         seconds = time.perf_counter() - started
     findings = result.manifest["findings"]
-    if printed(format_, _build_json(result, seconds)):
+    if print_if_data(format_, _build_json(result, seconds)):
         return
     _show_findings(findings)
     _show_build(result, seconds)
@@ -188,7 +188,7 @@ def delta(
         with _stage_display() as show_stage:
             show_stage("comparing bundles")
             result = deltas(spark, folder, base=base, output=output)
-    if printed(format_, [dict(row) for row in result.rows]):
+    if print_if_data(format_, [dict(row) for row in result.rows]):
         return
     if not result.rows:
         out().print("nothing differs")

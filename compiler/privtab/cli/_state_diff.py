@@ -22,7 +22,7 @@ from privtab.cli._output import (
     print_text,
     progress,
     show_state_findings,
-    waiting,
+    spinner,
 )
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -188,11 +188,11 @@ class _Sides:
         from privtab.analysis.state_diff.rows import changed_raw_rows
 
         if self.program is None:
-            with waiting("reading the states"):
-                one = self._raw(self.before)
-                other = self._left(one) if self.after is None else self._raw(self.after)
-                return StateDiff(rows=tuple(changed_raw_rows(one, other)))
-        with waiting("reading the states"):
+            with spinner("reading the states"):
+                rows_before = self._raw(self.before)
+                rows_after = self._without(rows_before) if self.after is None else self._raw(self.after)
+                return StateDiff(rows=tuple(changed_raw_rows(rows_before, rows_after)))
+        with spinner("reading the states"):
             first = self._state(self.before)
             second = first if self.after is None else self._state(self.after)
             states, places = (first[0], second[0]), (first[1], second[1])
@@ -216,24 +216,24 @@ class _Sides:
         from privtab.bundle.delta import contents, delta_for, proof
 
         old, new = self._bundle(self.before, 0), self._bundle(self.after, 1)
-        made = delta_for(old, new)
-        if made is None:
+        delta = delta_for(old, new)
+        if delta is None:
             complain("no delta bundle: nothing differs, or the whole bundle is smaller, signed or of another policy")
             return
-        proof(old, made, new)
-        write(path, made)
-        err().print(f"{path}: a delta bundle of {count(len(contents(made).patch), 'operation')}", soft_wrap=True)
+        proof(old, delta, new)
+        write(path, delta)
+        err().print(f"{path}: a delta bundle of {count(len(contents(delta).patch), 'operation')}", soft_wrap=True)
 
-    def _bundle(self, given: Path | None, at: int) -> bytes:
+    def _bundle(self, path: Path | None, side: int) -> bytes:
         from privtab.bundle.pack import state_bundle
         from privtab.cli._stored import is_stored, state_bundles
 
         assert self.program is not None
-        if given is None or not is_stored(given):
-            return state_bundle(self.program, self._packed[at])
-        bundles = state_bundles(self.program.system, given)
+        if path is None or not is_stored(path):
+            return state_bundle(self.program, self._packed[side])
+        bundles = state_bundles(self.program.system, path)
         if len(bundles) != 1:
-            raise UsageError(f"{given} is a state in shards: `--delta` takes a whole one")
+            raise UsageError(f"{path} is a state in shards: `--delta` takes a whole one")
         return bundles[0]
 
     def _stored(self) -> bool:
@@ -261,16 +261,18 @@ class _Sides:
         return rows
 
     def _less(self, state: State, places: Places) -> State:
-        from privtab.analysis.state_diff.chosen import find_rows, less
+        from privtab.analysis.state_diff.chosen import find_rows, without_rows
 
-        return less(state, find_rows(self.without, state, places, str(self.before)))
+        return without_rows(state, find_rows(self.without, state, places, str(self.before)))
 
-    def _left(self, rows: RawState) -> RawState:
+    def _without(self, rows: RawState) -> RawState:
         from privtab.analysis.state_diff.chosen import find_raw_rows
 
         gone = find_raw_rows(self.without, rows, str(self.before))
-        left = {table: tuple(row for row in of if row not in gone) for table, of in rows.rows.items()}
-        return replace(rows, rows=left)
+        remaining = {
+            table: tuple(row for row in table_rows if row not in gone) for table, table_rows in rows.rows.items()
+        }
+        return replace(rows, rows=remaining)
 
 
 def _nowhere() -> tuple[Places, Places]:
@@ -279,9 +281,9 @@ def _nowhere() -> tuple[Places, Places]:
     return NOWHERE, NOWHERE
 
 
-def _failing(given: list[str] | None, *, decisions: bool) -> frozenset[str]:
+def _failing(values: list[str] | None, *, decisions: bool) -> frozenset[str]:
     """Parse `--fail-on`; raises UsageError."""
-    words = {word.strip() for text in given or () for word in text.split(",") if word.strip()}
+    words = {word.strip() for text in values or () for word in text.split(",") if word.strip()}
     for word in sorted(words - {*FAILING, "any"}):
         raise UsageError(f"`--fail-on {word}`: there are {', '.join(FAILING)} and any")
     if not decisions and (needing := sorted(words - {"any"})):
@@ -310,12 +312,12 @@ def _print(
     *,
     decisions: bool,
 ) -> None:
-    from privtab.analysis.state_diff.as_json import LISTED, state_diff_json
+    from privtab.analysis.state_diff.as_json import MOST_NAMES, state_diff_json
     from privtab.cli._ask import show_notes
 
     match format_:
         case StateDiffFormat.JSON:
-            document = state_diff_json(found, words, policy=decisions, most=LISTED if limit is None else limit)
+            document = state_diff_json(found, words, policy=decisions, most=MOST_NAMES if limit is None else limit)
             print_json({"before": shown[0], "after": shown[1], **document})
             return
         case StateDiffFormat.MARKDOWN:

@@ -38,12 +38,12 @@ def show(
 def show_groups(diff: StateDiff, console: Console, words: Sequence[str], *, most: int) -> None:
     """Print what users gain and lose, by the rows that make it."""
     found = groups(diff, words)
-    left = most or sum(len(group.lines) for group in found)
+    lines_left = most or sum(len(group.lines) for group in found)
     for group in found:
-        if left <= 0:
+        if lines_left <= 0:
             break
-        _group(console, group, left)
-        left -= len(group.lines)
+        _group(console, group, lines_left)
+        lines_left -= len(group.lines)
     _more(console, sum(len(group.lines) for group in found) - most if most else 0, "lines")
 
 
@@ -66,6 +66,6 @@ def _rows(console: Console, rows: Iterable[ChangedRow], *, indent: int) -> None:
     show_rows(console, [(f"{'+' if r.added else '-'} {r.text}", place_text(r.place)) for r in rows], indent=indent)
 
 
-def _more(console: Console, number: int, what: str) -> None:
+def _more(console: Console, number: int, noun: str) -> None:
     if number > 0:
-        console.print(f"… and {number:,} more {what}; `--limit 0` lists them")
+        console.print(f"… and {number:,} more {noun}; `--limit 0` lists them")

@@ -14,7 +14,7 @@ from privtab._install import how_to_install
 from privtab._resources import import_documents
 from privtab._staged import write
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
-from privtab.cli._output import Format, complain, err, out, printed
+from privtab.cli._output import Format, complain, err, out, print_if_data
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.plural import count
@@ -102,7 +102,7 @@ def import_(
     refused = bool(result.refused(strict=strict, allow_partial=allow_partial))
     if not refused:
         _write(output, to_tables(result.state))
-    if not printed(format_, _as_json(result)):
+    if not print_if_data(format_, _as_json(result)):
         _show(result, None if refused else output)
     if refused:
         explanation = (
@@ -169,5 +169,5 @@ def _show(result: Imported, output: Path | None) -> None:
             if len(lines) > MAX_SHOWN:
                 err().print(f"  and {len(lines) - MAX_SHOWN:,} more; --format json lists all")
     if output is not None:
-        taken = ", ".join(count(rows, table.replace("_", " ")[:-1]) for table, rows in result.taken.items())
-        out().print(f"{output}: {taken or 'nothing'}", soft_wrap=True)
+        row_counts = ", ".join(count(rows, table.replace("_", " ")[:-1]) for table, rows in result.taken.items())
+        out().print(f"{output}: {row_counts or 'nothing'}", soft_wrap=True)

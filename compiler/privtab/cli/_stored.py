@@ -47,20 +47,20 @@ class ChannelReference:
     """A revision of a policy or a state, instead of a release."""
 
 
-def is_stored(given: str | os.PathLike[str]) -> bool:
+def is_stored(location: str | os.PathLike[str]) -> bool:
     """Whether an argument is a bundle or a reference to a channel, not a file with tables."""
-    text = os.fspath(given)
+    text = os.fspath(location)
     return text.startswith(SCHEME) or text.endswith(_ARCHIVES)
 
 
-def place_of(given: str | os.PathLike[str]) -> ChannelReference:
+def place_of(location: str | os.PathLike[str]) -> ChannelReference:
     """Read `registry:URL#CHANNEL[/SYSTEM][@RELEASE]`; raises UsageError."""
     # Conversion to a path has removed a slash of `s3://`.
-    text = re.sub(r"^([a-z0-9]{2,}):/(?=[^/])", r"\1://", os.fspath(given).removeprefix(SCHEME))
+    text = re.sub(r"^([a-z0-9]{2,}):/(?=[^/])", r"\1://", os.fspath(location).removeprefix(SCHEME))
     found = _PLACE.fullmatch(text)
     if found is None:
         raise UsageError(
-            f"`{os.fspath(given)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for release N or @ID for a revision"
+            f"`{os.fspath(location)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for release N or @ID for a revision"
         )
     release = found["release"]
     return ChannelReference(
@@ -116,27 +116,27 @@ def rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: st
         raise UsageError(f"{shown} holds states of {len(systems)} systems: give `--policy`")
     if system not in systems:
         raise UsageError(f"{shown} holds no state of {system}")
-    documents = [one[system] for one in found if system in one]
-    state = _whole(documents, shown)
+    documents = [by_system[system] for by_system in found if system in by_system]
+    state = _rows_of_index(documents, shown)
     return from_tables(to_tables(state if program is None else as_written(program, state)), shown)
 
 
-def state_bundles(system: str | None, given: Path) -> list[bytes]:
+def state_bundles(system: str | None, location: Path) -> list[bytes]:
     """The bundles that an argument names: one, or those of a sharded state."""
-    if not str(given).startswith(SCHEME):
-        return [_read(given)]
-    place = place_of(given)
+    if not str(location).startswith(SCHEME):
+        return [_read(location)]
+    place = place_of(location)
     if place.revision is not None:
         return [_revision(place, system, "state")]
     return running_states(*channel_at(place, system))
 
 
-def running_states(registry: Registry, ran: Channel) -> list[bytes]:
+def running_states(registry: Registry, release: Channel) -> list[bytes]:
     """The bundles of a release's state; raises RegistryError if it has none."""
-    found = [key for key in state_keys(ran) if key in ran.digests]
+    found = [key for key in state_keys(release) if key in release.digests]
     if not found:
-        raise RegistryError(f"{ran.channel}/{ran.system} ran no state at release {ran.sequence}")
-    return [bundle_of(registry, ran, key) for key in found]
+        raise RegistryError(f"{release.channel}/{release.system} ran no state at release {release.sequence}")
+    return [bundle_of(registry, release, key) for key in found]
 
 
 def as_stored(program: Program, state: State) -> State:
@@ -151,42 +151,42 @@ def as_stored(program: Program, state: State) -> State:
 # --- private ---------------------------------------------------------------------------------------------------------
 
 
-def _imported(program: Program | None, given: str) -> RawState:
+def _imported(program: Program | None, location: str) -> RawState:
     """The rows that an import document gives of another system, now."""
     from privtab.cli._output import complain
     from privtab.plural import count
     from privtab.spark.state.imports import import_state
     from privtab.state.load import from_tables, to_tables
 
-    found = _IMPORT.fullmatch(given)
+    found = _IMPORT.fullmatch(location)
     if found is None:
         raise UsageError(
-            f"`{given}`: write import:DOCUMENT:SOURCE, as in import:ranger:policies.json, or "
+            f"`{location}`: write import:DOCUMENT:SOURCE, as in import:ranger:policies.json, or "
             "import:gravitino?metalake=prod:https://gravitino.acme.example"
         )
     if program is None:
-        raise UsageError(f"{given} is imported for a policy: give `--policy`")
+        raise UsageError(f"{location} is imported for a policy: give `--policy`")
     values = dict(parse_qsl(found["values"] or "", keep_blank_values=True))
     # Conversion to a path has removed a slash of `https://`.
     source = re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", found["source"])
     imported = import_state(program, found["document"], source, given=values)
     if imported.not_taken:
         complain(
-            f"{count(len(imported.not_taken), 'thing')} of {given} cannot be expressed; `privtab state import` lists them"
+            f"{count(len(imported.not_taken), 'thing')} of {location} cannot be expressed; `privtab state import` lists them"
         )
-    return from_tables(to_tables(imported.state), given)
+    return from_tables(to_tables(imported.state), location)
 
 
-def _policy(given: str | Path) -> bytes:
-    if not str(given).startswith(SCHEME):
-        return _read(Path(given))
-    place = place_of(given)
+def _policy(location: str | Path) -> bytes:
+    if not str(location).startswith(SCHEME):
+        return _read(Path(location))
+    place = place_of(location)
     if place.revision is not None:
         return _revision(place, None, "policy")
-    registry, ran = channel_at(place, None)
-    if ran.policy is None:
-        raise RegistryError(f"{ran.channel}/{ran.system} ran no policy at release {ran.sequence}")
-    return bundle_of(registry, ran, f"policy/{ran.policy}")
+    registry, release = channel_at(place, None)
+    if release.policy is None:
+        raise RegistryError(f"{release.channel}/{release.system} ran no policy at release {release.sequence}")
+    return bundle_of(registry, release, f"policy/{release.policy}")
 
 
 def _revision(place: ChannelReference, system: str | None, kind: Literal["policy", "state"]) -> bytes:
@@ -198,16 +198,16 @@ def _revision(place: ChannelReference, system: str | None, kind: Literal["policy
     return bundle
 
 
-def state_keys(ran: Channel) -> list[str]:
+def state_keys(release: Channel) -> list[str]:
     """The keys of a release's state, whole or sharded, in its `digests`."""
     from privtab.registry.nodes import pin
 
-    return [pin(kind, identity, shard) for (kind, shard), identity in ran.runs().items() if kind != "policy"]
+    return [pin(kind, identity, shard) for (kind, shard), identity in release.runs().items() if kind != "policy"]
 
 
-def bundle_of(registry: Registry, ran: Channel, key: str) -> bytes:
+def bundle_of(registry: Registry, release: Channel, key: str) -> bytes:
     """A bundle of a release; raises RegistryError if it is missing, BundleRefused without a trusted signature."""
-    bundle = registry.blob(ran.digests[key])
+    bundle = registry.blob(release.digests[key])
     registry.check_signature(bundle)
     return bundle
 
@@ -217,19 +217,19 @@ def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, C
     registry = _registry(place)
     name = _system(registry, place, system)
     if place.release is None:
-        ran = registry.channel(place.channel, name)
-        if ran.sequence == 0:
-            raise RegistryError(ran.trouble or f"{registry.url} has no channel {place.channel}/{name}")
-        return registry, ran
+        release = registry.channel(place.channel, name)
+        if release.sequence == 0:
+            raise RegistryError(release.trouble or f"{registry.url} has no channel {place.channel}/{name}")
+        return registry, release
     return registry, release_at(registry, place.channel, name, place.release)
 
 
 def release_at(registry: Registry, channel: str, system: str, sequence: int) -> Channel:
     """A release by number; raises RegistryError if it is missing or unreadable."""
-    from privtab.registry.history import History, Unread
+    from privtab.registry.history import History, UnreadableRelease
 
     found = History(registry.store, channel, system).entry(sequence)
-    if isinstance(found, Unread):
+    if isinstance(found, UnreadableRelease):
         raise RegistryError(f"release {sequence} of {channel}/{system} cannot be read: {found.why}")
     if found is None:
         raise RegistryError(f"{channel}/{system} had no release {sequence}")
@@ -253,7 +253,7 @@ def _system(registry: Registry, place: ChannelReference, system: str | None) -> 
 
 
 def _only(registry: Registry, channel: str) -> str:
-    systems = sorted({one.system for one in registry.channels() if one.channel == channel})
+    systems = sorted({channel_.system for channel_ in registry.channels() if channel_.channel == channel})
     if len(systems) == 1:
         return systems[0]
     if not systems:
@@ -280,7 +280,7 @@ def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:
         raise FileError(f"{shown} cannot be read: {error}") from None
 
 
-def _whole(documents: Iterable[Mapping[str, Any]], shown: str) -> State:
+def _rows_of_index(documents: Iterable[Mapping[str, Any]], shown: str) -> State:
     """The rows of a state from its index, or from the indexes of all its shards."""
     from privtab.engines.index import together
     from privtab.spark.state.bundles import from_index

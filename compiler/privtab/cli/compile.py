@@ -16,7 +16,16 @@ from privtab._staged import write
 from privtab.cli._complete import policies
 from privtab.cli._files import json_text, write_outputs
 from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
-from privtab.cli._output import Format, out, printed, progress, show_count, show_diagnostics, table, working
+from privtab.cli._output import (
+    Format,
+    delayed_spinner,
+    out,
+    print_if_data,
+    progress,
+    show_count,
+    show_diagnostics,
+    table,
+)
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import UsageError
@@ -123,7 +132,7 @@ def run(
         )
     if as_name is not None and not NAME.fullmatch(as_name):
         raise UsageError(f"`--as {as_name}`: a system's name is made of lower case letters, digits and `_`")
-    with no_collection(keep=True), working("checking"):
+    with no_collection(keep=True), delayed_spinner("checking"):
         programs = _check(policies, variant, readings(reading))
     loaded = None if state is None else load_state(programs[0], state, allow_partial=allow_partial)
     compiled: list[Compiled] = []
@@ -270,7 +279,7 @@ def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id:
         }
         for result in compiled
     ]
-    if printed(format_, rows):
+    if print_if_data(format_, rows):
         return
     grid = table("policy", "rows", "rules", "bundle", "revision", "time", right=("rows", "rules", "bundle", "time"))
     for row in rows:

@@ -96,14 +96,14 @@ def run(
 
 def _lines(path: str) -> AbstractContextManager[BinaryIO]:
     if path == "-":
-        return _Kept(sys.stdin.buffer)
+        return _StandardInput(sys.stdin.buffer)
     try:
         return Path(path).open("rb")
     except FileNotFoundError:
         raise FileError(f"no such file: {path}") from None
 
 
-class _Kept(AbstractContextManager[BinaryIO]):
+class _StandardInput(AbstractContextManager[BinaryIO]):
     """Standard input, which must stay open."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -118,19 +118,21 @@ class _Kept(AbstractContextManager[BinaryIO]):
 
 def _run(lines: Iterable[bytes], answers: Answers, vocabulary: Vocabulary) -> int:
     """Answer every line in order and return how many requests were invalid."""
-    wrong = 0
-    asked = _read(lines, vocabulary)
-    while chunk := list(islice(asked, answers.chunk)):
-        wrong += sum(isinstance(one, InvalidRequest) for _, one in chunk)
-        decided = iter(answers.decide([one for _, one in chunk if isinstance(one, Request)]))
-        for number, one in chunk:
-            if isinstance(one, InvalidRequest):
-                complain_in_line(f"line {number}: {one}")
-                print_line({"decision": False, "context": {"error": {"kind": "invalid_request", "message": str(one)}}})
+    invalid = 0
+    parsed = _read(lines, vocabulary)
+    while chunk := list(islice(parsed, answers.chunk)):
+        invalid += sum(isinstance(request, InvalidRequest) for _, request in chunk)
+        decided = iter(answers.decide([request for _, request in chunk if isinstance(request, Request)]))
+        for number, request in chunk:
+            if isinstance(request, InvalidRequest):
+                complain_in_line(f"line {number}: {request}")
+                print_line(
+                    {"decision": False, "context": {"error": {"kind": "invalid_request", "message": str(request)}}}
+                )
             else:
                 print_line(next(decided).to_json())
         flush()
-    return wrong
+    return invalid
 
 
 def _read(lines: Iterable[bytes], vocabulary: Vocabulary) -> Iterator[tuple[int, ParsedRequest]]:

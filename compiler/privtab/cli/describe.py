@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from privtab.cli._options import FormatOption, PolicyArgument, ReadingOption, VariantOption, readings
-from privtab.cli._output import Format, out, printed, table, working
+from privtab.cli._output import Format, delayed_spinner, out, print_if_data, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,10 +37,10 @@ def run(
     from privtab.cli._stored import load_policy
     from privtab.pipeline import policy_artifacts
 
-    with no_collection(keep=True), working("describing"):
+    with no_collection(keep=True), delayed_spinner("describing"):
         program = load_policy(policy, variant=variant, readings=readings(reading))
         value = described(program, revision=policy_artifacts(program).revision)
-    if not printed(format_, value):
+    if not print_if_data(format_, value):
         _show(out(), value)
 
 

@@ -11,7 +11,7 @@ import typer
 
 from privtab.cli._complete import policies
 from privtab.cli._options import WAIVERS, readings, waivers_of
-from privtab.cli._output import diagnostic_json, fail_if, out, print_json, print_text, show_diagnostics, working
+from privtab.cli._output import delayed_spinner, diagnostic_json, fail_if, out, print_json, print_text, show_diagnostics
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def run(
     )
     active_waivers, waiver_file_findings = waivers_of(waivers)
     diffs = []
-    with no_collection(keep=True), working("comparing"):
+    with no_collection(keep=True), delayed_spinner("comparing"):
         for old_side, new_side in sides(before, after, choices):
             program_pair = programs(old_side, new_side)
             diffs.append(compare(*program_pair, shown=(old_side.display_name, new_side.display_name), renames=renames))

@@ -37,7 +37,7 @@ from privtab.cli._options import (
     load_places_to_ask,
     readings,
 )
-from privtab.cli._output import Format, fail_if, out, printed, working
+from privtab.cli._output import Format, delayed_spinner, fail_if, out, print_if_data
 from privtab.request import Request
 
 if TYPE_CHECKING:
@@ -102,12 +102,12 @@ def run(
     )
     loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial, at=at)
     reference = Reference(program, loaded, revision=_revision(program) if format_ is Format.JSON else None)
-    with working("looking for ways"):
-        why = explained(reference, request, loaded, places)
+    with delayed_spinner("looking for ways"):
+        explanation = explained(reference, request, loaded, places)
     principals = [f"user:{request.user}", *(f"group:{name}" for name in request.groups)]
     notes = unknown(program, loaded, principals, asked_entities(program, request))
-    if not printed(format_, {**_json(why), "notes": list(notes)}):
-        _Screen(out(), program, why, places, everything=everything).show()
+    if not print_if_data(format_, {**_json(explanation), "notes": list(notes)}):
+        _Screen(out(), program, explanation, places, everything=everything).show()
         show_notes(notes)
     fail_if(partial)
 
@@ -119,24 +119,27 @@ def _revision(program: Program) -> str:
     return policy_artifacts(program).revision
 
 
-def _json(why: RequestExplanation) -> dict[str, Any]:
+def _json(explanation: RequestExplanation) -> dict[str, Any]:
     return {
-        "request": why.request.to_json(),
-        **why.decision.to_json(),
-        "rule": rule_json(why.rule),
-        "sets": [{"holds": all(p.holds for p in parts), "atoms": [_part_json(p) for p in parts]} for parts in why.sets],
-        "sets_complete": why.sets_complete,
-        "turns": [[_change_json(change, why.request.user) for change in way] for way in why.turns],
+        "request": explanation.request.to_json(),
+        **explanation.decision.to_json(),
+        "rule": rule_json(explanation.rule),
+        "sets": [
+            {"holds": all(p.holds for p in parts), "atoms": [_part_json(p) for p in parts]}
+            for parts in explanation.sets
+        ],
+        "sets_complete": explanation.sets_complete,
+        "turns": [[_change_json(change, explanation.request.user) for change in way] for way in explanation.turns],
         "proposals": [
             {
-                "changes": [_change_json(change, why.request.user) for change in proposal.changes],
+                "changes": [_change_json(change, explanation.request.user) for change in proposal.changes],
                 "gains": proposal.gains,
                 "direct_grant": proposal.direct,
                 "new_role": proposal.new_role,
             }
-            for proposal in why.proposals
+            for proposal in explanation.proposals
         ],
-        "turns_complete": why.turns_complete,
+        "turns_complete": explanation.turns_complete,
     }
 
 
@@ -153,9 +156,9 @@ def _part_json(part: Part) -> dict[str, Any]:
 
 
 def _change_json(change: Change, user: str) -> dict[str, Any]:
-    from privtab.analysis.changes import Lift, change_kind, change_text
+    from privtab.analysis.changes import RemoveDenial, change_kind, change_text
 
-    plain = asdict(change.row if isinstance(change, Lift) else change)
+    plain = asdict(change.row if isinstance(change, RemoveDenial) else change)
     for name, value in plain.items():
         if isinstance(value, dict):
             plain[name] = f"{value['type']}:{value['id']}"
@@ -168,51 +171,51 @@ class _Screen:
     """Prints one explanation as text."""
 
     def __init__(
-        self, console: Console, program: Program, why: RequestExplanation, places: Places, *, everything: bool
+        self, console: Console, program: Program, explanation: RequestExplanation, places: Places, *, everything: bool
     ) -> None:
         self.console = console
         self.program = program
-        self.why = why
+        self.explanation = explanation
         self.places = places
-        self.most_ways = len(why.sets) + len(why.proposals) if everything else MOST_WAYS
+        self.most_ways = len(explanation.sets) + len(explanation.proposals) if everything else MOST_WAYS
         self.most_chains = 10**6 if everything else MOST_CHAINS
         self.everything = everything
 
     def show(self) -> None:
         """Print the decision, the rule and the reasons."""
-        request, allowed = self.why.request, self.why.decision.allowed
+        request, allowed = self.explanation.request, self.explanation.decision.allowed
         self.console.print("ALLOW" if allowed else "DENY", style="bold green" if allowed else "bold red", end="  ")
         self.console.print(
             f"user:{request.user} {request.action} {request.resource}{_besides(request)}", soft_wrap=True
         )
-        show_rule(self.console, self.program, self.why.rule)
+        show_rule(self.console, self.program, self.explanation.rule)
         if allowed:
             self._allowed()
         else:
             self._denied()
 
     def _allowed(self) -> None:
-        held = [parts for parts in self.why.sets if all(part.holds for part in parts)]
+        held = [parts for parts in self.explanation.sets if all(part.holds for part in parts)]
         for number, parts in enumerate(held[: self.most_ways], start=1):
             way = "allowed" if number == 1 else "also"
             self._title(f"{way} by" if parts else "allowed: anyone may")
             for part in parts:
                 self._part(part)
         self._more(len(held) - self.most_ways, "way that holds", "ways that hold")
-        self._cut(complete=self.why.sets_complete)
-        others = [parts for parts in self.why.sets if not all(part.holds for part in parts)]
+        self._cut(complete=self.explanation.sets_complete)
+        others = [parts for parts in self.explanation.sets if not all(part.holds for part in parts)]
         for parts in others if self.everything else ():
             self._title("not by")
             for part in parts:
                 self._part(part)
-        if self.why.decision.effects:
+        if self.explanation.decision.effects:
             self._title("on success")
-            for effect in self.why.decision.effects:
+            for effect in self.explanation.decision.effects:
                 self.console.print(f"  {effect}", soft_wrap=True)
 
     def _denied(self) -> None:
-        denied = _once(part for parts in self.why.sets for part in parts if part.denied)
-        held = _once(part for parts in self.why.sets for part in parts if part.holds)
+        denied = _distinct(part for parts in self.explanation.sets for part in parts if part.denied)
+        held = _distinct(part for parts in self.explanation.sets for part in parts if part.holds)
         if denied:
             self._title("blocked by a denial")
             for part in denied:
@@ -221,14 +224,14 @@ class _Screen:
             self._title("held already")
             for part in held:
                 self._part(part)
-        found = self.why.proposals
+        found = self.explanation.proposals
         if not found:
             self._title(
                 "no grant, ownership, membership or role on these objects would allow it"
-                if self.why.turns_complete
+                if self.explanation.turns_complete
                 else "nothing was found that would allow it"
             )
-            self._cut(complete=self.why.turns_complete)
+            self._cut(complete=self.explanation.turns_complete)
             return
         self._title(
             "what would allow it"
@@ -238,7 +241,7 @@ class _Screen:
         for number, proposal in enumerate(found[: self.most_ways], start=1):
             self._way(number, proposal, len(str(min(len(found), self.most_ways))))
         self._more(len(found) - self.most_ways, "way", "ways")
-        self._cut(complete=self.why.turns_complete)
+        self._cut(complete=self.explanation.turns_complete)
 
     def _cut(self, *, complete: bool) -> None:
         """Print that there are more ways than were computed."""
@@ -248,7 +251,7 @@ class _Screen:
     def _way(self, number: int, proposal: Proposal, digits: int) -> None:
         from privtab.analysis.changes import Give, change_text
 
-        user = self.why.request.user
+        user = self.explanation.request.user
         for n, change in enumerate(proposal.changes):
             label = f"{number:>{digits + 2}}  " if n == 0 else " " * (digits + 4)
             text = ("and " if n else "") + change_text(change, user)
@@ -263,12 +266,12 @@ class _Screen:
             self.console.print(" " * (digits + 4) + f"and assign that role to user:{user}", soft_wrap=True)
 
     def _place(self, change: Change) -> str:
-        from privtab.analysis.changes import Lift
+        from privtab.analysis.changes import RemoveDenial
         from privtab.state.places import place_text
 
-        if not isinstance(change, Lift):
+        if not isinstance(change, RemoveDenial):
             return ""
-        for chain in (chain for parts in self.why.sets for part in parts for chain in part.denied_by):
+        for chain in (chain for parts in self.explanation.sets for part in parts for chain in part.denied_by):
             row = change.row
             if chain[0].text == f"{row.privilege} denied to {row.grantee} at {row.entity}":
                 return place_text(chain[0].place)
@@ -301,9 +304,9 @@ class _Screen:
 
 
 def _besides(request: Request) -> str:
-    words = [f" {name}={of}" for name, of in sorted(request.with_.items())]
+    words = [f" {name}={object_}" for name, object_ in sorted(request.with_.items())]
     return "".join([*words, *(f" +{flag}" for flag in sorted(request.flags))])
 
 
-def _once(parts: Iterable[Part]) -> list[Part]:
+def _distinct(parts: Iterable[Part]) -> list[Part]:
     return list(dict.fromkeys(parts))

@@ -14,7 +14,7 @@ import typer
 from privtab._staged import write
 from privtab.cli._complete import policies
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, fail_if, out, print_file, printed, show_diagnostics
+from privtab.cli._output import Format, fail_if, out, print_file, print_if_data, show_diagnostics
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -83,7 +83,11 @@ def run(
     rows = [
         {"path": file.source.path, "changed": file.changed, "written": file.changed and written} for file in formatted
     ]
-    if not (paths != [STDIN] and printed(format_, rows)) and not (diff and changed) and (paths != [STDIN] or check):
+    if (
+        not (paths != [STDIN] and print_if_data(format_, rows))
+        and not (diff and changed)
+        and (paths != [STDIN] or check)
+    ):
         _show_summary(formatted, changed, check=check)
     fail_if(check and changed)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, fail_if, out, printed, table
+from privtab.cli._output import Format, fail_if, out, print_if_data, table
 from privtab.cli._signing import ScopeOption, VerificationKeyOption, trust
 from privtab.errors import BrokenBundle
 from privtab.plural import count
@@ -52,7 +52,7 @@ def run(
         content = inspected(bundle, trust(keys, scope))
     except BrokenBundle as error:
         raise BrokenBundle(f"{bundle}: {error}") from None
-    if not printed(format_, {"bundle": str(bundle), **content.to_json()}):
+    if not print_if_data(format_, {"bundle": str(bundle), **content.to_json()}):
         _show(bundle, content)
     fail_if(content.signature is not None and content.signature.verified is False)
 

@@ -11,7 +11,7 @@ import typer
 
 from privtab._staged import write
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, out, print_json, printed
+from privtab.cli._output import Format, out, print_if_data, print_json
 from privtab.errors import BundleWriteError, UsageError
 
 PANEL = "Ship"
@@ -92,7 +92,7 @@ def show(keys: KeyArgument, format_: FormatOption = Format.TEXT) -> None:
     from privtab.bundle.sign import public_keys
 
     rows = [{"id": key.id, "algorithms": list(key.algorithms), "file": key.where} for key in public_keys(keys)]
-    if printed(format_, rows):
+    if print_if_data(format_, rows):
         return
     for row in rows:
         out().print(f"{row['id']}  {', '.join(row['algorithms'])}  {row['file']}", soft_wrap=True)

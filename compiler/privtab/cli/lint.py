@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from privtab.cli._complete import policies
-from privtab.cli._output import fail_if, out, print_text, working
+from privtab.cli._output import delayed_spinner, fail_if, out, print_text
 from privtab.lint.settings import FailOn, LintFormat
 
 PANEL = "Check"
@@ -66,7 +66,7 @@ def run(
         _lint.explain(explain)
         return
     is_selected = _lint.selection(select, ignore)
-    with no_collection(keep=True), working("checking"):
+    with no_collection(keep=True), delayed_spinner("checking"):
         results = _lint.check(policies_at(paths), config, is_selected, fail_on or (FailOn.WARNING if strict else None))
     format_ = format_ or (results[0].settings.format if results else None) or LintFormat.PRETTY
     if output is not None:

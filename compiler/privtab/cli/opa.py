@@ -13,7 +13,7 @@ import typer
 
 from privtab.cli._engines import packed, served
 from privtab.cli._options import PartialOption, PolicyOption, ReadingOption, VariantOption, load_state, readings
-from privtab.cli._output import err, flush, out, print_text, waiting
+from privtab.cli._output import err, flush, out, print_text, spinner
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -42,7 +42,7 @@ def install(require_built: RequireBuiltOption = False) -> None:
     """
     from privtab.opa.binary import install as installed
 
-    with waiting("building OPA (some minutes)"):
+    with spinner("building OPA (some minutes)"):
         path = installed(lambda line: err().print(line, style="dim", soft_wrap=True), require_built=require_built)
     out().print(str(path), soft_wrap=True)
 

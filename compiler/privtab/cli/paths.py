@@ -32,7 +32,7 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import Format, err, fail_if, out, printed, progress, waiting, working
+from privtab.cli._output import Format, delayed_spinner, err, fail_if, out, print_if_data, progress, spinner
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -106,7 +106,7 @@ def run(
     program = load_policy(policy, variant=variant, readings=readings(reading))
     flags = flag_names(flag, program)
     check_said(flags, program)
-    with waiting("reading the state"):
+    with spinner("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
         reference = Reference(program, loaded)
     query = _PathsQuery(reference, loaded, max_steps, format_, limit, flags, group_names(group))
@@ -196,11 +196,11 @@ class _PathsQuery:
 
     def target(self, user: str, goal: Goal) -> None:
         """Print the shortest path to one goal."""
-        with working("looking for paths"):
+        with delayed_spinner("looking for paths"):
             path = self.reach(user, goal).path(goal)
         path_document = None if path is None else _path_json(path)
         answer = {"user": user, "goal": goal.text, "reachable": path is not None, "path": path_document}
-        if printed(self.format, {**answer, "notes": list(self.notes)}):
+        if print_if_data(self.format, {**answer, "notes": list(self.notes)}):
             return
         console = out()
         if path is None:
@@ -221,7 +221,7 @@ class _PathsQuery:
         """Print what a user could gain on existing entities, and what they could create."""
         from privtab.analysis.goals import Goal
 
-        with working("looking for paths"):
+        with delayed_spinner("looking for paths"):
             reach = self.reach(user)
             facts = reach.gains()
             shown = facts[: self.max_shown or len(facts)]
@@ -238,7 +238,7 @@ class _PathsQuery:
             ],
             "notes": list(self.notes),
         }
-        if printed(self.format, answer):
+        if print_if_data(self.format, answer):
             return
         console = out()
         console.print(f"what user:{user} could gain", style="bold", soft_wrap=True)
@@ -283,7 +283,7 @@ class _PathsQuery:
                 bar.advance(bar.task_ids[0])
         found.sort(key=lambda escalation: (len(escalation[2].steps), escalation[0], str(escalation[1])))
         rows = [{"user": user or None, "fact": str(fact), "path": _path_json(path)} for user, fact, path in found]
-        if printed(self.format, {"count": len(found), "escalations": rows[: self.max_shown or len(rows)]}):
+        if print_if_data(self.format, {"count": len(found), "escalations": rows[: self.max_shown or len(rows)]}):
             return bool(found)
         console = out()
         for user, _, path in found[: self.max_shown or len(found)]:

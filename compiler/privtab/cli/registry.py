@@ -9,7 +9,7 @@ import typer
 
 from privtab.cli._complete import channels
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, complain, fail_if, out, printed, table
+from privtab.cli._output import Format, complain, fail_if, out, print_if_data, table
 from privtab.cli._registry_get import get
 from privtab.cli._registry_options import (
     ChannelArgument,
@@ -108,7 +108,7 @@ def put(
         except (BundleRefused, BrokenBundle) as error:
             raise BundleRefused(f"{path} is refused: {error}") from None
     current = _release_stored(registry, stored, channel, why, expect) if channel else None
-    if printed(
+    if print_if_data(
         format_,
         {"revisions": [revision.to_json() for revision in stored], "channel": current.to_json() if current else None},
     ):
@@ -158,7 +158,7 @@ def list_(
         for revision in revisions
         if system in (None, revision.system) and kind in (None, revision.kind)
     ]
-    if printed(format_, [revision.to_json() | {"channels": channels} for revision, channels in listed]):
+    if print_if_data(format_, [revision.to_json() | {"channels": channels} for revision, channels in listed]):
         return
     grid = table("system", "kind", "revision", "version", "created", "bytes", "signed", "runs in", right=("bytes",))
     no_wrapping(grid)
@@ -207,7 +207,7 @@ def show(
     ]
     if not current and channel:
         raise RegistryError(f"{registry.url} has no channel {channel}{f'/{system}' if system else ''}")
-    if printed(format_, [channel_.to_json() for channel_ in current]):
+    if print_if_data(format_, [channel_.to_json() for channel_ in current]):
         return
     show_channels(current)
 
@@ -233,7 +233,7 @@ def history(
     releases = registry.history(channel, system, last)
     if not releases:
         raise RegistryError(f"{registry.url} has no channel {channel}/{system}")
-    if printed(format_, [release_.to_json() for release_ in releases]):
+    if print_if_data(format_, [release_.to_json() for release_ in releases]):
         return
     show_channels(releases)
 
@@ -291,7 +291,7 @@ def release(
             why=why,
             expect=expect,
         )
-    if not printed(format_, current.to_json()):
+    if not print_if_data(format_, current.to_json()):
         show_channels([current])
 
 
@@ -335,7 +335,7 @@ def gc(
         "kept": swept.kept,
         "bytes": swept.bytes,
     }
-    if printed(format_, document):
+    if print_if_data(format_, document):
         return
     if swept.revisions:
         lines = (
@@ -380,7 +380,7 @@ def check(
     from privtab.registry.maintenance import check as checked
 
     result = checked(open_registry(url, storage, token_file), repair=repair)
-    if not printed(format_, asdict(result)):
+    if not print_if_data(format_, asdict(result)):
         for problem in result.problems:
             complain(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")
         out().print(

@@ -9,7 +9,7 @@ import typer
 
 from privtab._staged import write_pieces
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, out, printed
+from privtab.cli._output import Format, out, print_if_data
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import BrokenBundle, UsageError
 
@@ -56,7 +56,7 @@ def run(
         except BrokenBundle as error:
             raise BrokenBundle(f"{bundle}: {error}") from None
         rows.append({"bundle": str(target), "bytes": size, "key": signing.id, "algorithm": signing.algorithm})
-    if printed(format_, rows):
+    if print_if_data(format_, rows):
         return
     for row in rows:
         out().print(

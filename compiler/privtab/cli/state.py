@@ -18,7 +18,7 @@ from privtab.cli._options import (
     load_state,
     moment_of,
 )
-from privtab.cli._output import Format, fail_if, out, printed, show_state_findings
+from privtab.cli._output import Format, fail_if, out, print_if_data, show_state_findings
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
@@ -64,7 +64,7 @@ def validate(
 
     program = load_policy(policy, variant=variant)
     good, findings = validated(program, load_rows(program, state))
-    if not printed(format_, to_json(findings)):
+    if not print_if_data(format_, to_json(findings)):
         show_state_findings(findings)
         out().print(f"good rows: {counts(good)}")
     fail_if(any(finding.severity == "error" for finding in findings))
@@ -103,7 +103,7 @@ def lint(
     program = load_policy(policy, variant=variant)
     good, places, findings = validate_with_places(program, load_rows(program, state))
     found = in_order([*findings, *linted(program, good, places, at=moment, soon=within)])
-    if not printed(format_, to_json(found)):
+    if not print_if_data(format_, to_json(found)):
         show_state_findings(found)
         out().print(f"{count(len(found), 'finding')} in {counts(good)}")
     fail_if(any(finding.severity != "note" for finding in found))

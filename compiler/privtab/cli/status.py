@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, fail_if, out, printed, table
+from privtab.cli._output import Format, fail_if, out, print_if_data, table
 from privtab.cli._rollout import (
     CaOption,
     ChannelOption,
@@ -196,7 +196,7 @@ def _watch_status(
 
 
 def _print(snapshot: ChannelSnapshot, format_: Format) -> None:
-    if not printed(format_, _json(snapshot)):
+    if not print_if_data(format_, _json(snapshot)):
         _show(snapshot, out())
 
 
@@ -267,7 +267,7 @@ def _channel(channel: Channel) -> list[RenderableType]:
     if channel.held:
         lines.append(Text(f"release {channel.last} cannot be read: nothing moves until the next one", style="bold red"))
     if channel.canary is not None:
-        from privtab.registry.deploy.canary_analysis import CanaryPlan
+        from privtab.registry.deploy.canary import CanaryPlan
 
         part = CanaryPlan(part=channel.canary, seconds=0, decisions=1, tolerance=0, quiet_ok=False).words
         revisions = ", ".join(

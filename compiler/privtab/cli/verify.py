@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, complain, fail_if, out, printed
+from privtab.cli._output import Format, complain, fail_if, out, print_if_data
 from privtab.cli._signing import ScopeOption, VerificationKeyOption, trust
 from privtab.errors import BrokenBundle, FileError, SignatureRefused, UsageError
 
@@ -48,7 +48,7 @@ def run(
         raise UsageError("give the key to verify with: `--verification-key FILE`")
     minimum_sequence = None if newer_than is None else _baseline_sequence(newer_than, trusted)
     rows = [_verify(bundle, trusted, minimum_sequence) for bundle in bundles]
-    if not printed(format_, rows):
+    if not print_if_data(format_, rows):
         for row in rows:
             if row["verified"]:
                 order = "" if row["sequence"] is None else f", sequence {row['sequence']}"

@@ -29,7 +29,7 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import TableFormat, complain, fail_if, out, printed, waiting
+from privtab.cli._output import TableFormat, complain, fail_if, out, print_if_data, spinner
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -90,13 +90,13 @@ def run(
     from privtab.reference.evaluate import Reference
 
     about = None if resource is None else entity(resource)
-    principal, brought = principal_name(user), group_names(group)
-    if brought and principal.startswith(("group:", "role:")):
+    principal, groups = principal_name(user), group_names(group)
+    if groups and principal.startswith(("group:", "role:")):
         raise UsageError("`--group` is for a user: leave it out")
     program = load_policy(policy, variant=variant, readings=readings(reading))
     flags = flag_names(flag, program)
     check_said(flags, program)
-    with waiting("reading the state"):
+    with spinner("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
         found = asked(
             Reference(program, loaded),
@@ -104,10 +104,10 @@ def run(
             principal,
             about,
             flags=flags,
-            groups=brought,
+            groups=groups,
         )
         notes = unknown(
-            program, loaded, [found.principal, *(f"group:{g}" for g in brought)], [about] if about is not None else []
+            program, loaded, [found.principal, *(f"group:{g}" for g in groups)], [about] if about is not None else []
         )
     if format_ is TableFormat.TEXT:
         _show(out(), program, found, MOST_LINES if limit is None else limit)
@@ -117,13 +117,13 @@ def run(
         document = {
             "principal": found.principal,
             "user": name if kind == "user" else None,
-            "asked": found.asked,
+            "asked": found.question_count,
             "count": len(found.allowed),
             "allowed": [_json(may) for may in allowed],
             "undecided": [rule.id for rule in found.undecided],
             "notes": list(notes),
         }
-        printed(format_, document, ("type", "path", "operation", "call", "with", "choices"), map(_row, allowed))
+        print_if_data(format_, document, ("type", "path", "operation", "call", "with", "choices"), map(_row, allowed))
     if format_ is not TableFormat.JSON:
         show_notes(notes)
     for rule in found.undecided:
@@ -136,13 +136,13 @@ def _json(may: AllowedOperation) -> dict[str, Any]:
         "operation": may.operation,
         "resource": str(may.resource),
         "unnamed": may.unnamed,
-        "with": {name: str(of) for name, of in may.with_.items()},
+        "with": {name: str(object_) for name, object_ in may.with_.items()},
         "choices": may.choices,
     }
 
 
 def _row(may: AllowedOperation) -> tuple[object, ...]:
-    with_ = " ".join(f"{name}={of}" for name, of in may.with_.items())
+    with_ = " ".join(f"{name}={object_}" for name, object_ in may.with_.items())
     choices = "" if may.choices is None else may.choices
     return may.resource.type, may.resource.id, may.operation, "yes" if may.unnamed else "", with_, choices
 
@@ -151,7 +151,7 @@ def _show(console: Console, program: Program, found: WhatCan, most: int) -> None
     about = "" if len(found.entities) != 1 else f" on {found.entities[0]}"
     console.print(f"what {found.principal} can do{about}", style="bold", soft_wrap=True)
     console.print(
-        f"{len(found.allowed):,} of {found.asked:,} operations on {count(len(found.entities), 'entity', 'entities')}",
+        f"{len(found.allowed):,} of {found.question_count:,} operations on {count(len(found.entities), 'entity', 'entities')}",
         style="dim",
     )
     if not found.allowed:
@@ -190,12 +190,12 @@ def _lines(program: Program, allowed: tuple[AllowedOperation, ...]) -> list[tupl
         words = (*named, *(f"[{call}]" for call in calls))
         alike.setdefault((type_, path.rpartition("/")[0], words), []).append(path)
     for (type_, parent, words), paths in alike.items():
-        names = paths[0] if len(paths) == 1 else _together(parent, paths)
+        names = paths[0] if len(paths) == 1 else _joined(parent, paths)
         lines.append((type_ or "anywhere", names, list(words)))
     return sorted(lines, key=lambda line: (order.index(line[0]) if line[0] in order else -1, line[1]))
 
 
-def _together(parent: str, paths: list[str]) -> str:
+def _joined(parent: str, paths: list[str]) -> str:
     last = [path.rpartition("/")[2] for path in paths]
     listed = f"{{{','.join(last)}}}" if len(last) <= MOST_NAMES else f"{{{','.join(last[:3])},…}} ({len(last):,})"
     return f"{parent}/{listed}" if parent else listed
@@ -205,14 +205,14 @@ def _line(console: Console, path: str, words: list[str], wide: int) -> None:
     """Print a path and its operations, wrapped under the first operation."""
     indent = 4 + wide
     console.print(f"  {path:<{wide}}  ", end="", soft_wrap=True)
-    at = max(indent, 4 + len(path))
+    column = max(indent, 4 + len(path))
     for number, word in enumerate(words):
-        if number and at + len(word) > min(console.width, WIDEST):
+        if number and column + len(word) > min(console.width, WIDEST):
             console.print()
             console.print(" " * indent, end="")
-            at = indent
+            column = indent
         elif number:
             console.print("  ", end="")
         console.print(word, style="dim" if word.startswith("[") else "", end="")
-        at += len(word) + 2
+        column += len(word) + 2
     console.print()

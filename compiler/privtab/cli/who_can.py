@@ -27,7 +27,7 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import TableFormat, fail_if, out, printed, table, waiting, working
+from privtab.cli._output import TableFormat, delayed_spinner, fail_if, out, print_if_data, spinner, table
 from privtab.errors import UsageError
 from privtab.plural import count
 from privtab.request import Request
@@ -83,7 +83,7 @@ def run(
     """
     from privtab.analysis.unknown import asked_entities
     from privtab.analysis.unknown import notes as unknown
-    from privtab.analysis.who_can import who_can as asked
+    from privtab.analysis.who_can import who_can as find_who_can
     from privtab.cli._stored import load_policy
     from privtab.reference.evaluate import Reference
 
@@ -97,10 +97,10 @@ def run(
         with_=objects(with_),
         flags=flag_names(flag, program),
     )
-    with waiting("reading the state"):
+    with spinner("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
-    with working("looking for principals"):
-        found = asked(Reference(program, loaded), loaded, request)
+    with delayed_spinner("looking for principals"):
+        found = find_who_can(Reference(program, loaded), loaded, request)
     notes = unknown(program, loaded, entities=asked_entities(program, request))
     most = (MOST_LINES if format_ is TableFormat.TEXT else 0) if limit is None else limit
     if by is By.USER:
@@ -118,17 +118,17 @@ def _users(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str])
         _show_users(found, users)
         return
     listed = [{"user": user, "through": [] if found.anyone else _json(found.through(user))} for user in users]
-    answer = {**_asked(found), "anyone": found.anyone, "count": len(found.users), "users": listed}
+    answer = {**_question_json(found), "anyone": found.anyone, "count": len(found.users), "users": listed}
     rows = ((user, "anyone" if found.anyone else _text(found.through(user))) for user in users)
-    printed(format_, {**answer, "notes": list(notes)}, ("user", "through"), rows)
+    print_if_data(format_, {**answer, "notes": list(notes)}, ("user", "through"), rows)
 
 
-def _asked(found: WhoCan) -> dict[str, Any]:
+def _question_json(found: WhoCan) -> dict[str, Any]:
     request = found.request
     return {
         "operation": request.action,
         "entity": str(request.resource),
-        "with": {name: str(of) for name, of in sorted(request.with_.items())},
+        "with": {name: str(object_) for name, object_ in sorted(request.with_.items())},
         "flags": sorted(request.flags),
         "rule": rule_json(found.rule),
     }
@@ -140,15 +140,15 @@ def _json(through: Iterable[Evidence]) -> list[dict[str, str | None]]:
 
 def _text(through: Iterable[Evidence]) -> str:
     """What is granted through whom: `READ, WRITE by role:dev (group:hr); owner (project:web)`. Omits mere membership."""
-    given: dict[str, list[str]] = {}
+    atoms_by_source: dict[str, list[str]] = {}
     listed = list(through)
     for t in [t for t in listed if not t.atom.startswith("member (")] or listed:
-        what, by = _given(t)
-        given.setdefault(by, []).append(what)
-    return "; ".join(f"{', '.join(dict.fromkeys(what))}{by}" for by, what in given.items())
+        text, by = _atom_and_source(t)
+        atoms_by_source.setdefault(by, []).append(text)
+    return "; ".join(f"{', '.join(dict.fromkeys(text))}{by}" for by, text in atoms_by_source.items())
 
 
-def _given(t: Evidence) -> tuple[str, str]:
+def _atom_and_source(t: Evidence) -> tuple[str, str]:
     """What is granted and through whom; the entity is omitted if every line would repeat it."""
     name, _, rest = t.atom.partition(" (")
     is_privilege = bool(rest) and name not in {"owner", "member", "holds"}
@@ -180,8 +180,8 @@ def _principals(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[
     listed = principals[: most or len(principals)]
     rows = [{"principal": p.principal, "scope": p.scope, "needs": [list(way) for way in p.needs]} for p in listed]
     lines = [(p.principal, p.scope or "", " or ".join(" and ".join(way) for way in p.needs)) for p in listed]
-    answer = {**_asked(found), "count": len(principals), "principals": rows, "notes": list(notes)}
-    if printed(format_, answer, ("principal", "scope", "needs"), lines):
+    answer = {**_question_json(found), "count": len(principals), "principals": rows, "notes": list(notes)}
+    if print_if_data(format_, answer, ("principal", "scope", "needs"), lines):
         return
     console = out()
     _heading(found)
@@ -191,8 +191,8 @@ def _principals(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[
         console.print()
         shown = table(*("principal", *(("within",) if any(s for _, s, _ in lines) else ()), "besides"))
         for principal, scope, needs in lines:
-            wanted = needs.replace("member (", "a member of ").replace(")", "") or "nothing"
-            shown.add_row(principal, *((scope,) if any(s for _, s, _ in lines) else ()), wanted)
+            needs_text = needs.replace("member (", "a member of ").replace(")", "") or "nothing"
+            shown.add_row(principal, *((scope,) if any(s for _, s, _ in lines) else ()), needs_text)
         console.print(shown)
     _more(len(principals) - len(listed))
 
@@ -200,7 +200,7 @@ def _principals(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[
 def _heading(found: WhoCan) -> None:
     console = out()
     request = found.request
-    besides = "".join(f" {name}={of}" for name, of in sorted(request.with_.items()))
+    besides = "".join(f" {name}={object_}" for name, object_ in sorted(request.with_.items()))
     besides += "".join(f" +{flag}" for flag in sorted(request.flags))
     console.print(f"who can {request.action} {request.resource}{besides}", style="bold", soft_wrap=True)
     console.print(f"rule {found.rule.id}  {found.rule.span.path}:{found.rule.span.line}", style="dim", soft_wrap=True)

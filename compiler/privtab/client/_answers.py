@@ -160,7 +160,7 @@ def read_programs(body: bytes) -> dict[str, ActiveSystem]:
     result = _document(body).get("result", {})
     if not isinstance(result, dict):
         raise PolicyError(f"`privtab_program` is not an object{excerpt(body)}")
-    return {name: known(name, value) for name, value in result.items()}
+    return {name: read_active_system(name, value) for name, value in result.items()}
 
 
 def read_program(body: bytes, system: str) -> ActiveSystem:
@@ -168,7 +168,7 @@ def read_program(body: bytes, system: str) -> ActiveSystem:
     document = _document(body)
     if "result" not in document:
         raise no_bundle(system)
-    return known(system, document["result"])
+    return read_active_system(system, document["result"])
 
 
 def read_revision(body: bytes) -> str | None:
@@ -227,7 +227,7 @@ def _document(body: bytes) -> dict[str, Any]:
     return document
 
 
-def known(system: str, value: object) -> ActiveSystem:
+def read_active_system(system: str, value: object) -> ActiveSystem:
     try:
         if not isinstance(value, dict):
             raise TypeError("not an object")

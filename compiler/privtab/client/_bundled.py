@@ -227,7 +227,7 @@ class BundledEngine:
         name = self._system or next(iter(programs), None)
         if name is None or name not in programs:
             raise protocol.no_bundle(name)
-        (policy_location, program), active = programs[name], protocol.known(name, programs[name][1])
+        (policy_location, program), active = programs[name], protocol.read_active_system(name, programs[name][1])
         if active.vocabulary.system not in states:
             raise protocol.no_bundle(active.vocabulary.system, "state")
         opened = self._opener.open(

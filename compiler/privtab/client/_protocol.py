@@ -19,9 +19,9 @@ from privtab.client._answers import (
     Revision,
     check_status,
     excerpt,
-    known,
     no_bundle,
     no_shard,
+    read_active_system,
     read_allow,
     read_decision,
     read_decisions,
@@ -39,7 +39,7 @@ from privtab.client._answers import (
 )
 from privtab.errors import InvalidRequest, UsageError
 from privtab.moments import WINDOWED
-from privtab.request import NOT_SET, Decision, Entity, Request, said
+from privtab.request import NOT_SET, Decision, Entity, Request, flag_name
 from privtab.typed import path_of
 from privtab.vocabulary import Vocabulary
 
@@ -51,9 +51,9 @@ __all__ = [  # re-exported from `_answers`
     "Revision",
     "check_status",
     "excerpt",
-    "known",
     "no_bundle",
     "no_shard",
+    "read_active_system",
     "read_allow",
     "read_decision",
     "read_decisions",
@@ -204,7 +204,7 @@ def check_flags(flags: Iterable[str], active: ActiveSystem) -> None:
     Flags only add requirements, so ignoring a misspelt one would check less than the caller intended.
     """
     for flag in flags:
-        if said(flag) not in active.flags:
+        if flag_name(flag) not in active.flags:
             names = ", ".join(f"`{name}`" for name in sorted(active.flags)) or "none"
             raise InvalidRequest(f"unknown flag `{flag}`; flags of system `{active.system}`: {names}")
 

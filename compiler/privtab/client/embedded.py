@@ -78,7 +78,7 @@ class Embedded(Asker):
         arguments = {name: value for name, value in locals().items() if name in _config.NAMES}
         settings = _config.resolve(arguments)
         self._hooks = tuple(hooks)
-        locations = [_place(source, settings) for source in sources]
+        locations = [bundle_location(source, settings) for source in sources]
         if settings["verification_key"] is not None:
             trusted = Trusted(settings["verification_key"], settings["verification_scope"])
             for location in locations:
@@ -193,7 +193,8 @@ class Embedded(Asker):
         return super().check_many(requests)
 
 
-def _place(source: Source, settings: Settings) -> BundleLocation:
+def bundle_location(source: Source, settings: Settings) -> BundleLocation:
+    """Where bundles are read from, by the form of the source; raises UsageError."""
     location = os.fspath(source)
     if location.startswith("package:"):
         return PackageLocation(location)

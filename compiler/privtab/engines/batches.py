@@ -39,7 +39,7 @@ from privtab.engines.conditions import RESOURCE
 from privtab.engines.forms import NO, Truths, Value, combinations, separate
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine
-from privtab.request import NOT_SET, Entity, Request, said
+from privtab.request import NOT_SET, Entity, Request, flag_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +196,7 @@ class Batches:
             shape = shapes.get((request.resource.type, request.action))
             flags, slots = shape if shape is not None else (frozenset(), ())
             types = tuple((slot, request.with_[slot].type) for slot in slots if slot in request.with_)
-            set_flags = frozenset(flag for flag in request.flags if said(flag) in flags)
+            set_flags = frozenset(flag for flag in request.flags if flag_name(flag) in flags)
             key = (request.resource.type, request.action, set_flags, types)
             groups.setdefault(key, []).append(number)
         return groups
@@ -215,7 +215,7 @@ class Batches:
         if rule is None:
             answers.reasons[:] = UNKNOWN
             return answers
-        if not set(map(said, group.flags)).issuperset(rule.get("required_flags", ())):
+        if not set(map(flag_name, group.flags)).issuperset(rule.get("required_flags", ())):
             answers.reasons[:] = FLAG
             return answers
         slots: Mapping[str, Sequence[str]] = rule["with"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 28
 """Bytes of one answer."""
-MOST = 1_000_000
+MOST_QUESTIONS = 1_000_000
 """Questions of one import."""
 ROWS = 10_000_000
 """Rows of one query."""
@@ -51,13 +51,13 @@ class HttpAnswers(Answers):
         self._fetcher = fetcher
         self._url = url.rstrip("/")
         self._headers = {"Accept": "application/json", **headers}
-        self._asked = 0
+        self._questions = 0
 
     def get(self, address: str) -> Any:
         """As Answers.get."""
-        self._asked += 1
-        if self._asked > MOST:
-            raise FileError(f"the import asks more than {MOST:,} questions")
+        self._questions += 1
+        if self._questions > MOST_QUESTIONS:
+            raise FileError(f"the import asks more than {MOST_QUESTIONS:,} questions")
         url = self._url + address
         try:
             answer = self._fetcher.get(url, self._headers)
@@ -76,7 +76,7 @@ class KeptAnswers(Answers):
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self._path = path
-        self._asked: set[str] = set()
+        self._questions: set[str] = set()
 
     def get(self, address: str) -> Any:
         """As Answers.get."""
@@ -87,8 +87,8 @@ class KeptAnswers(Answers):
                 raise FileError(f"`{address}` cannot be a file below {path}")
             path = path.joinpath(*parts[:-1], f"{parts[-1] if parts else 'index'}.json")
         else:
-            self._asked.add(address)
-            if len(self._asked) > 1:
+            self._questions.add(address)
+            if len(self._questions) > 1:
                 raise UsageError(
                     f"{path} is one answer, and the import document asks for several: give a folder with a file for each, "
                     f"as in `{address.partition('?')[0].strip('/')}.json`"
@@ -118,13 +118,13 @@ class SqlAnswers(Answers):
 
         try:
             statement = text(sql)
-            wanted = {name: values.get(name) for name in _PARAMETER.findall(sql)}
-            for number, row in enumerate(self._connection.execute(statement, wanted).mappings()):
+            parameters = {name: values.get(name) for name in _PARAMETER.findall(sql)}
+            for number, row in enumerate(self._connection.execute(statement, parameters).mappings()):
                 if number >= ROWS:
                     raise FileError(f"a query of {self.where} has more than {ROWS:,} rows")
                 yield dict(row)
         except SQLAlchemyError as error:
-            raise FileError(f"{self.where}: {_why(error)}") from error
+            raise FileError(f"{self.where}: {_reason(error)}") from error
 
 
 @contextlib.contextmanager
@@ -159,14 +159,14 @@ def _database(where: str) -> Iterator[Answers]:
         url = sqlalchemy.make_url(where)
         engine = sqlalchemy.create_engine(url)
     except (SQLAlchemyError, ImportError) as error:
-        why = str(error).splitlines()[0]
-        raise UsageError(f"`{where.partition('://')[0]}://…` cannot be opened by SQLAlchemy: {why}") from error
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"`{where.partition('://')[0]}://…` cannot be opened by SQLAlchemy: {reason}") from error
     named = url.render_as_string(hide_password=True)
     try:
         try:
             connection = engine.connect()
         except SQLAlchemyError as error:
-            raise FileError(f"{named}: {_why(error)}") from error
+            raise FileError(f"{named}: {_reason(error)}") from error
         with connection:
             # One snapshot for all queries, where the database has such; what is read is never written.
             yield SqlAnswers(connection, named)
@@ -175,7 +175,7 @@ def _database(where: str) -> Iterator[Answers]:
         engine.dispose()
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """The first line of what the driver says, without the statement that SQLAlchemy adds."""
     return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
 

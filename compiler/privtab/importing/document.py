@@ -206,15 +206,15 @@ class _Reader(DocumentReader):
         if fields is None:
             return None
         parameter = self.text(fields["parameter"], "`parameter`")
-        given = {key: next(iter(self.expressions(fields.get(key), f"`{key}`")), None) for key in PAGE[1:]}
-        if parameter is None or (given["next"] is None) == (given["items"] is None):
+        expressions = {key: next(iter(self.expressions(fields.get(key), f"`{key}`")), None) for key in PAGE[1:]}
+        if parameter is None or (expressions["next"] is None) == (expressions["items"] is None):
             self.report("I001", node, "`page` needs `next`, or `items` with `total`") if node is not None else None
             return None
-        return Page(parameter=parameter.value, **given)
+        return Page(parameter=parameter.value, **expressions)
 
-    def expressions(self, node: Node | None, what: str) -> tuple[Expression, ...]:
+    def expressions(self, node: Node | None, where: str) -> tuple[Expression, ...]:
         """A JMESPath expression or a list of them."""
-        read = (self.expression(text) for text in self.texts(node, what))
+        read = (self.expression(text) for text in self.texts(node, where))
         return tuple(expression for expression in read if expression is not None)
 
     def expression(self, text: Located[str]) -> Expression | None:
@@ -222,8 +222,8 @@ class _Reader(DocumentReader):
         try:
             return Expression(text.value, jmespath.compile(text.value))
         except jmespath.exceptions.JMESPathError as error:
-            why = str(error).splitlines()[0].rstrip(":")
-            self.report("I001", text.span, f"`{text.value}` is not a JMESPath expression: {why}")
+            reason = str(error).splitlines()[0].rstrip(":")
+            self.report("I001", text.span, f"`{text.value}` is not a JMESPath expression: {reason}")
             return None
 
     def rows(self, node: Node | None) -> tuple[tuple[str, MappingOf[str, Template]], ...]:

@@ -55,7 +55,7 @@ class Imported:
         """What keeps the state from being used: anything not taken if `strict`, otherwise what may deny unless `allow_partial`."""
         if strict:
             return self.not_taken
-        return () if allow_partial else tuple(one for one in self.not_taken if one.denies)
+        return () if allow_partial else tuple(not_taken for not_taken in self.not_taken if not_taken.denies)
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ def run(
         raise UsageError(f"`{document.title}` does not use {', '.join(f'`{name}`' for name in sorted(strange))}")
     collector = _Collector(document, answers, entities)
     for step in document.steps:
-        collector.step(step, {**values, **collector.kept})
+        collector.step(step, {**values, **collector.lookups})
     return _checked(program, document, collector.found)
 
 
@@ -102,7 +102,7 @@ class _Collector:
         self.document = document
         self.answers = answers
         self.found = _Collected()
-        self.kept: dict[str, dict[str, str]] = {name: {} for step in document.steps for name in _kept(step)}
+        self.lookups: dict[str, dict[str, str]] = {name: {} for step in document.steps for name in _lookup_names(step)}
         self._entities: dict[str, list[Entity]] = {}
         for entity in entities:
             self._entities.setdefault(entity.type, []).append(entity)
@@ -117,22 +117,22 @@ class _Collector:
                 self._item(step, values)
 
     def _item(self, step: Step, values: Mapping[str, Any]) -> None:
-        for left_out in step.not_taken:
-            found = self._value(left_out.each, values)
-            for one in found if isinstance(found, list) else [found] if _holds(found) else []:
-                self._left_out(left_out.why, {**values, **_fields(one)})
+        for rule in step.not_taken:
+            found = self._value(rule.each, values)
+            for item in found if isinstance(found, list) else [found] if _holds(found) else []:
+                self._note_not_taken(rule.why, {**values, **_fields(item)})
         for name, (key, value) in step.keep.items():
-            self.kept[name][key.plain(values)] = value.plain(values)
+            self.lookups[name][key.plain(values)] = value.plain(values)
         for table, cells in step.rows:
             self._row(table, cells, values)
         for inner in step.steps:
             self.step(inner, values)
 
-    def _left_out(self, why: Template, values: Mapping[str, Any]) -> None:
+    def _note_not_taken(self, template: Template, values: Mapping[str, Any]) -> None:
         try:
-            text = why.plain(values)
+            text = template.plain(values)
         except FormatError:
-            text = why.text
+            text = template.text
         self.found.not_taken[NotTaken(what=text, why="")] = None
 
     def _data(self, step: Step, context: Mapping[str, Any]) -> Iterator[Any]:
@@ -155,7 +155,7 @@ class _Collector:
         yield answer
         if page is None:
             return
-        joined, seen, count = "&" if "?" in address else "?", set[str](), 0
+        separator, marks, count = "&" if "?" in address else "?", set[str](), 0
         for _ in range(PAGES):
             if page.next is not None:
                 mark = self._value(page.next, answer)
@@ -167,33 +167,33 @@ class _Collector:
                 mark = count + 1 if items and isinstance(total, int) and count < total else None
             if mark is None or mark == "":
                 return
-            if str(mark) in seen:
+            if str(mark) in marks:
                 raise FileError(f"`{address}` gives the same page twice")
-            seen.add(str(mark))
-            answer = self.answers.get(f"{address}{joined}{page.parameter}={quote(str(mark), safe='')}")
+            marks.add(str(mark))
+            answer = self.answers.get(f"{address}{separator}{page.parameter}={quote(str(mark), safe='')}")
             yield answer
         raise FileError(f"`{address}` has more than {PAGES:,} pages")
 
-    def _items(self, each: Sequence[Expression], data: Any, context: Mapping[str, Any]) -> Iterator[Any]:
+    def _items(self, expressions: Sequence[Expression], data: Any, context: Mapping[str, Any]) -> Iterator[Any]:
         """The items that a step goes through; of several expressions, each looks at an item of the one before."""
-        if not each:
+        if not expressions:
             yield from data if isinstance(data, list) else [data]
             return
-        found = self._value(each[0], data)
+        found = self._value(expressions[0], data)
         for item in found if isinstance(found, list) else [] if found is None else [found]:
-            if len(each) == 1:
+            if len(expressions) == 1:
                 yield item
                 continue
-            here = {**context, **_fields(item)}
-            for inner in self._items(each[1:], here, here):
-                yield {**here, **_fields(inner)}
+            values = {**context, **_fields(item)}
+            for inner in self._items(expressions[1:], values, values):
+                yield {**values, **_fields(inner)}
 
     def _value(self, expression: Expression, data: object) -> Any:
         try:
             return expression.of(data)
         except JMESPathError as error:
-            why = str(error).splitlines()[0]
-            raise FileError(f"{self.document.path}: `{expression.text}` does not fit an answer: {why}") from error
+            reason = str(error).splitlines()[0]
+            raise FileError(f"{self.document.path}: `{expression.text}` does not fit an answer: {reason}") from error
 
     def _row(self, table: str, cells: Mapping[str, Template], values: Mapping[str, Any]) -> None:
         try:
@@ -211,11 +211,11 @@ class _Collector:
             return
         matched = self._matched(row[column])
         if not matched:
-            why = (
+            reason = (
                 "no entity of the list fits it" if self._entities else "there is no list of entities that it stands for"
             )
             denies = _denies(table, row.get("effect", ""))
-            self.found.not_taken[NotTaken(what=_said(table, row), why=why, denies=denies)] = None
+            self.found.not_taken[NotTaken(what=_row_text(table, row), why=reason, denies=denies)] = None
             return
         self.found.translated[f"`{row[column]}` stands for {len(matched):,} entities of the list"] = None
         for entity in matched:
@@ -226,29 +226,31 @@ class _Collector:
 
     def _matched(self, pattern: str) -> list[Entity]:
         type_, _, path = pattern.partition(":")
-        fits = _pattern(path, self.document.wildcards)
-        return [entity for entity in self._entities.get(type_, ()) if fits.fullmatch(entity.id)]
+        pattern_ = _pattern(path, self.document.wildcards)
+        return [entity for entity in self._entities.get(type_, ()) if pattern_.fullmatch(entity.id)]
 
 
 def _checked(program: Program, document: Document, found: _Collected) -> Imported:
     """The rows that the policy takes; the others are among what is not taken."""
     tables = {table: [dict(cells) for cells in rows] for table, rows in found.rows.items()}
     state, findings = validate(program, from_tables(tables, document.path))
-    left_out = dict(found.not_taken)
-    whys: dict[tuple[str, int], list[str]] = {}
+    not_taken = dict(found.not_taken)
+    messages_by_row: dict[tuple[str, int], list[str]] = {}
     for finding in findings:
         if finding.severity == "error":
-            whys.setdefault((finding.place.table, finding.place.row), []).append(finding.message)
-    for (table, number), messages in whys.items():
+            messages_by_row.setdefault((finding.place.table, finding.place.row), []).append(finding.message)
+    for (table, number), messages in messages_by_row.items():
         row = tables[table][number - 1] if number else {}
         denies = _denies(table, row.get("effect", "allow"))
-        left_out[NotTaken(what=_said(table, row), why="; ".join(messages), denies=denies)] = None
+        not_taken[NotTaken(what=_row_text(table, row), why="; ".join(messages), denies=denies)] = None
     deny = program.semantics.deny != "none"
     return Imported(
         state=state,
         taken={table: len(getattr(state, table)) for table in tables},
         translated=tuple(found.translated),
-        not_taken=tuple(one if deny or not one.denies else NotTaken(what=one.what, why=one.why) for one in left_out),
+        not_taken=tuple(
+            item if deny or not item.denies else NotTaken(what=item.what, why=item.why) for item in not_taken
+        ),
     )
 
 
@@ -257,15 +259,15 @@ def _fields(item: Any) -> dict[str, Any]:
     return item if isinstance(item, dict) else {ITEM: item}
 
 
-def _said(table: str, row: Row) -> str:
+def _row_text(table: str, row: Row) -> str:
     return f"{table}: {', '.join(f'{name} {cell}' for name, cell in row.items())}"
 
 
-def _kept(step: Step) -> Iterator[str]:
+def _lookup_names(step: Step) -> Iterator[str]:
     """The names of the look-ups of a step and of those in it."""
     yield from step.keep
     for inner in step.steps:
-        yield from _kept(inner)
+        yield from _lookup_names(inner)
 
 
 def _denies(table: str, effect: str) -> bool:

@@ -50,8 +50,8 @@ class Template:
         def fill(match: re.Match[str]) -> str:
             value = values.get(match[1])
             if match[2] is not None:
-                kept = values.get(match[2])
-                value = kept.get(value) if isinstance(kept, dict) and isinstance(value, str | int) else None
+                lookup = values.get(match[2])
+                value = lookup.get(value) if isinstance(lookup, dict) and isinstance(value, str | int) else None
             if value is None or value in ("", []):
                 raise FormatError(f"there is nothing for `{match[0]}` in `{self.text}`")
             return written(value)

@@ -20,7 +20,7 @@ MOST_UNREAD = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unread:
+class UnreadableRelease:
     """A release that exists but cannot be read."""
 
     sequence: int
@@ -35,7 +35,7 @@ class History:
         self._channel = channel
         self._system = system
 
-    def entry(self, sequence: int) -> Channel | Unread | None:
+    def entry(self, sequence: int) -> Channel | UnreadableRelease | None:
         """A release, or None if it does not exist. Raises NewerFormat for one written by a newer privtab."""
         if sequence < 1:
             return None
@@ -49,9 +49,9 @@ class History:
         except NewerFormat:
             raise  # It is intact, and states what is to run.
         except RegistryError as error:
-            return Unread(sequence=sequence, why=str(error))
+            return UnreadableRelease(sequence=sequence, why=str(error))
         if (found.channel, found.system, found.sequence) != (self._channel, self._system, sequence):
-            return Unread(sequence=sequence, why=f"{path} is another channel's entry")
+            return UnreadableRelease(sequence=sequence, why=f"{path} is another channel's entry")
         return found
 
     def copy(self) -> Channel | None:
@@ -90,16 +90,16 @@ class History:
                 found.append(entry)
         return found[::-1]
 
-    def unread(self) -> list[Unread]:
+    def unread(self) -> list[UnreadableRelease]:
         """All unreadable releases."""
         found = [self.entry(sequence) for sequence in range(1, self.newest().last + 1)]
-        return [release for release in found if isinstance(release, Unread)]
+        return [release for release in found if isinstance(release, UnreadableRelease)]
 
     # --- private ---
 
     def _active_release(self, known: Channel) -> Channel:
         found = self._newest_entry(known)
-        if not isinstance(found, Unread):
+        if not isinstance(found, UnreadableRelease):
             return found
         copy = self.copy()
         if copy is not None and copy.sequence == found.sequence:
@@ -122,10 +122,10 @@ class History:
                 broken[sequence] = earlier.why
         return Channel(channel=self._channel, system=self._system, broken=broken, lost=lost)
 
-    def _newest_entry(self, known: Channel) -> Channel | Unread:
+    def _newest_entry(self, known: Channel) -> Channel | UnreadableRelease:
         """The entry with the highest number, by galloping search from a known one; there are no gaps."""
         sequence = known.sequence
-        found: Channel | Unread = known if known.when else self.entry(sequence) or known
+        found: Channel | UnreadableRelease = known if known.when else self.entry(sequence) or known
         if found is known:
             # Keep what is known of its own entry; later entries are read again.
             found = replace(

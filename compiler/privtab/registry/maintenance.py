@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from privtab.errors import BundleRefused, PrivtabError, RegistryError, SignatureRefused
 from privtab.registry import bundles, names, records
-from privtab.registry.history import Unread
+from privtab.registry.history import UnreadableRelease
 from privtab.registry.nodes import BrokenRecord, Channel, Revision, encoded, pin
 from privtab.registry.registry import Registry
 from privtab.registry.static_mirror import StaticMirror
@@ -235,7 +235,7 @@ def _revision_problems(registry: Registry, revision: Revision) -> Iterator[Probl
             yield Problem(path=path, message=str(error))
 
 
-def _unread_problem(registry: Registry, current: Channel, unread: Unread, *, repair: bool) -> Problem:
+def _unread_problem(registry: Registry, current: Channel, unread: UnreadableRelease, *, repair: bool) -> Problem:
     """An unreadable release; the active one has a copy, from which `repair` restores it."""
     path = names.entry(current.channel, current.system, unread.sequence)
     active = current.sequence == unread.sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.errors import BundleRefused, RegistryConflict, RegistryError, SignatureRefused, UsageError
 from privtab.registry import location_preflight, names, preflight, records
-from privtab.registry.history import History, Unread
+from privtab.registry.history import History, UnreadableRelease
 from privtab.registry.holds import Holds
 from privtab.registry.nodes import VERSION, BrokenRecord, Canary, Channel, Revision, decoded, encoded, pin
 from privtab.registry.records import now
@@ -197,7 +197,7 @@ class Registry:
         if entry is None:
             raise RegistryError(f"{self.url} has lost release {known.sequence} of {known.channel}/{known.system}")
         other_broken = {sequence: why for sequence, why in known.broken.items() if sequence != known.sequence}
-        own_broken = {entry.sequence: entry.why} if isinstance(entry, Unread) else {}
+        own_broken = {entry.sequence: entry.why} if isinstance(entry, UnreadableRelease) else {}
         return replace(known, broken={**other_broken, **own_broken})
 
     def switch(self, channel: str, system: str, **options: Any) -> Channel:
@@ -256,7 +256,7 @@ class Registry:
         """All readable releases, or the `last` ones of them, oldest first."""
         return self._history(channel, system).all(last)
 
-    def unread(self, channel: str, system: str) -> list[Unread]:
+    def unread(self, channel: str, system: str) -> list[UnreadableRelease]:
         """All unreadable releases."""
         return self._history(channel, system).unread()
 

@@ -10,7 +10,7 @@ from privtab.diagnostics import Span
 from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.request import Entity, Request, said
+from privtab.request import Entity, Request, flag_name
 from privtab.scenarios.nodes import Because, Case, Expected
 from privtab.scenarios.params import Combinations, Params
 from privtab.scenarios.tree import Fields, ScenarioReader
@@ -109,7 +109,8 @@ class Author:
             self.reader.report("T103", span, message, advice or None)
             return None
         unknown = sorted(
-            {said(flag) for flag in request.flags} - self.vocabulary.operations[request.resource.type][action].flags
+            {flag_name(flag) for flag in request.flags}
+            - self.vocabulary.operations[request.resource.type][action].flags
         )
         if unknown:
             self.reader.report("T103", span, f"`{action}` on `{request.resource.type}` uses no flag `{unknown[0]}`")

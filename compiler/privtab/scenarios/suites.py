@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from privtab.diagnostics import Span
-from privtab.request import Entity, Request, said
+from privtab.request import Entity, Request, flag_name
 from privtab.scenarios.author import CONTEXT_KEYS, Author
 from privtab.scenarios.nodes import Case, Expected, Text
 from privtab.scenarios.tree import Fields
@@ -48,7 +48,7 @@ class _Matrix:
             return rule is not None
         with_, flags = self.context
         operation_ = self.author.vocabulary.operations[type_][operation]
-        is_known = {said(flag) for flag in flags} <= operation_.flags and not operation_.unsaid(flags)
+        is_known = {flag_name(flag) for flag in flags} <= operation_.flags and not operation_.missing_flags(flags)
         return is_known and with_ == {slot.name for slot in rule.withs}
 
     def cells(self) -> Iterator[Cell]:

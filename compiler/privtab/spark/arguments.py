@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType
 
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import did_you_mean, hint
-from privtab.request import said
+from privtab.request import flag_name
 from privtab.spark.frames import check_frame, described, free
 from privtab.spark.padding import padded, unpadded
 from privtab.spark.paths import encoded, joined
@@ -250,7 +250,7 @@ class _Reader:
         values = (
             argument
             if isinstance(argument, Mapping)
-            else {said(str(flag)): flag == said(str(flag)) for flag in argument}
+            else {flag_name(str(flag)): flag == flag_name(str(flag)) for flag in argument}
         )
         found = []
         for name, value in values.items():
@@ -332,7 +332,7 @@ class _Reader:
             for slot, types in shape.withs.items():
                 if slot not in slots:
                     raise InvalidRequest(f"`{action}` on `{kind}` needs with_: `{slot}`, of type {' or '.join(types)}")
-            for flag in sorted(shape.unsaid(flags)):
+            for flag in sorted(shape.missing_flags(flags)):
                 raise InvalidRequest(f"`{action}` on `{kind}` needs the flag `{flag}`: True, False or a column")
         elif isinstance(action, str):
             operations = {name for of_type in self.vocabulary.operations.values() for name in of_type}

@@ -214,7 +214,7 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
     shape = vocabulary.operations.get(kind, {}).get(action)
     if shape is None:
         return UNKNOWN
-    if shape.unsaid(layout.flags):
+    if shape.missing_flags(layout.flags):
         return FLAG
     withs: dict[str, Entity] = {}
     for slot, types in shape.withs.items():

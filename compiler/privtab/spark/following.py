@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from privtab.client import _config
 from privtab.client._bundled import BundledEngine
 from privtab.client._bundles import BundleLocation, Content, Keep, ReadBundle
-from privtab.client.embedded import _place
+from privtab.client.embedded import bundle_location
 from privtab.errors import DecisionUnavailable, FileError, PrivtabError, UsageError
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Opened, Shipped, loaded
@@ -113,7 +113,7 @@ def _engine(source: Followed) -> BundledEngine:
 
 def _state_location(source: Followed) -> BundleLocation:
     if is_bundle(source.where):
-        return _StateLocation(_place(source.where, _config.resolve({})))
+        return _StateLocation(bundle_location(source.where, _config.resolve({})))
     return _RowsLocation(source.policy, source.where)
 
 

@@ -9,7 +9,7 @@ from itertools import combinations, product
 from privtab.ir.canonical import AtomSet, canonical
 from privtab.ir.formula import asked_condition, item_condition, references, walk
 from privtab.ir.nodes import And, Formula, Or, Program, Rule, When
-from privtab.request import NOT_SET, said
+from privtab.request import NOT_SET, flag_name
 
 Types = dict[str, str]
 """The type of the object in each `with` slot."""
@@ -47,7 +47,7 @@ class Shape:
 
     def sets(self, names: int, flags: frozenset[str], types: Types) -> tuple[AtomSet, ...]:
         """The minimal sets for a request with that many names, these flags and these types; empty if it is invalid."""
-        if not self.required_flags <= {said(flag) for flag in flags}:
+        if not self.required_flags <= {flag_name(flag) for flag in flags}:
             return ()
         if names not in self.conditions or not all(types.get(slot.name) in slot.types for slot in self.rule.withs):
             return ()

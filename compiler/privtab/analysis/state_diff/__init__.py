@@ -26,9 +26,9 @@ from privtab.state.places import NOWHERE, Places
 
 __all__ = ["ChangedAccess", "ChangedRow", "StateDiff", "changed_rows", "state_diff"]
 
-MOST = 1_000_000
+MOST_QUESTIONS = 1_000_000
 """Limit on the questions that are decided in both states; this takes a minute or two."""
-MOST_KINDS = 100_000
+MOST_COMBINATIONS = 100_000
 """Limit on the combinations of classes of objects that are compared for one operation and one group of subjects."""
 MOST_FLAGS = 4
 """Limit on the flags of one rule whose combinations are all compared."""
@@ -41,7 +41,7 @@ def state_diff(
     *,
     places: tuple[Places, Places] = (NOWHERE, NOWHERE),
     moment: int | None = None,
-    most: int = MOST,
+    most: int = MOST_QUESTIONS,
     tell: Callable[[int, int], None] | None = None,
 ) -> StateDiff:
     """Compare two states of one policy: every user, every operation, and every entity that either state names.
@@ -51,14 +51,14 @@ def state_diff(
     of all of them.
     """
     rows = tuple(changed_rows(before, after, places))
-    at = now() if moment is None else moment
-    held = before.at(at), after.at(at)
+    at_moment = now() if moment is None else moment
+    held = before.at(at_moment), after.at(at_moment)
     comparison = _Comparison(
         program, *held, rows if held[0] is before and held[1] is after else tuple(changed_rows(*held)), most
     )
     access: Iterable[ChangedAccess] = comparison.all(tell)
     if comparison.rows is not rows:
-        access = with_windows(access, rows, at)
+        access = with_windows(access, rows, at_moment)
     access = tuple(access)
     return StateDiff(
         rows=rows,
@@ -89,24 +89,24 @@ class _Comparison:
         self.named = self.tree.named([t.name for t in self.program.entities.values() if t.principal is not None])
         affected = Affected(self.program, self.sides, self.tree).by_subject(self.rows)
         self.causes = Causes(self.program, self.sides, self.rows)
-        alike: dict[frozenset[str], list[Subject]] = defaultdict(list)
+        subjects_by_paths: dict[frozenset[str], list[Subject]] = defaultdict(list)
         for subject in sorted(affected):
-            alike[frozenset(affected[subject])].append(subject)
-        done = 0
-        for paths, subjects in alike.items():
+            subjects_by_paths[frozenset(affected[subject])].append(subject)
+        compared = 0
+        for paths, subjects in subjects_by_paths.items():
             if tell is not None:
-                tell(done, len(affected))
+                tell(compared, len(affected))
             for changed in self._of(subjects, paths):
                 yield changed
                 if self.decided + self.causes.tried > self.most:
                     break
             if self.decided + self.causes.tried > self.most:
                 self.undecided.append(
-                    f"more than {self.most:,} questions to decide: {len(affected) - done:,} of {len(affected):,} affected "
+                    f"more than {self.most:,} questions to decide: {len(affected) - compared:,} of {len(affected):,} affected "
                     "subjects were not compared completely"
                 )
                 return
-            done += len(subjects)
+            compared += len(subjects)
 
     def notes(self) -> Iterator[str]:
         """What is not in the answer although it may seem so."""
@@ -119,7 +119,7 @@ class _Comparison:
         under = division.under(roots)
         sets = (SubjectSets(self.sides[0], subjects), SubjectSets(self.sides[1], subjects))
         for type_ in ("", *self.program.entities):
-            plain, others = self._asked_of(type_)
+            plain, others = self._questions_of_type(type_)
             for cut in sorted(under):
                 if (found := division.of(type_, cut)) is not None:
                     yield from self._changes(plain, {RESOURCE: found}, sets)
@@ -127,7 +127,7 @@ class _Comparison:
                 for classes in self._combinations(question[0].rule, type_, division, under):
                     yield from self._changes([question], classes, sets)
 
-    def _asked_of(self, type_: str) -> tuple[list[list[Question]], list[list[Question]]]:
+    def _questions_of_type(self, type_: str) -> tuple[list[list[Question]], list[list[Question]]]:
         """The questions about entities of a type, by rule and for each set of flags: without `with` objects, and with them."""
         plain: list[list[Question]] = []
         others: list[list[Question]] = []
@@ -155,10 +155,10 @@ class _Comparison:
         users = [subject[5:] for subject in subjects if subject.startswith("user:")]
         for side in self.sides:
             held = [side.holding(subject) for subject in subjects]
-            keys = side.keys({p for one in held for p in one.everything}) | side.memberships_of(users)
-            keys |= {scope for one in held for _, scope in one.scoped}
+            keys = side.keys({p for holding in held for p in holding.everything}) | side.memberships_of(users)
+            keys |= {scope for holding in held for _, scope in holding.scoped}
             found |= {key.partition(":")[2] for key in keys}
-            names |= {name for one in held for name in one.groups | one.roles}
+            names |= {name for holding in held for name in holding.groups | holding.roles}
         if self.named:
             for name in names:
                 found |= self.named.get(name, set())
@@ -171,47 +171,47 @@ class _Comparison:
         slots = {RESOURCE: (type_,), **{slot.name: slot.types for slot in rule.withs}}
 
         def affected(slot: str) -> list[EntityClass]:
-            return [one for t in slots[slot] for cut in under if (one := division.of(t, cut)) is not None]
+            return [class_ for t in slots[slot] for cut in under if (class_ := division.of(t, cut)) is not None]
 
-        def every(slot: str) -> list[EntityClass]:
-            return [one for t in slots[slot] for _, one in division.all(t)]
+        def all_classes(slot: str) -> list[EntityClass]:
+            return [class_ for t in slots[slot] for _, class_ in division.all(t)]
 
         def others(slot: str) -> list[EntityClass]:
-            return [one for t in slots[slot] for cut, one in division.all(t) if cut not in under]
+            return [class_ for t in slots[slot] for cut, class_ in division.all(t) if cut not in under]
 
         names = list(slots)
-        for at, first in enumerate(names):
-            if not (own := affected(first)):
+        for position, first in enumerate(names):
+            if not (affected_classes := affected(first)):
                 continue
             # The first affected object is at this place: those before it are not affected, and those after it may be.
-            pools = [*map(others, names[:at]), own, *map(every, names[at + 1 :])]
+            pools = [*map(others, names[:position]), affected_classes, *map(all_classes, names[position + 1 :])]
             count = prod(map(len, pools))
-            if count > MOST_KINDS:
+            if count > MOST_COMBINATIONS:
                 self.undecided.append(
-                    f"`{rule.id}` has {count:,} kinds of `with` objects to compare; {MOST_KINDS:,} is the most"
+                    f"`{rule.id}` has {count:,} kinds of `with` objects to compare; {MOST_COMBINATIONS:,} is the most"
                 )
                 continue
-            for chosen in product(*pools):
-                yield dict(zip(names, chosen, strict=True))
+            for combination in product(*pools):
+                yield dict(zip(names, combination, strict=True))
 
     def _changes(
         self,
-        asked: Iterable[Sequence[Question]],
+        questions_of_rules: Iterable[Sequence[Question]],
         classes: Mapping[str, EntityClass],
         sets: tuple[SubjectSets, SubjectSets],
     ) -> Iterator[ChangedAccess]:
         """The changed access to a class of entities."""
         objects = {slot: found.first for slot, found in classes.items()}
         causes = None
-        for variants in asked:
-            seen: dict[bool, list[tuple[frozenset[str], frozenset[Subject]]]] = {True: [], False: []}
+        for variants in questions_of_rules:
+            found_before: dict[bool, list[tuple[frozenset[str], frozenset[Subject]]]] = {True: [], False: []}
             for question in variants:
                 self.decided += 1
-                before, after = (one.allowed(question, objects) for one in sets)
+                before, after = (subject_sets.allowed(question, objects) for subject_sets in sets)
                 for gained, changed in ((True, after - before), (False, before - after)):
-                    known = (subjects for flags, subjects in seen[gained] if flags < question.flags)
+                    known = (subjects for flags, subjects in found_before[gained] if flags < question.flags)
                     new = changed.difference(*known)
-                    seen[gained].append((question.flags, changed))
+                    found_before[gained].append((question.flags, changed))
                     if not new:
                         continue
                     causes = causes or self.causes.at({**objects})

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from privtab.analysis.state_diff.entities import EntityTree
 from privtab.analysis.state_diff.nodes import ChangedRow
-from privtab.analysis.state_diff.subjects import WHO, Side, Subject
+from privtab.analysis.state_diff.subjects import PRINCIPAL_COLUMN, Side, Subject
 from privtab.ir.nodes import Program
 from privtab.names import path_of
 
@@ -46,15 +46,17 @@ class Affected:
             case "members" | "memberships" | "service_admins":
                 return {f"user:{row.cells['user']}"}
             case table:
-                principal = row.cells[{**WHO, "assignments": "principal"}[table]]
+                principal = row.cells[{**PRINCIPAL_COLUMN, "assignments": "principal"}[table]]
                 return self.sides[0].bearers(principal) | self.sides[1].bearers(principal)
 
     def paths(self, row: ChangedRow) -> frozenset[str]:
         """The paths at or below which a row can change decisions."""
         match row.table:
             case "members":
-                of = row.cells["of"]
-                return frozenset({path_of(of)}) if of.partition(":")[0] in self.uses.member_types else frozenset()
+                entity = row.cells["of"]
+                return (
+                    frozenset({path_of(entity)}) if entity.partition(":")[0] in self.uses.member_types else frozenset()
+                )
             case "memberships":
                 return self._of_group(row.cells["group"]) if self.uses.state_groups else frozenset()
             case "assignments":
@@ -62,7 +64,7 @@ class Affected:
                 return (
                     self._of_role(row.cells["role"])
                     if scope is None
-                    else frozenset({path_of(scope)}) | self._called("role", row.cells["role"])
+                    else frozenset({path_of(scope)}) | self._paths_named_after("role", row.cells["role"])
                 )
             case "service_admins":
                 return EVERYWHERE if self.uses.service_admins else frozenset()
@@ -73,31 +75,33 @@ class Affected:
         """Where a role counts that is held everywhere."""
         found = self._paths_of_role.get(name)
         if found is None:
-            own = EVERYWHERE if name in self._defaults else self._having({f"role:{name}"})
-            found = self._paths_of_role[name] = own | self._called("role", name)
+            held_paths = EVERYWHERE if name in self._defaults else self._paths_held({f"role:{name}"})
+            found = self._paths_of_role[name] = held_paths | self._paths_named_after("role", name)
         return found
 
     def _of_group(self, name: str) -> frozenset[str]:
         """Where membership in a group counts: what it has itself, and its roles."""
         principal = f"group:{name}"
-        found = set(self._having({principal})) | self._called("group", name)
+        found = set(self._paths_held({principal})) | self._paths_named_after("group", name)
         for side in self.sides:
             state = side.state
             rows = state.column("assignments", "principal").where([principal])
             columns = (state.column("assignments", column).take(rows) for column in ("role", "scope"))
             for role, scope in zip(*columns, strict=True):
                 found |= (
-                    self._of_role(str(role)) if scope is None else {path_of(scope), *self._called("role", str(role))}
+                    self._of_role(str(role))
+                    if scope is None
+                    else {path_of(scope), *self._paths_named_after("role", str(role))}
                 )
         return frozenset(found)
 
-    def _having(self, principals: set[str]) -> frozenset[str]:
+    def _paths_held(self, principals: set[str]) -> frozenset[str]:
         return frozenset(path_of(key) for side in self.sides for key in side.keys(principals))
 
-    def _called(self, kind: str, name: str) -> frozenset[str]:
+    def _paths_named_after(self, kind: str, name: str) -> frozenset[str]:
         """The paths of entities that stand for a role or a group, if conditions ask about these."""
-        asked = self.uses.holds if kind == "role" else self.uses.group_membership
-        return frozenset(self._names[kind].get(name, ())) if asked else frozenset()
+        is_checked = self.uses.holds if kind == "role" else self.uses.group_membership
+        return frozenset(self._names[kind].get(name, ())) if is_checked else frozenset()
 
     @cached_property
     def _names(self) -> Mapping[str, Mapping[str, set[str]]]:

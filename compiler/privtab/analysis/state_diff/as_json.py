@@ -13,12 +13,12 @@ from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDi
 from privtab.analysis.state_diff.summary import totals
 from privtab.sensitive import has_word
 
-LISTED = 1_000
+MOST_NAMES = 1_000
 """The most names in one list unless more are asked for; each list has its count beside it."""
 
 
 def state_diff_json(
-    diff: StateDiff, words: Collection[str], *, policy: bool = True, most: int = LISTED
+    diff: StateDiff, words: Collection[str], *, policy: bool = True, most: int = MOST_NAMES
 ) -> dict[str, Any]:
     """The difference. `policy`: whether decisions were compared; `most`: the most names in a list, 0 for all."""
     numbers = {row: number for number, row in enumerate(diff.rows)}
@@ -36,7 +36,7 @@ def state_diff_json(
             "complete": not diff.undecided,
         },
         "rows": [_row(row) for row in diff.rows],
-        "access": [_access(one, numbers, words, most or None) for one in diff.access] if policy else None,
+        "access": [_access(change, numbers, words, most or None) for change in diff.access] if policy else None,
         "undecided": list(diff.undecided),
         "notes": list(diff.notes),
     }
@@ -57,20 +57,20 @@ def _row(row: ChangedRow) -> dict[str, Any]:
 
 
 def _access(
-    one: ChangedAccess, numbers: Mapping[ChangedRow, int], words: Collection[str], most: int | None
+    change: ChangedAccess, numbers: Mapping[ChangedRow, int], words: Collection[str], most: int | None
 ) -> dict[str, Any]:
     return {
-        "change": "gained" if one.gained else "lost",
-        "rule": one.rule.id,
-        "operation": one.rule.operation,
-        "unnamed": one.unnamed,
-        "flags": list(one.flags),
-        "sensitive": has_word(one.rule.operation, words),
-        "subjects": {"count": len(one.subjects), "names": list(one.subjects[:most])},
-        "entities": _class(one.entities, most),
-        "with": {slot: _class(found, most) for slot, found in one.objects.items()},
-        "permissions": one.count,
-        "rows": [numbers[row] for row in one.rows],
+        "change": "gained" if change.gained else "lost",
+        "rule": change.rule.id,
+        "operation": change.rule.operation,
+        "unnamed": change.unnamed,
+        "flags": list(change.flags),
+        "sensitive": has_word(change.rule.operation, words),
+        "subjects": {"count": len(change.subjects), "names": list(change.subjects[:most])},
+        "entities": _class(change.entities, most),
+        "with": {slot: _class(found, most) for slot, found in change.objects.items()},
+        "permissions": change.count,
+        "rows": [numbers[row] for row in change.rows],
     }
 
 

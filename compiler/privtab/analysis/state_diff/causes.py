@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from privtab.analysis.state_diff.nodes import ChangedRow
-from privtab.analysis.state_diff.subjects import WHO, Question, Side, Subject, SubjectSets
+from privtab.analysis.state_diff.subjects import PRINCIPAL_COLUMN, Question, Side, Subject, SubjectSets
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.state.nodes import TABLES, State
@@ -24,15 +24,15 @@ class Causes:
         self.program = program
         self.sides = sides
         self.uses = sides[0].uses
-        self._at: dict[str, list[ChangedRow]] = defaultdict(list)
+        self._by_path: dict[str, list[ChangedRow]] = defaultdict(list)
         self._assigned: dict[str, list[ChangedRow]] = defaultdict(list)
         self._of_user: dict[str, list[ChangedRow]] = defaultdict(list)
         for row in rows:
             match row.table:
                 case "grants" | "owners":
-                    self._at[row.cells["entity"].partition(":")[2]].append(row)
+                    self._by_path[row.cells["entity"].partition(":")[2]].append(row)
                 case "members":
-                    self._at[row.cells["of"].partition(":")[2]].append(row)
+                    self._by_path[row.cells["of"].partition(":")[2]].append(row)
                 case "assignments":
                     self._assigned[row.cells["principal"]].append(row)
                 case _:
@@ -49,7 +49,7 @@ class Causes:
         """The changed rows that may change a decision for a subject on objects with these paths and what contains them."""
         before, after = (side.holding(subject) for side in self.sides)
         held = before.everything | after.everything
-        found = [row for path in paths for row in self._at.get(path, ()) if self._is_about(row, subject, held)]
+        found = [row for path in paths for row in self._by_path.get(path, ()) if self._is_about(row, subject, held)]
         holders = [subject, *(f"group:{group}" for group in sorted(before.groups | after.groups))]
         if self._assigned:
             mentioned = frozenset[str]().union(*map(self._mentioned, paths))
@@ -65,7 +65,11 @@ class Causes:
         return tuple(found)
 
     def _is_about(self, row: ChangedRow, subject: Subject, held: Collection[str]) -> bool:
-        return f"user:{row.cells['user']}" == subject if row.table == "members" else row.cells[WHO[row.table]] in held
+        return (
+            f"user:{row.cells['user']}" == subject
+            if row.table == "members"
+            else row.cells[PRINCIPAL_COLUMN[row.table]] in held
+        )
 
     def _mentioned(self, path: str) -> frozenset[str]:
         """The principals that hold something on the entities at a path, in either state."""
@@ -74,9 +78,9 @@ class Causes:
             keys = [f"{type_}:{path}" for type_ in self.program.entities]
             names: set[str | None] = set()
             for side in self.sides:
-                for table, who in WHO.items():
+                for table, principal_column in PRINCIPAL_COLUMN.items():
                     rows = side.state.column(table, "entity").where(keys)
-                    names.update(side.state.column(table, who).take(rows))
+                    names.update(side.state.column(table, principal_column).take(rows))
             found = self._grantees[path] = frozenset(name for name in names if name is not None)
         return found
 
@@ -100,12 +104,12 @@ class CausesAt:
             if rows is None:
                 rows = self._relevant[subject] = self._causes.relevant(subject, self._paths)
             parts[rows].append(subject)
-        for rows, some in parts.items():
-            assert rows, f"{question.rule.id}: a decision changed for {some[0]}, and no row that concerns it"
+        for rows, members in parts.items():
+            assert rows, f"{question.rule.id}: a decision changed for {members[0]}, and no row that concerns it"
             if len(rows) == 1:
-                yield tuple(some), rows
+                yield tuple(members), rows
             else:
-                part = frozenset(some)
+                part = frozenset(members)
 
                 def holds(tried: Rows, part: frozenset[Subject] = part) -> frozenset[Subject]:
                     self._causes.tried += 1
@@ -123,9 +127,9 @@ class CausesAt:
                 self._bases[subjects] = self._base(subjects)
             tables: dict[str, Any] = {}
             for table, base in self._bases[subjects].items():
-                gone = {row.value for row in rows if row.table == table and not row.added}
-                more = [row.value for row in rows if row.table == table and row.added]
-                tables[table] = (*(value for value in base if value not in gone), *more)
+                removed = {row.value for row in rows if row.table == table and not row.added}
+                added = [row.value for row in rows if row.table == table and row.added]
+                tables[table] = (*(value for value in base if value not in removed), *added)
             first = self._causes.sides[0]
             side = Side(first.program, State(**tables), first.uses)
             self._worlds[key] = SubjectSets(side, subjects)
@@ -137,45 +141,45 @@ class CausesAt:
         state = before.state
         held = [side.holding(subject) for side in (before, after) for subject in subjects]
         users = [subject[5:] for subject in subjects if subject.startswith("user:")]
-        principals = {principal for one in held for principal in one.everything}
-        own = {*subjects, *(f"group:{group}" for one in held for group in one.groups)}
+        principals = {principal for holding in held for principal in holding.everything}
+        subjects_and_groups = {*subjects, *(f"group:{group}" for holding in held for group in holding.groups)}
         keys = [f"{type_}:{path}" for path in self._paths for type_ in self._causes.program.entities]
         found = {
             "memberships": state.column("memberships", "user").where(users),
-            "assignments": state.column("assignments", "principal").where(own),
+            "assignments": state.column("assignments", "principal").where(subjects_and_groups),
             "members": state.column("members", "user").where(users),
             "service_admins": state.column("service_admins", "user").where(users),
         }
-        for table, who in WHO.items():
+        for table, principal_column in PRINCIPAL_COLUMN.items():
             rows = state.column(table, "entity").where(keys)
-            named = state.column(table, who).take(rows)
+            named = state.column(table, principal_column).take(rows)
             found[table] = [row for row, name in zip(rows, named, strict=True) if name in principals]
         return {table: [getattr(state, table)[row] for row in found[table]] for table in TABLES}
 
 
 def _smallest(
-    holds: Callable[[Rows], frozenset[Subject]], left: frozenset[Subject], rows: Rows, size: int = 0
+    holds: Callable[[Rows], frozenset[Subject]], remaining: frozenset[Subject], rows: Rows, size: int = 0
 ) -> Iterator[tuple[frozenset[Subject], Rows]]:
     """Leave out rows as long as the difference remains, separately for subjects for which it does not.
 
     From each set that remains, no single row can be left out. `size`: how many rows to leave out at once; then half as many.
     """
     size = size or max(1, len(rows) // 2)
-    while left:
+    while remaining:
         shorter = False
         end = len(rows)
-        while end > 0 and left:
+        while end > 0 and remaining:
             begin = max(0, end - size)
             fewer = rows[:begin] + rows[end:]
-            still = holds(fewer) & left if fewer else frozenset[Subject]()
-            if still == left:
+            still = holds(fewer) & remaining if fewer else frozenset[Subject]()
+            if still == remaining:
                 rows, shorter = fewer, True
             elif still:
                 yield from _smallest(holds, still, fewer, size)
-                left -= still
+                remaining -= still
             end = begin
-        if size == 1 and not shorter and left:
-            yield left, rows
+        if size == 1 and not shorter and remaining:
+            yield remaining, rows
             return
         size = max(1, size // 2)
 

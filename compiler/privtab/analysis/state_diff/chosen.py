@@ -23,33 +23,35 @@ COMPARED = 200
 """How many of the rows with most words in common are compared by letters, to suggest one."""
 
 
-def find_rows(asked: Iterable[str], state: State, places: Places, shown: str) -> list[tuple[str, int]]:
+def find_rows(texts: Iterable[str], state: State, places: Places, shown: str) -> list[tuple[str, int]]:
     """(table, number) of the rows that texts name; raises UsageError for a text that does not name one row of the state."""
-    return _find(asked, lambda: _sentences(state), lambda table: places.rows.get(table, ()), shown)
+    return _find(texts, lambda: _sentences(state), lambda table: places.rows.get(table, ()), shown)
 
 
-def less(state: State, rows: Iterable[tuple[str, int]]) -> State:
+def without_rows(state: State, rows: Iterable[tuple[str, int]]) -> State:
     """The state without some rows."""
-    gone: dict[str, set[int]] = {}
+    removed: dict[str, set[int]] = {}
     for table, number in rows:
-        gone.setdefault(table, set()).add(number)
-    left: Any = {table: _others(getattr(state, table), numbers) for table, numbers in gone.items()}
-    windows = {table: _others(of, gone.get(table, set())) for table, of in state.windows.items()}
-    return replace(state, windows=windows, **left)
+        removed.setdefault(table, set()).add(number)
+    remaining: Any = {table: _remaining(getattr(state, table), numbers) for table, numbers in removed.items()}
+    windows = {
+        table: _remaining(table_windows, removed.get(table, set())) for table, table_windows in state.windows.items()
+    }
+    return replace(state, windows=windows, **remaining)
 
 
-def _others(rows: Sequence[T], numbers: Collection[int]) -> tuple[T, ...]:
+def _remaining(rows: Sequence[T], numbers: Collection[int]) -> tuple[T, ...]:
     return tuple(row for number, row in enumerate(rows) if number not in numbers)
 
 
-def find_raw_rows(asked: Iterable[str], rows: RawState, shown: str) -> list[RawRow]:
+def find_raw_rows(texts: Iterable[str], rows: RawState, shown: str) -> list[RawRow]:
     """The rows as read that texts name; raises UsageError as `find_rows`."""
 
     def sentences() -> Iterator[tuple[str, tuple[str, int]]]:
-        for table, of in rows.rows.items():
-            yield from ((row_text(table, row.cells), (table, number)) for number, row in enumerate(of))
+        for table, table_rows in rows.rows.items():
+            yield from ((row_text(table, row.cells), (table, number)) for number, row in enumerate(table_rows))
 
-    found = _find(asked, sentences, lambda table: rows.rows.get(table, ()), shown)
+    found = _find(texts, sentences, lambda table: rows.rows.get(table, ()), shown)
     return [rows.rows[table][number] for table, number in found]
 
 
@@ -60,24 +62,24 @@ def _sentences(state: State) -> Iterator[tuple[str, tuple[str, int]]]:
 
 
 def _find(
-    asked: Iterable[str],
+    texts: Iterable[str],
     sentences: Callable[[], Iterator[tuple[str, tuple[str, int]]]],
     rows: Callable[[str], Sequence[RawRow]],
     shown: str,
 ) -> list[tuple[str, int]]:
-    wanted = {_plain(text): text for text in asked}
-    found: dict[str, list[tuple[str, int]]] = {text: [] for text in wanted.values()}
+    text_of_sentence = {_plain(text): text for text in texts}
+    found: dict[str, list[tuple[str, int]]] = {text: [] for text in text_of_sentence.values()}
     for sentence, row in sentences():
-        if sentence in wanted:
-            found[wanted[sentence]].append(row)
-    for text, of in found.items():
-        of.extend(() if of else _at_place(text, rows))
-        if not of:
-            raise UsageError(f"no row of {shown} is `{text}`{_advice(text, (one for one, _ in sentences()))}")
-        if len(of) > 1:
-            tables = ", ".join(f"{table} row {number + 1}" for table, number in of)
-            raise UsageError(f"`{text}` names {len(of)} rows of {shown}: {tables}")
-    return [row for of in found.values() for row in of]
+        if sentence in text_of_sentence:
+            found[text_of_sentence[sentence]].append(row)
+    for text, matches in found.items():
+        matches.extend(() if matches else _at_place(text, rows))
+        if not matches:
+            raise UsageError(f"no row of {shown} is `{text}`{_advice(text, (sentence for sentence, _ in sentences()))}")
+        if len(matches) > 1:
+            tables = ", ".join(f"{table} row {number + 1}" for table, number in matches)
+            raise UsageError(f"`{text}` names {len(matches)} rows of {shown}: {tables}")
+    return [row for matches in found.values() for row in matches]
 
 
 def _plain(text: str) -> str:
@@ -100,6 +102,6 @@ def _at_place(text: str, rows: Callable[[str], Sequence[RawRow]]) -> list[tuple[
 
 def _advice(text: str, sentences: Iterable[str]) -> str:
     words = set(text.split())
-    close = nlargest(COMPARED, sentences, key=lambda sentence: len(words.intersection(sentence.split())))
-    near = nearest(text, close, cutoff=0.5)
-    return f"; did you mean `{near}`?" if near else "; a row is named as `explain` prints it, or as FILE:LINE"
+    closest = nlargest(COMPARED, sentences, key=lambda sentence: len(words.intersection(sentence.split())))
+    similar = nearest(text, closest, cutoff=0.5)
+    return f"; did you mean `{similar}`?" if similar else "; a row is named as `explain` prints it, or as FILE:LINE"

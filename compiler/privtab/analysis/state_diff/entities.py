@@ -35,8 +35,8 @@ class EntityClass:
 
     def __iter__(self) -> Iterator[Entity]:
         for begin, end in self.spans:
-            for at in range(begin, end):
-                yield Entity(self.type, self.paths[at])
+            for position in range(begin, end):
+                yield Entity(self.type, self.paths[position])
 
 
 class EntityTree:
@@ -70,11 +70,11 @@ class EntityTree:
         """The slices of a type's paths that are the path itself, and that lie below it."""
         paths = self.paths[type_]
         if not path:
-            own = bisect_left(paths, "\0") if paths and paths[0] == "" else 0
-            return 0, own, own, len(paths)
-        at = bisect_left(paths, path)
-        end = at + (at < len(paths) and paths[at] == path)
-        return at, end, bisect_left(paths, f"{path}/"), bisect_left(paths, f"{path}0")
+            root_end = bisect_left(paths, "\0") if paths and paths[0] == "" else 0
+            return 0, root_end, root_end, len(paths)
+        begin = bisect_left(paths, path)
+        end = begin + (begin < len(paths) and paths[begin] == path)
+        return begin, end, bisect_left(paths, f"{path}/"), bisect_left(paths, f"{path}0")
 
     def divided(self, cuts: Collection[str]) -> Division:
         """Divide the entities by paths: each belongs to the longest of these that is a prefix of its own, or is the root."""
@@ -102,12 +102,12 @@ class Division:
     def under(self, roots: Collection[str]) -> set[str]:
         """The paths at or below any of some of them."""
         found: set[str] = set()
-        waiting = list(roots)
-        while waiting:
-            cut = waiting.pop()
+        pending = list(roots)
+        while pending:
+            cut = pending.pop()
             if cut not in found:
                 found.add(cut)
-                waiting += self.below[cut]
+                pending += self.below[cut]
         return found
 
     def of(self, type_: str, cut: str) -> EntityClass | None:
@@ -121,12 +121,12 @@ class Division:
         """Every class of a type, with its path."""
         if type_ not in self._listed:
             found = ((cut, self.of(type_, cut)) for cut in sorted(self.below))
-            self._listed[type_] = [(cut, one) for cut, one in found if one is not None]
+            self._listed[type_] = [(cut, class_) for cut, class_ in found if class_ is not None]
         return self._listed[type_]
 
     def _class(self, type_: str, cut: str) -> EntityClass | None:
-        own, own_end, begin, end = self.tree.span(type_, cut)
-        spans = [(own, own_end)]
+        path_begin, path_end, begin, end = self.tree.span(type_, cut)
+        spans = [(path_begin, path_end)]
         for inner in sorted(self._spans(type_, cut)):
             spans.append((begin, inner[0]))
             begin = inner[1]
@@ -136,6 +136,6 @@ class Division:
 
     def _spans(self, type_: str, cut: str) -> Iterator[tuple[int, int]]:
         for child in self.below[cut]:
-            own, own_end, begin, end = self.tree.span(type_, child)
-            yield own, own_end
+            path_begin, path_end, begin, end = self.tree.span(type_, child)
+            yield path_begin, path_end
             yield begin, end

@@ -24,10 +24,10 @@ def _lines(
 ) -> Iterator[str]:
     yield f"{'#' * level} {as_code(shown[0])} → {as_code(shown[1])}"
     yield ""
-    said = [headline(diff)]
+    lines = [headline(diff)]
     if decisions and diff.rows:
-        said += [totals(diff, words, gained=gained).text(verb) for verb, gained in (("gained", True), ("lost", False))]
-    yield "; ".join(said) + "."
+        lines += [totals(diff, words, gained=gained).text(verb) for verb, gained in (("gained", True), ("lost", False))]
+    yield "; ".join(lines) + "."
     yield ""
     if not diff.rows:
         return

@@ -55,18 +55,18 @@ class ChangedAccess:
     @property
     def places(self) -> int:
         """The number of entities, or of combinations of an entity and `with` objects."""
-        return self.entities.count * prod(one.count for one in self.objects.values())
+        return self.entities.count * prod(class_.count for class_ in self.objects.values())
 
     @property
     def count(self) -> int:
         """The number of permissions: of subjects times `places`."""
         return len(self.subjects) * self.places
 
-    def asked(self, most: int | None = None) -> Iterator[dict[str, Entity]]:
+    def requested_objects(self, most: int | None = None) -> Iterator[dict[str, Entity]]:
         """The entities by slot, at most so many."""
-        pools = [[*islice(self._resources(), most)], *([*islice(one, most)] for one in self.objects.values())]
+        pools = [[*islice(self._resources(), most)], *([*islice(class_, most)] for class_ in self.objects.values())]
         slots = (RESOURCE, *self.objects)
-        yield from islice((dict(zip(slots, chosen, strict=True)) for chosen in product(*pools)), most)
+        yield from islice((dict(zip(slots, combination, strict=True)) for combination in product(*pools)), most)
 
     def _resources(self) -> Iterator[Entity]:
         if not self.unnamed:
@@ -88,4 +88,4 @@ class StateDiff:
 
     def count(self, *, gained: bool, among: Sequence[ChangedAccess] | None = None) -> int:
         """The number of permissions gained or lost."""
-        return sum(one.count for one in (self.access if among is None else among) if one.gained is gained)
+        return sum(change.count for change in (self.access if among is None else among) if change.gained is gained)

@@ -63,25 +63,27 @@ def with_windows(access: Iterable[ChangedAccess], rows: Iterable[ChangedRow], mo
         if Window(FIRST if begin is None else at(begin), LAST if end is None else at(end)).holds(moment):
             plain = {name: text for name, text in row.cells.items() if name not in WINDOW}
             full.setdefault(replace(row, cells=plain), row)
-    for one in access:
-        yield replace(one, rows=tuple(full[row] for row in one.rows))
+    for change in access:
+        yield replace(change, rows=tuple(full[row] for row in change.rows))
 
 
 def changed_raw_rows(before: RawState, after: RawState) -> Iterator[ChangedRow]:
     """The same for rows as read, without a policy that says what they mean."""
     for table in TABLES:
-        one, other = before.rows.get(table, ()), after.rows.get(table, ())
-        if min(len(one), len(other)) >= LARGE:
+        rows_before, rows_after = before.rows.get(table, ()), after.rows.get(table, ())
+        if min(len(rows_before), len(rows_after)) >= LARGE:
             from privtab.state.coded import only_in_one
             from privtab.state.raw_table import RawTable
             from privtab.state.screen import column
 
-            tables = RawTable.of(one), RawTable.of(other)
+            tables = RawTable.of(rows_before), RawTable.of(rows_after)
             names = COLUMNS[table].all
             removed, added = only_in_one([(column(tables[0], name), column(tables[1], name)) for name in names])
         else:
-            removed, added = _only_in_one(*((tuple(row.cells.items()) for row in rows) for rows in (one, other)))
-        for rows, numbers, is_added in ((one, removed, False), (other, added, True)):
+            removed, added = _only_in_one(
+                *((tuple(row.cells.items()) for row in rows) for rows in (rows_before, rows_after))
+            )
+        for rows, numbers, is_added in ((rows_before, removed, False), (rows_after, added, True)):
             for number in numbers:
                 row = rows[number]
                 yield ChangedRow(table=table, cells=row.cells, added=is_added, place=row.place)

@@ -14,7 +14,7 @@ from privtab.request import Entity
 from privtab.state.nodes import State
 from privtab.state.uses import Uses, uses
 
-WHO = {"grants": "grantee", "owners": "owner"}
+PRINCIPAL_COLUMN = {"grants": "grantee", "owners": "owner"}
 """The column of the principal in the tables of what is held on entities."""
 Subject = str
 """`user:alice`; `group:hr` for a nameless user whose request says that they are in this group."""
@@ -35,7 +35,7 @@ class Question:
         condition = asked_condition(program, rule, named=not unnamed)
         return cls(rule=rule, unnamed=unnamed, flags=frozenset(flags), condition=condition)
 
-    def asked(self, entity: Entity) -> Entity:
+    def requested(self, entity: Entity) -> Entity:
         """The resource of the request about an entity."""
         return Entity(self.rule.entity, entity.id)
 
@@ -94,8 +94,8 @@ class Side:
     def keys(self, principals: Collection[str]) -> set[str]:
         """Every entity on which some of the principals have a grant, a denial or ownership."""
         found: set[str] = set()
-        for table, who in WHO.items():
-            rows = self.state.column(table, who).where(principals)
+        for table, principal_column in PRINCIPAL_COLUMN.items():
+            rows = self.state.column(table, principal_column).where(principals)
             found.update(key for key in self.state.column(table, "entity").take(rows) if key is not None)
         return found
 
@@ -131,13 +131,13 @@ class SubjectSets(PrincipalSets):
 
     def allowed(self, question: Question, objects: Mapping[str, Entity]) -> frozenset[Subject]:
         """The subjects that may do what is asked. `objects`: the entities by slot."""
-        now = {**objects, RESOURCE: question.asked(objects[RESOURCE])}
+        now = {**objects, RESOURCE: question.requested(objects[RESOURCE])}
         same = now == self._objects
         if not same:
             self._caller.about(now)
             self._objects = now
             self.types = self._caller.types
-            self._seen.clear()
+            self._bearers_of.clear()
         if not same or self.flags != question.flags:
             self.flags = question.flags
             self._referred.clear()

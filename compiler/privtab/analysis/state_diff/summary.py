@@ -53,11 +53,11 @@ class Group:
 
 def totals(diff: StateDiff, words: Collection[str], *, gained: bool) -> Totals:
     """The numbers of gained or lost permissions. `words`: those that mark an operation as sensitive."""
-    found = [one for one in diff.access if one.gained is gained]
+    found = [change for change in diff.access if change.gained is gained]
     return Totals(
-        permissions=sum(one.count for one in found),
-        subjects=len({subject for one in found for subject in one.subjects}),
-        sensitive=sum(one.count for one in found if has_word(one.rule.operation, words)),
+        permissions=sum(change.count for change in found),
+        subjects=len({subject for change in found for subject in change.subjects}),
+        sensitive=sum(change.count for change in found if has_word(change.rule.operation, words)),
     )
 
 
@@ -72,22 +72,25 @@ def headline(diff: StateDiff) -> str:
 def groups(diff: StateDiff, words: Collection[str]) -> list[Group]:
     """The changed access by the rows that made it, what was gained first; the most permissions first."""
     by_rows: dict[tuple[bool, tuple[ChangedRow, ...]], list[ChangedAccess]] = defaultdict(list)
-    for one in diff.access:
-        by_rows[one.gained, one.rows].append(one)
+    for change in diff.access:
+        by_rows[change.gained, change.rows].append(change)
     found = [
         Group(
-            gained=gained, rows=rows, permissions=sum(one.count for one in access), lines=tuple(_lines(access, words))
+            gained=gained,
+            rows=rows,
+            permissions=sum(change.count for change in access),
+            lines=tuple(_lines(access, words)),
         )
         for (gained, rows), access in by_rows.items()
     ]
     return sorted(found, key=lambda group: (not group.gained, -group.permissions))
 
 
-def operation_text(one: ChangedAccess, words: Collection[str]) -> str:
+def operation_text(change: ChangedAccess, words: Collection[str]) -> str:
     """`load`; `[table/create]` for a call that names no item; with its flags, and whether it is sensitive."""
-    name = f"[{one.rule.entity}/{one.rule.operation}]" if one.unnamed else one.rule.operation
-    flags = f" with {' and '.join(one.flags)}" if one.flags else ""
-    return f"{name}{flags}{' (sensitive)' if has_word(one.rule.operation, words) else ''}"
+    name = f"[{change.rule.entity}/{change.rule.operation}]" if change.unnamed else change.rule.operation
+    flags = f" with {' and '.join(change.flags)}" if change.flags else ""
+    return f"{name}{flags}{' (sensitive)' if has_word(change.rule.operation, words) else ''}"
 
 
 def names_text(names: Iterable[str], count: int) -> str:
@@ -103,26 +106,26 @@ def subject_text(subject: str) -> str:
 
 def _lines(access: Iterable[ChangedAccess], words: Collection[str]) -> Iterable[Line]:
     operations: dict[tuple[object, ...], list[ChangedAccess]] = defaultdict(list)
-    for one in access:
-        objects = tuple((slot, found.type, found.spans) for slot, found in one.objects.items())
-        operations[one.subjects, one.entities.type, one.entities.spans, objects].append(one)
+    for change in access:
+        objects = tuple((slot, found.type, found.spans) for slot, found in change.objects.items())
+        operations[change.subjects, change.entities.type, change.entities.spans, objects].append(change)
     alike: dict[tuple[tuple[str, ...], str, tuple[str, ...]], list[ChangedAccess]] = defaultdict(list)
     for same in operations.values():
-        names = ", ".join(dict.fromkeys(operation_text(one, words) for one in same))
+        names = ", ".join(dict.fromkeys(operation_text(change, words) for change in same))
         alike[same[0].subjects, names, tuple(same[0].objects)].append(same[0])
     for (_, names, _), same in alike.items():
         subjects = same[0].subjects
         yield Line(
             subjects=names_text(map(subject_text, subjects), len(subjects)),
             operations=names,
-            entities=names_text(_entities(same), sum(one.places for one in same)),
+            entities=names_text(_entities(same), sum(change.places for change in same)),
         )
 
 
 def _entities(access: Iterable[ChangedAccess]) -> Iterable[str]:
-    for one in access:
-        for asked in one.asked(NAMES):
+    for change in access:
+        for requested in change.requested_objects(NAMES):
             # A call without an item is shown at the entity that contains the items.
-            own = f"{one.entities.type}:{asked[RESOURCE].id}" if one.entities.type else "(the root)"
-            objects = [f"{slot}={entity}" for slot, entity in asked.items() if slot != RESOURCE]
-            yield " ".join([own, *(["with", *objects] if objects else [])])
+            resource = f"{change.entities.type}:{requested[RESOURCE].id}" if change.entities.type else "(the root)"
+            objects = [f"{slot}={entity}" for slot, entity in requested.items() if slot != RESOURCE]
+            yield " ".join([resource, *(["with", *objects] if objects else [])])

@@ -15,7 +15,7 @@ from privtab.engines.conditions import RESOURCE, Condition, RequestShape
 from privtab.engines.plan import beginnings
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
-from privtab.request import NOT_SET, Entity, said
+from privtab.request import NOT_SET, Entity, flag_name
 from privtab.spark.matrix.candidates import chunks
 from privtab.spark.matrix.pairs import EntityBatch, Pairs
 from privtab.spark.matrix.ways import LINKS, Way, links, way_of
@@ -73,11 +73,11 @@ def check(question: Question, vocabulary: Vocabulary) -> None:
     for name in sorted((question.operations or frozenset()) - known):
         raise UsageError(f"unknown operation `{name}`" + hint(name, sorted(known)))
     flags = {flag for shape in shapes.values() for flag in shape.flags}
-    for flag in sorted({said(flag) for flag in question.flags} - flags):
+    for flag in sorted({flag_name(flag) for flag in question.flags} - flags):
         raise UsageError(f"no operation uses the flag `{flag}`" + hint(flag, sorted(flags)))
     for name, shape in shapes.items():
         is_requested = question.operations is None or not question.operations.isdisjoint((name, name.partition("/")[2]))
-        for flag in sorted(shape.unsaid(question.flags)) if is_requested else ():
+        for flag in sorted(shape.missing_flags(question.flags)) if is_requested else ():
             raise UsageError(f"`{name}` needs the flag `{flag}`: add `{flag}` or `{flag}{NOT_SET}` to the flags")
     slots = {slot for shape in shapes.values() for slot in shape.withs}
     for slot, entity in (question.withs or {}).items():

@@ -169,11 +169,11 @@ def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
 def _rows(policy: OpenPolicy, where: str) -> State:
     """The rows in the bundles of a folder, which are suitable."""
     from privtab.client import _config
-    from privtab.client.embedded import _place
+    from privtab.client.embedded import bundle_location
     from privtab.shard_names import shard_name
     from privtab.state.shards import PEOPLE, merged
 
-    bundles = _place(where, _config.resolve({})).read({}, lambda document: document)
+    bundles = bundle_location(where, _config.resolve({})).read({}, lambda document: document)
     found = (bundle.content.states for bundle in bundles)
     documents: list[Mapping[str, Any]] = [states[policy.system] for states in found if policy.system in states]
     people = [document for document in documents if "shards" in document]
@@ -199,7 +199,7 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
     Raises HasWindows if its rows hold for a time.
     """
     from privtab.client import _config
-    from privtab.client.embedded import _place
+    from privtab.client.embedded import bundle_location
 
     numbers = PrivilegeNumbers()
 
@@ -209,7 +209,7 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
         return _Windowed(document) if is_windowed(document) else Index(document)
 
     states: dict[str, list[Any]] = {}
-    for found in _place(where, _config.resolve({})).read({}, keep):
+    for found in bundle_location(where, _config.resolve({})).read({}, keep):
         for name, index in found.content.states.items():
             states.setdefault(name, []).append(index)
     of_system = states.get(policy.system)
