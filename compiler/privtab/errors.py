@@ -13,6 +13,7 @@ PrivtabError
 ├── BundleWriteError          a bundle could not be written (exit code 3)
 ├── BrokenBundle              a bundle is incomplete, or not a bundle (exit code 3)
 ├── OpaError                  OPA could not be found, built or started (exit code 3)
+├── DriverError               a system that is asked for conformance, or its driver, failed (exit code 3)
 ├── FleetError                sidecars, or the server that they report to, could not be reached (exit code 3)
 ├── RegistryError             a registry of bundles could not be read or written (exit code 3)
 │   ├── RegistryConflict      another change came first (exit code 1)
@@ -118,6 +119,10 @@ class BrokenBundle(PrivtabError):
 
 class OpaError(PrivtabError):
     """OPA could not be found, built, started or stopped."""
+
+
+class DriverError(PrivtabError):
+    """A system that is asked whether it obeys its table, or its driver, failed: no further questions can be asked."""
 
 
 class FleetError(PrivtabError):

@@ -63,10 +63,11 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, generated:
 
 
 class GeneratedCallers:
-    """The generated callers of a file, and the rows that give them what they hold."""
+    """Generated callers, and the rows that give them what they hold; `prefix` begins the names of all principals."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, prefix: str = "") -> None:
         self.program = program
+        self.prefix = prefix
         self.number = 0
         self.members: list[tuple[str, Entity]] = []
         self.memberships: list[tuple[str, str]] = []
@@ -79,7 +80,7 @@ class GeneratedCallers:
     def add_caller(self, caller: Caller, request: Request) -> Request:
         """Give a new caller what they hold, and return their request. For `self`, the resource is named after them."""
         self.number += 1
-        user = f"caller{self.number}"
+        user = f"{self.prefix}caller{self.number}"
         original_key = str(request.resource)
         resource = request.resource
         if HeldAtom("self") in caller.held:
@@ -89,7 +90,7 @@ class GeneratedCallers:
         for atom in caller.denied:
             entity = self._entity(str(resource) if atom.on == original_key else atom.on)
             self.grants.append(Grant(grantee=f"user:{user}", effect="deny", privilege=atom.what, entity=entity))
-        groups = (_GROUP.format(user),) if self._names_group(caller) else request.groups
+        groups = (self._group(user),) if self._names_group(caller) else request.groups
         return Request(
             user=user, action=request.action, resource=resource, groups=groups, with_=request.with_, flags=request.flags
         )
@@ -118,10 +119,14 @@ class GeneratedCallers:
         if "user" in kinds:
             return f"user:{user}"
         if "group" in kinds:
-            self.memberships.append((user, _GROUP.format(user)))
-            return f"group:{_GROUP.format(user)}"
-        self.assignments.append(Assignment(principal=f"user:{user}", role=f"role of {user}"))
-        return f"role:role of {user}"
+            self.memberships.append((user, self._group(user)))
+            return f"group:{self._group(user)}"
+        role = f"{self.prefix}role of {user.removeprefix(self.prefix)}"
+        self.assignments.append(Assignment(principal=f"user:{user}", role=role))
+        return f"role:{role}"
+
+    def _group(self, user: str) -> str:
+        return f"{self.prefix}group of {user.removeprefix(self.prefix)}"
 
     def _names_group(self, caller: Caller) -> bool:
         """Whether the request must name the caller's group."""
@@ -144,6 +149,3 @@ class GeneratedCallers:
             owners=tuple(self.owners),
             service_admins=tuple(self.admins),
         )
-
-
-_GROUP = "group of {}"

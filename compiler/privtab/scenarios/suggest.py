@@ -75,7 +75,7 @@ class _Writer:
 
     def add(self, rule: Rule, flags: frozenset[str], types: Mapping[str, str], form: Form) -> None:
         """Add one request of a rule."""
-        names = _Names(self.program, {RESOURCE: rule.entity, **types})
+        names = RequestNames(self.program, {RESOURCE: rule.entity, **types})
         condition = asked_condition(self.program, rule, named=form != "call")
         resource = names.key(Target(slot=RESOURCE, type=rule.entity))
         if form == "call":
@@ -109,7 +109,7 @@ class _Writer:
         entry = self.entries.setdefault(tuple(keys.items()), _Entry(keys=keys))
         entry.asks.append(f"{rule.operation} {resource}")
 
-    def _effect(self, effect: Effect, names: _Names, rule: Rule, resource: str, form: Form) -> str:
+    def _effect(self, effect: Effect, names: RequestNames, rule: Rule, resource: str, form: Form) -> str:
         """The text of an effect; an entity that the request does not name is written as its type."""
         named_length = len(self.program.chain(rule.entity)) - (form == "call")
         key = names.key(effect.target)
@@ -131,7 +131,7 @@ class _Writer:
 class _WaysWriter(RequestAlgebra[Value]):
     """Writes conditions for one request. Atoms stay atoms until it is known whether they are merged with others."""
 
-    def __init__(self, writer: _Writer, names: _Names, flags: frozenset[str], types: Mapping[str, str]) -> None:
+    def __init__(self, writer: _Writer, names: RequestNames, flags: frozenset[str], types: Mapping[str, str]) -> None:
         super().__init__(writer.program, flags, types)
         self.writer = writer
         self.names = names
@@ -208,7 +208,7 @@ class _WaysWriter(RequestAlgebra[Value]):
         return name
 
 
-class _Names:
+class RequestNames:
     """Short names for the objects of a request; different slots share none."""
 
     def __init__(self, program: Program, types: Mapping[str, str]) -> None:

@@ -1,0 +1,250 @@
+"""`privtab conform`: whether a running system obeys its table."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, assert_never
+
+import typer
+
+from privtab.cli._options import PolicyArgument, ReadingOption, VariantOption, readings, waivers_of
+from privtab.cli._output import as_json, complain, err, fail_if, out, print_text, progress, show_diagnostics, working
+from privtab.cli._stored import load_policy
+from privtab.errors import UsageError
+from privtab.exit_codes import ExitCode
+from privtab.plural import count
+from privtab.source import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from privtab.conform.driver import Driver
+    from privtab.conform.nodes import Plan, Question
+    from privtab.conform.report import Report
+    from privtab.ir.nodes import Rule
+
+PANEL = "Check"
+
+STYLES = {"wider": "bold red", "broken": "red", "narrower": "bold blue", "agrees": "green", "untested": "dim"}
+
+
+class Format(StrEnum):
+    """Output format of the report."""
+
+    PRETTY = "pretty"
+    JSON = "json"
+    JUNIT = "junit"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
+class FailOn(StrEnum):
+    """The differences for which the command fails."""
+
+    WIDER = "wider"
+    ANY = "any"
+    NONE = "none"
+
+
+def run(
+    policy: PolicyArgument,
+    driver: Annotated[
+        str,
+        typer.Option("--driver", metavar="DRIVER", help="Driver: `authzen`, a YAML file, or a class `module:Class`."),
+    ],
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Address of the system.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Value for the driver; repeatable.")
+    ] = None,
+    variant: VariantOption = None,
+    reading: ReadingOption = None,
+    filter_: Annotated[
+        list[str] | None,
+        typer.Option("--filter", "-k", metavar="ROW", help="Only these rows, as in table/load or table/*; repeatable."),
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", metavar="N", min=1, help="Ask only N of the questions.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made and asked, and stop.")] = False,
+    write_state: Annotated[
+        Path | None,
+        typer.Option("--write-state", metavar="FILE", help="Write the state to load into the system, and stop."),
+    ] = None,
+    clean: Annotated[bool, typer.Option("--clean", help="Only remove what an earlier test left.")] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="FILE", help="Keep the answers in this file, and continue from it."),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=256, help="Questions asked at once.")] = 1,
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="N", min=0.01, help="Questions per second at most.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Longest wait for an answer.")
+    ] = 60.0,
+    prefix: Annotated[
+        str, typer.Option("--prefix", metavar="TEXT", help="Beginning of every name that is made.")
+    ] = "privtab_conform_",
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", metavar="FILE", help="Bearer token for the system's server.")
+    ] = None,
+    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Differences that count as failures.")] = FailOn.ANY,
+    waivers: Annotated[
+        Path | None,
+        typer.Option("--waivers", metavar="FILE", help="Known differences. Default: privtab-waivers.yaml."),
+    ] = None,
+    format_: Annotated[Format, typer.Option("--format", help="Output format of the report.")] = Format.PRETTY,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the rows that agree, too.")] = False,
+) -> None:
+    """Ask a running system whether it obeys its table.
+
+    Makes users, entities and grants in the system, asks questions made from the minimal sets of each row, and removes
+    what it made. Exits with 1 if an answer differs, with 3 if the system or its driver fails.
+
+    Example:
+
+    \b
+      privtab conform cdap/final --driver authzen --url http://127.0.0.1:8181 --write-state state.json
+      privtab conform cdap/final --driver authzen --url http://127.0.0.1:8181
+      privtab conform warehouse.yaml --driver postgresql.yaml --url postgresql+psycopg://admin@db/postgres --dry-run
+      privtab conform lake.yaml --driver my_lake:Driver --filter 'table/*' --fail-on wider --format junit -o lake.xml
+    """
+    from privtab.conform.drivers import open_driver
+    from privtab.conform.formats import summary
+    from privtab.conform.plan import plan
+    from privtab.conform.readings import readings_of
+    from privtab.conform.report import report
+    from privtab.conform.run import AnswerFile, Settings, run, sampled
+
+    if not prefix.strip():
+        raise UsageError("`--prefix` is empty: what the test makes must be told from what is there")
+    chosen_readings = readings(reading)
+    program = load_policy(policy, variant=variant, readings=chosen_readings)
+    found_waivers, wrong = waivers_of(waivers)
+    if wrong:
+        show_diagnostics(wrong)
+        raise typer.Exit(ExitCode.USAGE)
+    token = None if token_file is None else read_text(token_file).strip()
+    system = open_driver(driver, url, _pairs(set_), token=token, timeout=timeout)
+
+    def selected(rule: Rule) -> bool:
+        names = (f"{rule.entity}/{rule.operation}", rule.entity, rule.operation)
+        return filter_ is None or any(fnmatch(name, pattern) for pattern in filter_ for name in names)
+
+    with working("planning"):
+        others = {} if chosen_readings else readings_of(policy, program, variant)
+        planned = plan(program, readings=others, rows=selected, changes=system.changes, prefix=prefix)
+    if not planned.questions and not planned.undecided:
+        raise UsageError(f"no row is named {' or '.join(f'`{name}`' for name in filter_ or ())}")
+    questions = sampled(planned, sample)
+    _announce(planned, questions, system)
+    if write_state is not None:
+        _write_state(planned, write_state)
+        return
+    if dry_run:
+        return
+    if clean:
+        left = system.clean_world(planned.world)
+        for line in left:
+            complain(f"left behind: {line}")
+        fail_if(left)
+        return
+    _set_probe(system, questions)
+    settings = Settings(jobs=jobs, rate=rate, timeout=timeout)
+    answers = None if resume is None else AnswerFile(resume, planned)
+    with progress(len(questions)) as bar:
+        [task] = bar.task_ids
+        bar.update(task, description=program.system)
+        outcome = run(
+            planned, questions, system, settings, answers=answers, on_answer=lambda number: bar.advance(task, number)
+        )
+    result = report(planned, outcome, system, found_waivers, datetime.now(UTC).date())
+    _print(result, format_, output, verbose=verbose)
+    for line in result.unused:
+        err().print(f"warning: {line}", soft_wrap=True)
+    for line in outcome.left:
+        complain(f"left behind: {line}")
+    if outcome.failure is not None:
+        complain(f"ended after {count(result.asked, 'question')}: {outcome.failure}")
+        raise typer.Exit(ExitCode.EXTERNAL)
+    if output is not None:
+        err().print(summary(result), soft_wrap=True)
+    fail_if(result.failing(str(fail_on)))  # type: ignore[arg-type]
+
+
+def _pairs(options: Sequence[str] | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in options or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise UsageError(f"`--set {text}`: write NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _announce(planned: Plan, questions: Sequence[Question], system: Driver) -> None:
+    """Tell what is going to be made and asked, before anything is."""
+    world = planned.world
+    changing = sum(system.changes(question.rule) for question in questions)
+    err().print(
+        f"{count(len(questions), 'question')} about {count(len(planned.cells), 'cell')}"
+        + (f", {changing:,} of which may change something" if changing else "")
+        + f"; {count(system.calls(world), 'call')} to make {count(len(world.users), 'user')}, "
+        f"{count(len(world.entities), 'entity', 'entities')} and {count(world.rows, 'row')} of state",
+        soft_wrap=True,
+    )
+    for row, why in planned.undecided.items():
+        err().print(f"no questions about {row}: {why}", soft_wrap=True)
+
+
+def _write_state(planned: Plan, path: Path) -> None:
+    from privtab._staged import write
+    from privtab.conform.authzen import state_bytes
+
+    write(path, state_bytes(planned.world))
+    out().print(f"{path}: {count(planned.world.rows, 'row')}", soft_wrap=True)
+
+
+def _set_probe(system: Driver, questions: Sequence[Question]) -> None:
+    """A server that reads its state from a file has read it when a request that the table allows is allowed."""
+    from privtab.conform.authzen import AuthZenDriver
+    from privtab.conform.nodes import Answer
+
+    witness = next((question for question in questions if question.expected and question.state.grants), None)
+    if isinstance(system, AuthZenDriver) and witness is not None:
+        system.probe = lambda: system.ask(witness.request) is Answer.ALLOWED
+
+
+def _print(result: Report, format_: Format, output: Path | None, *, verbose: bool) -> None:
+    from privtab._staged import write
+    from privtab.conform import formats
+
+    match format_:
+        case Format.JSON:
+            text = as_json(formats.as_json(result))
+        case Format.JUNIT:
+            text = formats.as_junit(result)
+        case Format.MARKDOWN:
+            text = formats.as_markdown(result)
+        case Format.HTML:
+            text = formats.as_html(result)
+        case Format.PRETTY:
+            lines = list(formats.pretty(result, verbose=verbose))
+            if output is None:
+                for verdict, line in lines:
+                    out().print(line, style=STYLES.get(verdict), soft_wrap=True)
+                return
+            text = "".join(f"{line}\n" for _, line in lines)
+        case _:
+            assert_never(format_)
+    if output is None:
+        print_text(text)
+    else:
+        write(output, text.encode())

@@ -1,0 +1,165 @@
+"""Chooses few callers among the candidates of one row: enough to prove its cells and to notice each fault in it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from privtab.conform.candidates import Candidate, Setting
+from privtab.ir.canonical import Leaf, atom_of
+from privtab.ir.nodes import Program, Rule
+from privtab.scenarios.coverage import Cell, Proof
+from privtab.scenarios.masks import Key, Mask, Observed, RuleDependencies
+from privtab.scenarios.mutants import Mutants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row of the table: its candidates, and what they are observed to hold."""
+
+    rule: Rule
+    settings: tuple[Setting, ...]
+    candidates: tuple[Candidate, ...]
+    observed: Observed
+    readings: Mapping[str, Rule]
+
+    def differing(self, changed: Rule) -> Mask:
+        """The candidates that a changed rule answers otherwise."""
+        return self.observed.outcome(changed) ^ self.observed.allowed
+
+
+class Choice:
+    """What has to be hit in each row, and the candidates that are chosen to hit it."""
+
+    def __init__(self, program: Program, rows: Mapping[Key, Row]) -> None:
+        self.program = program
+        self.rows = rows
+        self.cells: dict[Key, list[tuple[Cell, Mask]]] = {key: list(_cells(row)) for key, row in rows.items()}
+        self.readings: dict[Key, dict[str, Mask]] = {
+            key: {name: row.differing(rule) for name, rule in row.readings.items()} for key, row in rows.items()
+        }
+        self._dependencies = RuleDependencies(program)
+        self._mutants = Mutants(program, self._dependencies)
+
+    def chosen(self) -> dict[Key, tuple[int, ...]]:
+        """The positions of the chosen candidates of each row."""
+        wanted: dict[Key, list[Mask]] = {key: list(self._wanted(key)) for key in self.rows}
+        elsewhere: list[list[tuple[Key, Mask]]] = []
+        for key in self.rows:
+            for own, others in self._faults(key):
+                if own:
+                    wanted[key].append(own)
+                elif others:
+                    elsewhere.append(others)
+        preferred = {key: self._preferred(row) for key, row in self.rows.items()}
+        taken = {key: hitting(masks, preferred[key]) for key, masks in wanted.items()}
+        for others in elsewhere:
+            if not any(taken[key] & mask for key, mask in others):
+                key, mask = others[0]
+                taken[key] |= hitting([mask], preferred[key])
+        return {key: tuple(_bits(mask)) for key, mask in taken.items()}
+
+    def _wanted(self, key: Key) -> Iterator[Mask]:
+        yield from (mask for _, mask in self.cells[key])
+        by_purpose: defaultdict[str, Mask] = defaultdict(int)
+        for position, candidate in enumerate(self.rows[key].candidates):
+            if candidate.purpose:
+                by_purpose[candidate.purpose] |= 1 << position
+        yield from by_purpose.values()
+        for mask in self.readings[key].values():
+            allowed = self.rows[key].observed.allowed
+            yield mask & allowed
+            yield mask & ~allowed
+
+    def _faults(self, key: Key) -> Iterator[tuple[Mask, list[tuple[Key, Mask]]]]:
+        """For each fault in a row, the candidates that notice it: of the row itself, or of those that refer to it."""
+        row = self.rows[key]
+        for mutant in self._mutants.of(row.rule):
+            if mutant.change in ("effect", "report"):
+                continue
+            own = row.differing(mutant.rule)
+            others: list[tuple[Key, Mask]] = []
+            for dependent in () if own else self._dependencies.dependents(key):
+                if dependent in self.rows:
+                    observed = self.rows[dependent].observed
+                    mask = observed.outcome(observed.rule, mutant.rule, self._dependencies) ^ observed.allowed
+                    if mask:
+                        others.append((dependent, mask))
+            yield own, others
+
+    @staticmethod
+    def _preferred(row: Row) -> Mask:
+        """The candidates that name what they create: a real system has no creation without a name."""
+        is_unnamed = row.rule.each is None
+        return sum(
+            1 << position
+            for position, candidate in enumerate(row.candidates)
+            if not (is_unnamed and candidate.setting.form == "call")
+        )
+
+
+def hitting(masks: Iterable[Mask], preferred: Mask) -> Mask:
+    """Few positions, of which each mask has one; rare positions first, then those that most masks have."""
+    distinct = sorted({mask & preferred or mask for mask in masks} - {0}, key=lambda mask: (mask.bit_count(), mask))
+    hits: defaultdict[int, int] = defaultdict(int)
+    for number, mask in enumerate(distinct):
+        for position in _bits(mask):
+            hits[position] |= 1 << number
+    left = (1 << len(distinct)) - 1
+    taken = 0
+    for number, mask in enumerate(distinct):
+        if left >> number & 1:
+            best = max(_bits(mask), key=lambda position: ((hits[position] & left).bit_count(), -position))
+            taken |= 1 << best
+            left &= ~hits[best]
+    return taken
+
+
+def _bits(mask: Mask) -> Iterator[int]:
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _cells(row: Row) -> Iterator[tuple[Cell, Mask]]:
+    """The cells that some candidate proves, as coverage counts them, with those candidates."""
+    observed = row.observed
+    by_setting: defaultdict[int, Mask] = defaultdict(int)
+    for position, candidate in enumerate(row.candidates):
+        by_setting[id(candidate.setting)] |= 1 << position
+    for setting in row.settings:
+        if setting.form == "call" and row.rule.each is None:
+            continue
+        yield from _proofs(setting, observed, by_setting[id(setting)])
+
+
+def _proofs(setting: Setting, observed: Observed, in_setting: Mask) -> Iterator[tuple[Cell, Mask]]:
+    def cell(proof: Proof, mask: Mask, atoms: tuple[Leaf, ...] = (), missing: Leaf | None = None) -> tuple[Cell, Mask]:
+        return Cell(
+            rule=setting.rule,
+            proof=proof,
+            atoms=atoms,
+            missing=missing,
+            flags=setting.flags,
+            types=setting.shown_types,
+            form=setting.form,
+            covered=True,
+        ), mask
+
+    masks = {atom: observed.atom(atom_of(atom)) for atoms in setting.sets for atom in atoms}
+    complete = [reduce(int.__and__, (masks[atom] for atom in atoms), in_setting) for atoms in setting.sets]
+    denied = in_setting & ~observed.allowed
+    for number, atoms in enumerate(setting.sets):
+        others = reduce(int.__or__, (mask for other, mask in enumerate(complete) if other != number), 0)
+        if mask := complete[number] & ~others & observed.allowed:
+            yield cell("allow", mask, atoms)
+    for atoms in setting.sets:
+        for missing in atoms:
+            rest = reduce(int.__and__, (masks[atom] for atom in atoms if atom != missing), denied)
+            if mask := rest & ~masks[missing]:
+                yield cell("lack", mask, atoms, missing)
+    if () not in setting.sets and (mask := denied & ~reduce(int.__or__, masks.values(), 0)):
+        yield cell("default", mask)

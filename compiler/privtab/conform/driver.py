@@ -1,0 +1,110 @@
+"""Drivers: what stands between a plan and a running system."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from privtab.conform.nodes import Answer, World
+from privtab.errors import DriverError, UsageError
+from privtab.ir.nodes import Rule
+from privtab.request import Request
+
+
+@runtime_checkable
+class PlainDriver(Protocol):
+    """The least that a class of a user must have. An exception ends the test; what cannot be asked is UNSUPPORTED."""
+
+    def prepare(self, world: World) -> None:
+        """Make users, entities and rows."""
+
+    def ask(self, request: Request) -> Answer | str:
+        """What the system does with a request."""
+
+    def clean(self) -> Sequence[str] | None:
+        """Remove what `prepare` made, also after a failure; returns what is left."""
+
+
+class Driver:
+    """A driver with everything that it may say about itself; subclasses replace what is otherwise."""
+
+    batch = 1
+    """How many requests `ask_many` takes at once."""
+
+    def changes(self, rule: Rule) -> bool:
+        """Whether asking an operation may change the system: such questions come last, about entities of their own."""
+        del rule
+        return False
+
+    def calls(self, world: World) -> int:
+        """How many calls `prepare` makes."""
+        return len(world.users) + len(world.groups) + len(world.roles) + len(world.entities) + world.rows
+
+    def prepare(self, world: World) -> None:
+        """Make the users, entities and rows of a world. Raises DriverError."""
+        raise NotImplementedError
+
+    def ask(self, request: Request) -> Answer:
+        """What the system does with a request. Raises DriverError if it does not answer."""
+        raise NotImplementedError
+
+    def ask_many(self, requests: Sequence[Request]) -> list[Answer]:
+        """As `ask`, by position."""
+        return [self.ask(request) for request in requests]
+
+    def clean(self) -> tuple[str, ...]:
+        """Remove what `prepare` made, also after a failure; returns what is left."""
+        raise NotImplementedError
+
+    def clean_world(self, world: World) -> tuple[str, ...]:
+        """Remove what an earlier test of the same plan may have left; returns what is left then."""
+        del world
+        return self.clean()
+
+    def reproduce(self, request: Request) -> str:
+        """A command that asks the same, to be pasted; empty if there is none."""
+        del request
+        return ""
+
+
+class _Wrapped(Driver):
+    """A class of a user that has only the three methods of PlainDriver."""
+
+    def __init__(self, plain: PlainDriver) -> None:
+        self._plain = plain
+
+    def prepare(self, world: World) -> None:
+        self._plain.prepare(world)
+
+    def ask(self, request: Request) -> Answer:
+        answer = self._plain.ask(request)
+        try:
+            return Answer(answer)
+        except ValueError:
+            raise DriverError(f"the driver answered {answer!r:.80}, which is none of {', '.join(Answer)}") from None
+
+    def clean(self) -> tuple[str, ...]:
+        return tuple(self._plain.clean() or ())
+
+
+def load_class(name: str, url: str | None, options: Mapping[str, str]) -> Driver:
+    """The driver `module:Class`, made with `url` and options by name. Raises UsageError."""
+    module_name, _, class_name = name.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        made: Any = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"no driver `{name}`: {error}") from error
+    try:
+        driver = made(**({} if url is None else {"url": url}), **options)
+    except TypeError as error:
+        raise UsageError(f"`{name}` cannot be made: {error}") from error
+    if isinstance(driver, Driver):
+        return driver
+    if not isinstance(driver, PlainDriver):
+        raise UsageError(f"`{name}` is no driver: it needs the methods `prepare`, `ask` and `clean`")
+    return _Wrapped(driver)

@@ -1,0 +1,33 @@
+"""Finds the driver that a command line names: `authzen`, a YAML document, or a class of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from privtab.client._transport import RequestsTransport
+from privtab.conform.authzen import AuthZenDriver
+from privtab.conform.driver import Driver, load_class
+from privtab.errors import UsageError
+
+AUTHZEN = "authzen"
+
+
+def open_driver(
+    name: str, url: str | None, options: Mapping[str, str], *, token: str | None = None, timeout: float = 60.0
+) -> Driver:
+    """The driver `name` for the system at `url`. Raises UsageError, and PolicyInvalid for findings in a document."""
+    if name == AUTHZEN:
+        if url is None:
+            raise UsageError("the driver `authzen` needs `--url`, the address of the server")
+        if strange := set(options) - {"state"}:
+            raise UsageError(f"the driver `authzen` takes only `--set state=FILE`, not `{min(strange)}`")
+        state = Path(options["state"]) if "state" in options else None
+        transport = RequestsTransport(url, token=token)
+        return AuthZenDriver(transport, url=url.rstrip("/"), state=state, timeout=(min(5.0, timeout), timeout))
+    path = Path(name)
+    if path.suffix in {".yaml", ".yml"}:
+        raise UsageError(f"no driver `{name}`")
+    if ":" in name:
+        return load_class(name, url, options)
+    raise UsageError(f"no driver `{name}`: name `authzen`, a YAML file, or a class as `module:Class`")

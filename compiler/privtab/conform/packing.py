@@ -1,0 +1,138 @@
+"""Packs callers into one world: callers who hold the same are one user, and what somebody owns is theirs alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from privtab.conform.nodes import World
+from privtab.ir.nodes import Program, Rule
+from privtab.request import Entity, Request
+from privtab.scenarios.expand import GeneratedCallers
+from privtab.scenarios.needs import Caller, Denied
+from privtab.scenarios.ways import HeldAtom, HeldSet
+
+_SLOT = re.compile(r"\d*$")
+"""What ends the names of an object in `with`, as RequestNames writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A caller who is there already."""
+
+    number: int
+    user: str
+    groups: tuple[str, ...]
+
+
+class Packing:
+    """The names and the rows of a world, as callers are added."""
+
+    def __init__(self, program: Program, prefix: str) -> None:
+        self.program = program
+        self.prefix = prefix
+        self._generated = GeneratedCallers(program, prefix)
+        self._known: dict[tuple[HeldSet, Denied], _Known] = {}
+        self._entities: dict[str, Entity] = {}
+
+    def request(self, caller: Caller, request: Request, rule: Rule, *, own: bool) -> Request:
+        """The request of a caller with its final names. `own`: no other request is about its resource."""
+        if rule.creates:
+            caller = self._without_created(caller, request.resource)
+        shared = not own and HeldAtom("self") not in caller.held
+        key = caller.held, caller.denied
+        known = self._known.get(key) if shared else None
+        number = self._generated.number + 1 if known is None else known.number
+        numbered = {_path(atom.on) for atom in caller.held if atom.kind == "owner"}
+        if own:
+            numbered.add(request.resource.id)
+        names = _Names(self.program, self.prefix, number, numbered)
+        renamed = replace(
+            request,
+            resource=names.entity(request.resource),
+            with_={slot: names.entity(entity) for slot, entity in request.with_.items()},
+        )
+        if known is None:
+            asked = self._generated.add_caller(names.caller(caller), renamed)
+            if shared:
+                self._known[key] = _Known(number, asked.user, asked.groups)
+        else:
+            asked = replace(renamed, user=known.user, groups=known.groups)
+        self._must_exist(asked, rule)
+        return asked
+
+    def _without_created(self, caller: Caller, resource: Entity) -> Caller:
+        """The caller without what they hold on an entity that does not exist yet."""
+        if len(resource.names) < self.program.depth(resource.type):
+            return caller
+
+        def kept(atoms: HeldSet) -> HeldSet:
+            return frozenset(atom for atom in atoms if _path(atom.on) != resource.id)
+
+        return replace(caller, held=kept(caller.held), denied=kept(caller.denied))
+
+    def _must_exist(self, request: Request, rule: Rule) -> None:
+        for entity in (*request.with_.values(), request.resource):
+            chain = self.program.chain(entity.type)
+            exists = not (rule.creates and entity is request.resource)
+            for type_ in chain if exists else chain[:-1]:
+                depth = self.program.depth(type_)
+                if depth <= len(entity.names):
+                    above = Entity(type_, "/".join(entity.names[:depth]))
+                    self._entities.setdefault(str(above), above)
+
+    def world(self, requests: Iterable[Request]) -> World:
+        """The world of all callers that were added."""
+        state = self._generated.state()
+        principals = [
+            *(f"user:{request.user}" for request in requests),
+            *(f"group:{group}" for _, group in state.memberships),
+            *(name for row in state.assignments for name in (row.principal, f"role:{row.role}")),
+            *(owner for _, owner in state.owners),
+        ]
+
+        def named(kind: str) -> tuple[str, ...]:
+            names = (name.removeprefix(f"{kind}:") for name in principals if name.startswith(f"{kind}:"))
+            return tuple(dict.fromkeys(names))
+
+        return World(
+            state=state,
+            entities=tuple(self._entities.values()),
+            users=named("user"),
+            groups=named("group"),
+            roles=named("role"),
+        )
+
+
+class _Names:
+    """The final names for one caller: each is the type behind the prefix, with a number if it is theirs alone."""
+
+    def __init__(self, program: Program, prefix: str, number: int, numbered: set[str]) -> None:
+        self._program = program
+        self._prefix = prefix
+        self._number = number
+        self._numbered = numbered
+
+    def entity(self, entity: Entity) -> Entity:
+        """An entity of the request, or one above."""
+        types = [type_ for type_ in self._program.chain(entity.type) if not self._program.entities[type_].single]
+        names: list[str] = []
+        for depth, (type_, name) in enumerate(zip(types, entity.names, strict=False), start=1):
+            slot = _SLOT.search(name)
+            own = f"_{self._number}" if "/".join(entity.names[:depth]) in self._numbered else ""
+            names.append(f"{self._prefix}{type_}{slot[0] if slot else ''}{own}")
+        return Entity(entity.type, "/".join(names))
+
+    def caller(self, caller: Caller) -> Caller:
+        """A caller who holds the same on the entities with their final names."""
+        return replace(caller, held=self._atoms(caller.held), denied=self._atoms(caller.denied))
+
+    def _atoms(self, atoms: HeldSet) -> HeldSet:
+        return frozenset(
+            replace(atom, on=str(self.entity(Entity.parse(atom.on)))) if atom.on else atom for atom in atoms
+        )
+
+
+def _path(key: str) -> str:
+    return key.partition(":")[2]

@@ -1,0 +1,191 @@
+"""Plans a conformance test: from a program to few questions, and to one world that they share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from privtab.conform.candidates import Candidate, Candidates, Setting
+from privtab.conform.choose import Choice, Row
+from privtab.conform.nodes import Plan, Question
+from privtab.conform.packing import Packing
+from privtab.diagnostics import Span
+from privtab.errors import Undecided
+from privtab.ir.nodes import Program, Rule
+from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.request import Request
+from privtab.scenarios.coverage import Cell
+from privtab.scenarios.expand import GeneratedCallers
+from privtab.scenarios.masks import Key, Observed
+from privtab.scenarios.nodes import Case, Expected
+from privtab.state.nodes import State
+
+PREFIX = "privtab_conform_"
+"""What every name begins with that a test makes in a system."""
+Readings = Mapping[Key, Mapping[str, Rule]]
+"""The other readings of ambiguous rows, by name."""
+
+
+def plan(
+    program: Program,
+    *,
+    readings: Readings | None = None,
+    rows: Callable[[Rule], bool] = lambda _: True,
+    changes: Callable[[Rule], bool] = lambda _: False,
+    prefix: str = PREFIX,
+) -> Plan:
+    """Plan the questions for the rows that `rows` selects.
+
+    `readings`: other readings of ambiguous rows. `changes`: whether asking an operation may change the system; such questions
+    come last, each about an entity of its own.
+    """
+    made = Candidates(program)
+    undecided: dict[str, str] = {}
+    settings: dict[Key, tuple[Setting, ...]] = {}
+    candidates: dict[Key, tuple[Candidate, ...]] = {}
+    for key, rule in program.rules.items():
+        if rows(rule):
+            try:
+                settings[key] = tuple(made.settings(rule))
+                candidates[key] = tuple(_candidates(made, settings[key], (readings or {}).get(key, {}).values()))
+            except Undecided as error:
+                undecided[rule.id] = str(error)
+            else:
+                if not candidates[key]:
+                    undecided[rule.id] = "its conditions are about objects that a caller cannot be given"
+    observed = _observed(program, candidates)
+    choice = Choice(
+        program,
+        {
+            key: Row(
+                rule=program.rules[key],
+                settings=settings[key],
+                candidates=candidates[key],
+                observed=seen,
+                readings=(readings or {}).get(key, {}),
+            )
+            for key, seen in observed.items()
+        },
+    )
+    return _packed(program, choice, undecided, changes, prefix)
+
+
+def _candidates(made: Candidates, settings: Iterable[Setting], readings: Iterable[Rule]) -> Iterator[Candidate]:
+    others = tuple(readings)
+    for setting in settings:
+        yield from made.of(setting)
+        for reading in others:
+            read = made.reading(setting, reading)
+            for candidate in () if read is None else made.of(read):
+                yield replace(candidate, setting=setting, purpose="")
+
+
+def _observed(program: Program, candidates: Mapping[Key, tuple[Candidate, ...]]) -> dict[Key, Observed]:
+    """What the candidates hold, in one state that they share."""
+    generated = GeneratedCallers(program)
+    requests = {
+        key: [generated.add_caller(candidate.caller, candidate.setting.request) for candidate in row]
+        for key, row in candidates.items()
+        if row
+    }
+    reference = Reference(program, generated.state())
+    return {
+        key: Observed(program, program.rules[key], ((_case(request), reference) for request in asked))
+        for key, asked in requests.items()
+    }
+
+
+def _case(request: Request) -> Case:
+    expected = Expected(allowed=False)
+    return Case(name="", kind="need", world=0, request=request, expected=expected, span=_NOWHERE)
+
+
+_NOWHERE = Span(path="", line=1, column=1, end_line=1, end_column=1)
+
+
+def _packed(
+    program: Program, choice: Choice, undecided: Mapping[str, str], changes: Callable[[Rule], bool], prefix: str
+) -> Plan:
+    """The chosen candidates as questions: those that may change something come last."""
+    chosen = choice.chosen()
+    cells: list[Cell] = []
+    packing = Packing(program, prefix)
+    drafts: list[tuple[bool, Key, int, Request, tuple[int, ...]]] = []
+    for key, positions in chosen.items():
+        rule = choice.rows[key].rule
+        may_change = changes(rule)
+        first = len(cells)
+        cells += [cell for cell, _ in choice.cells[key]]
+        for position in positions:
+            candidate = choice.rows[key].candidates[position]
+            request = packing.request(candidate.caller, candidate.setting.request, rule, own=may_change)
+            proved = tuple(first + number for number, (_, mask) in enumerate(choice.cells[key]) if mask >> position & 1)
+            drafts.append((may_change, key, position, request, proved))
+    drafts.sort(key=lambda draft: draft[0])
+    world = packing.world([request for _, _, _, request, _ in drafts])
+    reference = Reference(program, world.state)
+    rows_of = _RowsOfUsers(world.state)
+    numbers: defaultdict[Key, int] = defaultdict(int)
+    questions: list[Question] = []
+    for _, key, position, request, proved in drafts:
+        row = choice.rows[key]
+        numbers[key] += 1
+        context = EvaluationContext(reference, request)
+        expected = context.holds(context.condition(row.rule))
+        questions.append(
+            Question(
+                id=f"{row.rule.entity}/{row.rule.operation}#{numbers[key]}",
+                rule=row.rule,
+                request=request,
+                expected=expected,
+                holds=row.candidates[position].caller.words,
+                state=rows_of.of(request.user),
+                cells=proved,
+                readings={name: not expected for name, mask in choice.readings[key].items() if mask >> position & 1},
+                purpose=row.candidates[position].purpose,
+                named=row.candidates[position].setting.form != "call",
+            )
+        )
+    content = [[question.id, question.request.to_json(), question.expected] for question in questions]
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return Plan(
+        program=program,
+        cells=tuple(cells),
+        questions=tuple(questions),
+        world=world,
+        undecided=undecided,
+        digest=digest,
+    )
+
+
+class _RowsOfUsers:
+    """The rows of a state about one user: their own, and those of the groups and roles that only they have."""
+
+    def __init__(self, state: State) -> None:
+        self._tables: dict[str, dict[str, list[object]]] = {}
+        groups: defaultdict[str, str] = defaultdict(str)
+        for user, group in state.memberships:
+            groups[f"group:{group}"] = user
+            self._add("memberships", user, (user, group))
+        for assignment in state.assignments:
+            user = assignment.principal.removeprefix("user:")
+            groups[f"role:{assignment.role}"] = user
+            self._add("assignments", user, assignment)
+        for member in state.members:
+            self._add("members", member[0], member)
+        for grant in state.grants:
+            self._add("grants", grant.grantee.removeprefix("user:"), grant)
+        for owned in state.owners:
+            self._add("owners", groups.get(owned[1], owned[1].removeprefix("user:")), owned)
+        for user in state.service_admins:
+            self._add("service_admins", user, user)
+
+    def _add(self, table: str, user: str, row: object) -> None:
+        self._tables.setdefault(user, {}).setdefault(table, []).append(row)
+
+    def of(self, user: str) -> State:
+        tables = {table: tuple(rows) for table, rows in self._tables.get(user, {}).items()}
+        return State(**tables)  # type: ignore[arg-type]

@@ -1,0 +1,217 @@
+"""What a conformance test found: a verdict for each cell and each row, and the reading that the system follows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from privtab.analysis.diff.nodes import Waiver
+from privtab.conform.driver import Driver
+from privtab.conform.nodes import Answer, Failing, Plan, Question, Verdict
+from privtab.conform.run import Outcome
+from privtab.ir.nodes import Rule
+from privtab.scenarios.coverage import Cell
+
+ORDER = (Verdict.WIDER, Verdict.BROKEN, Verdict.NARROWER, Verdict.UNTESTED, Verdict.AGREES)
+"""From the worst to the best; an untested part of a row does not hide that the rest agrees."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One question that was answered otherwise than the table says."""
+
+    question: Question
+    answer: Answer
+    verdict: Verdict
+    reproduce: str
+    """A command that asks the same, to be pasted; empty if the driver has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedReading:
+    """How many telling questions about an ambiguous row were answered as one reading says."""
+
+    name: str
+    """Empty: the row as it stands."""
+    answered: int
+    asked: int
+
+    @property
+    def follows(self) -> bool:
+        """Whether every answer was that of the reading."""
+        return bool(self.asked) and self.answered == self.asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowReport:
+    """One row of the table."""
+
+    rule: Rule
+    verdict: Verdict
+    asked: int
+    cells: tuple[tuple[Cell, Verdict], ...]
+    findings: tuple[Finding, ...]
+    """Every wrong answer, the one with the smallest world first."""
+    answers: Mapping[Answer, int]
+    readings: tuple[FollowedReading, ...]
+    why: str = ""
+    """Why nothing was asked, if nothing was."""
+    waived: Waiver | None = None
+
+    @property
+    def name(self) -> str:
+        """The row: `table/load`."""
+        return f"{self.rule.entity}/{self.rule.operation}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The whole result."""
+
+    plan: Plan
+    rows: tuple[RowReport, ...]
+    outcome: Outcome
+    asked: int
+    unused: tuple[str, ...] = ()
+    """Waivers that are expired or fit nothing, in words."""
+
+    @property
+    def cells(self) -> Counter[Verdict]:
+        """How many cells have each verdict."""
+        return Counter(verdict for row in self.rows for _, verdict in row.cells)
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """How many rows have each verdict."""
+        return Counter(row.verdict for row in self.rows)
+
+    def failing(self, fail_on: Failing) -> tuple[RowReport, ...]:
+        """The rows for which the command fails."""
+        if fail_on == "none":
+            return ()
+        bad = {Verdict.WIDER} if fail_on == "wider" else {Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN}
+        return tuple(row for row in self.rows if _unwaived(row) & bad)
+
+
+def _unwaived(row: RowReport) -> set[Verdict]:
+    """How the answers about a row differ from the table, without what is waived."""
+    waived = None if row.waived is None else str(row.waived.change)
+    return {finding.verdict for finding in row.findings if finding.verdict != waived}
+
+
+def report(plan: Plan, outcome: Outcome, driver: Driver, waivers: Sequence[Waiver], today: date) -> Report:
+    """Compare the answers with the plan."""
+    by_rule: dict[str, list[Question]] = {}
+    for question in plan.questions:
+        by_rule.setdefault(question.rule.id, []).append(question)
+    cells: dict[str, list[int]] = {}
+    for number, cell in enumerate(plan.cells):
+        cells.setdefault(cell.rule.id, []).append(number)
+    rows = [
+        _row(plan, rule, by_rule.get(rule.id, []), cells.get(rule.id, []), outcome, driver)
+        for rule in plan.program.rules.values()
+        if rule.id in by_rule or rule.id in plan.undecided
+    ]
+    rows, unused = _waived(plan.program.system, rows, waivers, today)
+    asked = sum(question.id in outcome.answers for question in plan.questions)
+    return Report(plan=plan, rows=tuple(rows), outcome=outcome, asked=asked, unused=unused)
+
+
+def verdict_of(question: Question, answer: Answer | None) -> Verdict:
+    """How one answer compares with the table."""
+    match answer:
+        case None | Answer.UNSUPPORTED:
+            return Verdict.UNTESTED
+        case Answer.BROKEN:
+            return Verdict.BROKEN
+        case Answer.ALLOWED:
+            return Verdict.AGREES if question.expected else Verdict.WIDER
+        case Answer.REFUSED | Answer.HIDDEN:
+            return Verdict.NARROWER if question.expected else Verdict.AGREES
+
+
+def _row(
+    plan: Plan, rule: Rule, questions: Sequence[Question], cells: Sequence[int], outcome: Outcome, driver: Driver
+) -> RowReport:
+    found = [(question, outcome.answers.get(question.id)) for question in questions]
+    verdicts = [(question, answer, verdict_of(question, answer)) for question, answer in found]
+    proofs: dict[int, list[Verdict]] = {number: [] for number in cells}
+    for question, _, verdict in verdicts:
+        for number in question.cells:
+            proofs[number].append(verdict)
+    findings = [
+        Finding(question=question, answer=answer, verdict=verdict, reproduce=driver.reproduce(question.request))
+        for question, answer, verdict in verdicts
+        if answer is not None and verdict in (Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN)
+    ]
+    findings.sort(key=lambda finding: (ORDER.index(finding.verdict), finding.question.rows))
+    answers = Counter(answer for _, answer in found if answer is not None)
+    why = plan.undecided.get(rule.id, "")
+    if not why and answers and set(answers) == {Answer.UNSUPPORTED}:
+        why = "the driver cannot ask this operation"
+    return RowReport(
+        rule=rule,
+        verdict=_worst(verdict for _, _, verdict in verdicts),
+        asked=sum(answer not in (None, Answer.UNSUPPORTED) for _, answer in found),
+        cells=tuple((plan.cells[number], _worst(proofs[number])) for number in cells),
+        findings=tuple(findings),
+        answers=answers,
+        readings=_readings(verdicts),
+        why=why,
+    )
+
+
+def _worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst verdict; parts that were not asked count only if nothing was."""
+    found = set(verdicts)
+    if Verdict.AGREES in found:
+        found.discard(Verdict.UNTESTED)
+    return next((verdict for verdict in ORDER if verdict in found), Verdict.UNTESTED)
+
+
+def _readings(verdicts: Sequence[tuple[Question, Answer | None, Verdict]]) -> tuple[FollowedReading, ...]:
+    """For the row as it stands and each other reading: how many of the telling questions it answers as the system does."""
+    telling = [
+        (question, answer is Answer.ALLOWED)
+        for question, answer, verdict in verdicts
+        if question.readings and verdict not in (Verdict.UNTESTED, Verdict.BROKEN)
+    ]
+    names = dict.fromkeys(name for question, _, _ in verdicts for name in question.readings)
+    if not names:
+        return ()
+    return tuple(
+        FollowedReading(
+            name=name,
+            answered=sum(question.readings.get(name, question.expected) is allowed for question, allowed in telling),
+            asked=len(telling),
+        )
+        for name in ("", *names)
+    )
+
+
+def _waived(
+    system: str, rows: Sequence[RowReport], waivers: Sequence[Waiver], today: date
+) -> tuple[list[RowReport], tuple[str, ...]]:
+    """The rows with their waivers; and each waiver that is expired or fits nothing, in words."""
+    used: set[int] = set()
+    marked: list[RowReport] = []
+    for row in rows:
+        for number, waiver in enumerate(waivers):
+            fits = (
+                waiver.operation == row.name and str(waiver.change) == row.verdict and waiver.system in (None, system)
+            )
+            if fits and waiver.until >= today:
+                used.add(number)
+                row = replace(row, waived=waiver)  # noqa: PLW2901
+                break
+        marked.append(row)
+    unused = [
+        f"the waiver for `{waiver.operation}` held until {waiver.until}: ask {waiver.who}"
+        if waiver.until < today
+        else f"nothing makes `{waiver.operation}` {waiver.change} here: take the waiver away"
+        for number, waiver in enumerate(waivers)
+        if number not in used
+    ]
+    return marked, tuple(unused)

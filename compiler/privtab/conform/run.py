@@ -1,0 +1,243 @@
+"""Asks the questions of a plan through a driver: with bounded concurrency, rate and time."""
+
+from __future__ import annotations
+
+import json
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from privtab.conform.driver import Driver
+from privtab.conform.nodes import Answer, Plan, Question
+from privtab.errors import DriverError, FileError, UsageError
+
+CONTROLS = 5
+"""How many questions are asked again at the end, to see whether the state is still the same."""
+WITNESSES = 20
+"""How many requests that must be allowed are asked before a system that allows none of them is taken to lack the state."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to ask."""
+
+    jobs: int = 1
+    rate: float | None = None
+    """The most questions in a second."""
+    timeout: float = 60.0
+    """Seconds without any answer after which the driver counts as hanging."""
+    setup_timeout: float = 900.0
+    """Seconds for preparing, and for cleaning up."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of asking: the answers so far, why it ended early, and what could not be removed."""
+
+    answers: dict[str, Answer] = field(default_factory=dict)
+    failure: str | None = None
+    left: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def sampled(plan: Plan, number: int | None, seed: int = 0) -> tuple[Question, ...]:
+    """All questions, or some of them in the same order: those that prove cells are more likely."""
+    if number is None or number >= len(plan.questions):
+        return plan.questions
+    generator = random.Random(seed)  # noqa: S311  (which questions are asked is no secret)
+    ranked = sorted(plan.questions, key=lambda question: generator.random() / (1 + len(question.cells)))
+    kept = {question.id for question in ranked[:number]}
+    return tuple(question for question in plan.questions if question.id in kept)
+
+
+def run(
+    plan: Plan,
+    questions: Sequence[Question],
+    driver: Driver,
+    settings: Settings,
+    *,
+    answers: AnswerFile | None = None,
+    on_answer: Callable[[int], None] = lambda _: None,
+) -> Outcome:
+    """Prepare the system, ask, and clean up whatever happens; a failure of the driver is in the outcome."""
+    outcome = Outcome(answers=dict(answers.known) if answers else {})
+    started = time.monotonic()
+    try:
+        _bounded(lambda: driver.prepare(plan.world), settings.setup_timeout, "preparing the system")
+        waiting = [question for question in questions if question.id not in outcome.answers]
+        steady = [question for question in waiting if not driver.changes(question.rule)]
+        changing = [question for question in waiting if driver.changes(question.rule)]
+        for part, jobs in ((steady, settings.jobs), (changing, 1)):
+            for question, answer in _asked(part, driver, settings, jobs):
+                outcome.answers[question.id] = answer
+                if answers is not None:
+                    answers.add(question.id, answer)
+                on_answer(1)
+                _check_state(questions, outcome.answers, len(outcome.answers))
+            if part is steady:
+                _check_controls(steady, outcome.answers, driver, settings)
+    except DriverError as error:
+        outcome.failure = str(error)
+    except Exception as error:  # noqa: BLE001  (a driver is code of a user: whatever it raises is its failure)
+        outcome.failure = f"the driver failed: {type(error).__name__}: {error}"
+    finally:
+        try:
+            outcome.left = tuple(_bounded(driver.clean, settings.setup_timeout, "cleaning up"))
+        except Exception as error:  # noqa: BLE001
+            outcome.left = (f"everything that begins with the prefix: {error}",)
+        outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def _check_state(questions: Iterable[Question], answers: Mapping[str, Answer], number: int) -> None:
+    """Raise DriverError if none of the first requests that must be allowed is: then the state is not there."""
+    if number % WITNESSES:
+        return
+    needing = (question for question in questions if question.expected and question.rows)
+    expected = [answers[question.id] for question in needing if question.id in answers]
+    decided = [answer for answer in expected if answer is not Answer.UNSUPPORTED]
+    if len(decided) >= WITNESSES and Answer.ALLOWED not in decided:
+        raise DriverError(
+            f"none of {len(decided)} requests that the table allows is allowed: the system does not have the prepared state"
+        )
+
+
+def _check_controls(
+    asked: Sequence[Question], answers: Mapping[str, Answer], driver: Driver, settings: Settings
+) -> None:
+    """Ask some questions again; raises DriverError if an answer is another one, since the state then changed meanwhile."""
+    step = max(1, len(asked) // CONTROLS)
+    for question, answer in _asked(asked[::step][:CONTROLS], driver, settings, 1):
+        if answer is not answers[question.id]:
+            raise DriverError(
+                f"`{question.id}` was answered `{answers[question.id]}` first and `{answer}` later: "
+                "the state changed while questions were asked"
+            )
+
+
+def _asked(
+    questions: Sequence[Question], driver: Driver, settings: Settings, jobs: int
+) -> Iterator[tuple[Question, Answer]]:
+    """The answers as they come. Raises DriverError if there is none for too long; the threads are then left behind."""
+    size = max(1, driver.batch)
+    chunks = [questions[start : start + size] for start in range(0, len(questions), size)]
+    work: queue.SimpleQueue[Sequence[Question]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Sequence[Question], Sequence[Answer] | Exception]] = queue.SimpleQueue()
+    stopped = threading.Event()
+    pace = _Pace(settings.rate)
+    for chunk in chunks:
+        work.put(chunk)
+
+    def worker() -> None:
+        while not stopped.is_set():
+            try:
+                chunk = work.get_nowait()
+            except queue.Empty:
+                return
+            pace.wait(len(chunk))
+            try:
+                requests = [question.request for question in chunk]
+                done.put((chunk, driver.ask_many(requests) if size > 1 else [driver.ask(requests[0])]))
+            except Exception as error:  # noqa: BLE001
+                done.put((chunk, error))
+
+    for _ in range(min(jobs, len(chunks))):
+        threading.Thread(target=worker, daemon=True).start()
+    try:
+        for _ in chunks:
+            pause = 0.0 if settings.rate is None else size / settings.rate
+            try:
+                chunk, answers = done.get(timeout=settings.timeout + pause)
+            except queue.Empty:
+                raise DriverError(f"the driver gave no answer for {settings.timeout:g} s") from None
+            if isinstance(answers, Exception):
+                raise answers
+            yield from zip(chunk, answers, strict=True)
+    finally:
+        stopped.set()
+
+
+class _Pace:
+    """At most so many questions in a second, over all threads."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._lock = threading.Lock()
+        self._next = time.monotonic()
+
+    def wait(self, questions: int) -> None:
+        if self._rate is None:
+            return
+        with self._lock:
+            now = time.monotonic()
+            pause = max(0.0, self._next - now)
+            self._next = max(now, self._next) + questions / self._rate
+        time.sleep(pause)
+
+
+def _bounded(function: Callable[[], T], seconds: float, what: str) -> T:
+    """The result of a function in a thread of its own. Raises DriverError if it takes too long."""
+    done: queue.SimpleQueue[tuple[bool, T | Exception]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            done.put((True, function()))
+        except Exception as error:  # noqa: BLE001
+            done.put((False, error))
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        succeeded, result = done.get(timeout=seconds)
+    except queue.Empty:
+        raise DriverError(f"{what} took more than {seconds:g} s") from None
+    if isinstance(result, Exception) and not succeeded:
+        raise result
+    return result  # type: ignore[return-value]
+
+
+class AnswerFile:
+    """The answers of a test in a file of JSON lines, the first of which names the plan: so that a test can be resumed."""
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        """Read the answers so far, if there are any. Raises UsageError if they are those of another plan."""
+        self.path = path
+        self.known: dict[str, Answer] = {}
+        ids = {question.id for question in plan.questions}
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+            for number, line in enumerate(lines):
+                try:
+                    value = json.loads(line)
+                    if number == 0:
+                        digest = value["plan"]
+                        if digest != plan.digest:
+                            raise UsageError(f"{path} has the answers of another plan: remove it, or name another file")
+                    elif value["question"] in ids:
+                        self.known[value["question"]] = Answer(value["answer"])
+                except (ValueError, KeyError, TypeError) as error:
+                    if number + 1 == len(lines) and number:
+                        break  # the test ended while it wrote this line
+                    raise UsageError(f"{path}:{number + 1} is no answer of a conformance test") from error
+            self._file = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise FileError(f"{path}: {error.strerror}") from error
+        if not lines:
+            self._write({"plan": plan.digest})
+
+    def add(self, question: str, answer: Answer) -> None:
+        """Append an answer."""
+        self._write({"question": question, "answer": str(answer)})
+
+    def _write(self, value: Mapping[str, str]) -> None:
+        self._file.write(json.dumps(value) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

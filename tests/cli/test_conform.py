@@ -1,0 +1,117 @@
+"""`privtab conform` as it is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from privtab.cli._app import run
+
+POLICY = """\
+privtab: 1
+system: library
+version: "1"
+entities: {folder: {page:}}
+privileges: [READ, WRITE]
+tables:
+  page:
+    read: READ (page)
+    delete: WRITE (folder)
+"""
+DRIVER = """\
+class Lax:
+    def __init__(self, url):
+        self.grants = set()
+
+    def prepare(self, world):
+        self.grants = {(g.grantee, g.privilege) for g in world.state.grants}
+
+    def ask(self, request):
+        needed = "READ" if request.action == "read" else "WRITE"
+        held = (f"user:{request.user}", needed) in self.grants
+        return "allowed" if held or request.action == "delete" else "refused"
+
+    def clean(self):
+        return ["a folder"] if self.grants and self.leaves else []
+
+    leaves = False
+
+
+class Leaving(Lax):
+    leaves = True
+
+
+class Nothing:
+    def __init__(self, url=None):
+        pass
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "library.yaml").write_text(POLICY, encoding="utf-8")
+    (tmp_path / "lax_system.py").write_text(DRIVER, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_wider_row_fails_with_its_request(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["conform", "library.yaml", "--driver", "lax_system:Lax", "--url", "lax://here"]
+    assert run([*command, "--format", "json", "-o", "report.json"]) == 1
+    told = capsys.readouterr().err
+    assert "questions about" in told
+    assert "calls to make" in told
+    result = json.loads((here / "report.json").read_text())
+    verdicts = {row["row"]: row["verdict"] for row in result["rows"]}
+    assert verdicts == {"page/read": "agrees", "page/delete": "wider"}
+    [row] = [row for row in result["rows"] if row["findings"]]
+    finding = row["findings"][0]
+    assert (finding["expected"], finding["answer"], finding["state"]) == ("refused", "allowed", {})
+    assert finding["request"]["action"] == {"name": "delete"}
+    assert run([*command, "--fail-on", "none"]) == 0
+    assert run([*command, "--filter", "*/read"]) == 0
+
+
+def test_what_is_known_is_waived(here: Path) -> None:
+    (here / "known.yaml").write_text(
+        "waivers:\n  - {operation: page/delete, change: wider, who: ann, why: known, until: 2999-01-01}\n"
+    )
+    command = ["conform", "library.yaml", "--driver", "lax_system:Lax", "--url", "lax://here"]
+    assert run([*command, "--waivers", "known.yaml"]) == 0
+
+
+def test_a_dry_run_and_a_state_ask_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["conform", "library.yaml", "--driver", "authzen", "--url", "http://127.0.0.1:1"]
+    assert run([*command, "--dry-run"]) == 0
+    assert run([*command, "--write-state", "state.json"]) == 0
+    assert json.loads((here / "state.json").read_text())["grants"]
+    assert run(command) == 3
+    assert "gave no answer" in capsys.readouterr().err
+
+
+def test_what_is_left_behind_is_listed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    del here
+    command = ["conform", "library.yaml", "--driver", "lax_system:Leaving", "--url", "lax://here"]
+    assert run(command) == 1
+    assert "left behind: a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--driver", "nobody"], "name `authzen`, a YAML file, or a class as `module:Class`"),
+        (["--driver", "no_such_module:Driver"], "no driver `no_such_module:Driver`"),
+        (["--driver", "lax_system:Nothing"], "it needs the methods `prepare`, `ask` and `clean`"),
+        (["--driver", "lax_system:Lax"], "`lax_system:Lax` cannot be made"),
+        (["--driver", "authzen"], "needs `--url`"),
+        (["--driver", "lax_system:Lax", "--url", "x", "--filter", "book/*"], "no row is named `book/*`"),
+        (["--driver", "lax_system:Lax", "--url", "x", "--prefix", ""], "`--prefix` is empty"),
+    ],
+)
+def test_wrong_usage_is_told(here: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    del here
+    assert run(["conform", "library.yaml", *arguments]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())

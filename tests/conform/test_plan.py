@@ -1,0 +1,160 @@
+"""Plans: every cell and every fault has a question, in a world in which each has its answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from privtab.conform.nodes import Plan, Question
+from privtab.conform.plan import PREFIX, plan
+from privtab.diagnostics import Span
+from privtab.ir.nodes import Program
+from privtab.pipeline import load_program
+from privtab.reference.evaluate import Reference
+from privtab.scenarios.nodes import Case, Expected, Subject
+from privtab.scenarios.nodes import Plan as Cases
+from privtab.scenarios.prove import coverage, observe, score
+
+LIBRARY = """\
+privtab: 1
+system: library
+version: "1"
+entities: {folder: {page:}, reader:}
+types: {reader: {principal: user}}
+privileges: [READ, WRITE, DELETE]
+semantics: {inheritance: down, deny: overrides, owner: {creator: true}, gate: READ (folder) or owner (folder)}
+tables:
+  folder:
+    open: {requires: anyone, gate: none}
+  page:
+    create: WRITE (folder)
+    list: {each: READ (page)}
+    read: READ (page) or owner (page)
+    copy: {with: {to: folder}, requires: "READ (page) and WRITE (to) and (owner (to) when replace)"}
+    rename: {requires: owner (page), gate: none}
+    delete: DELETE (page)
+  reader:
+    greet: {requires: self or READ (reader), gate: none}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    path = tmp_path_factory.mktemp("library") / "library.yaml"
+    path.write_text(LIBRARY, encoding="utf-8")
+    return load_program(path)
+
+
+def as_cases(planned: Plan) -> Cases:
+    """The questions as scenario cases, for the coverage and the mutation score of `privtab test`."""
+    nowhere = Span(path="", line=1, column=1, end_line=1, end_column=1)
+
+    def case(question: Question) -> Case:
+        expected = Expected(allowed=question.expected)
+        return Case(name=question.id, kind="case", world=0, request=question.request, expected=expected, span=nowhere)
+
+    return Cases(
+        subject=Subject(policy=Path("none.yaml")),
+        program=planned.program,
+        worlds=(planned.world.state,),
+        cases=tuple(map(case, planned.questions)),
+        rules=planned.program.rules,
+    )
+
+
+def everything_is_proved(planned: Plan) -> None:
+    cases = as_cases(planned)
+    observed = observe(cases, cases.cases)
+    covered = coverage(cases, observed)
+    assert [cell.text for cell in covered.untested] == []
+    assert len(planned.cells) == len(covered.cells), "a cell is what coverage counts"
+    survived = [
+        f"{m.original.id}: {m.text}" for m in score(cases, observed).survived if m.change not in ("effect", "report")
+    ]
+    assert survived == []
+
+
+def test_every_cell_and_every_fault_of_a_small_policy_has_a_question(library: Program) -> None:
+    planned = plan(library)
+    assert not planned.undecided
+    everything_is_proved(planned)
+    assert len(planned.questions) <= 3 * len(planned.cells)
+
+
+@pytest.mark.parametrize("policy", ["cdap/final", "streams/teracloud"])
+def test_every_cell_and_every_fault_of_a_shipped_policy_has_a_question(policy: str) -> None:
+    planned = plan(load_program(policy))
+    everything_is_proved(planned)
+    assert len(planned.questions) <= 3 * len(planned.cells)
+
+
+@pytest.mark.slow
+def test_every_cell_and_every_fault_of_the_largest_shipped_policy_has_a_question() -> None:
+    planned = plan(load_program("gravitino/1.1.0"))
+    everything_is_proved(planned)
+    assert len(planned.questions) <= 3 * len(planned.cells)
+
+
+def test_the_smallest_world_of_a_question_gives_its_answer(library: Program) -> None:
+    planned = plan(library)
+    whole = Reference(library, planned.world.state)
+    for question in planned.questions:
+        assert Reference(library, question.state).decide(question.request).allowed is question.expected
+        assert whole.decide(question.request).allowed is question.expected
+
+
+def test_inheritance_from_each_level_and_each_denial_are_asked_about(library: Program) -> None:
+    purposes = {question.purpose for question in plan(library).questions if question.row == "page/read"}
+    assert "inherits READ (page:f/p) from folder:f" in purposes
+    assert {"denied READ (page:f/p)", "denied READ (folder:f)"} <= purposes
+    renaming = {question.purpose for question in plan(library).questions if question.row == "page/rename"}
+    assert "owner of folder:f, not of page:f/p" in renaming
+
+
+def test_every_name_begins_with_the_prefix(library: Program) -> None:
+    planned = plan(library)
+    world = planned.world
+    names = {*world.users, *world.groups, *world.roles, *(name for entity in world.entities for name in entity.names)}
+    assert names
+    assert all(name.startswith(PREFIX) for name in names)
+    assert all(question.request.user.startswith(PREFIX) for question in planned.questions)
+
+
+def test_callers_who_hold_the_same_are_one_user(library: Program) -> None:
+    planned = plan(library)
+    assert len(planned.world.users) < len(planned.questions)
+
+
+def test_no_entity_has_two_owners(library: Program) -> None:
+    owned = [str(entity) for entity, _ in plan(library).world.state.owners]
+    assert len(owned) == len(set(owned)), "most systems know only one owner of an entity"
+
+
+def test_what_may_change_comes_last_and_has_an_entity_of_its_own(library: Program) -> None:
+    planned = plan(library, changes=lambda rule: rule.operation == "delete")
+    last = [question.row == "page/delete" for question in planned.questions]
+    assert last == sorted(last)
+    deleted = [str(q.request.resource) for q in planned.questions if q.row == "page/delete"]
+    others = {str(q.request.resource) for q in planned.questions if q.row != "page/delete"}
+    assert len(set(deleted)) == len(deleted)
+    assert not others & set(deleted)
+    made = {str(entity) for entity in planned.world.entities}
+    assert set(deleted) <= made
+
+
+def test_what_is_created_does_not_exist_before(library: Program) -> None:
+    planned = plan(library, changes=lambda rule: rule.creates)
+    made = {str(entity) for entity in planned.world.entities}
+    created = {str(q.request.resource) for q in planned.questions if q.row == "page/create" and q.named}
+    assert created
+    assert not created & made
+
+
+def test_the_same_program_has_the_same_plan(library: Program) -> None:
+    assert plan(library) == plan(library)
+
+
+def test_only_the_rows_that_are_selected_are_asked_about(library: Program) -> None:
+    planned = plan(library, rows=lambda rule: rule.operation == "read")
+    assert {question.row for question in planned.questions} == {"page/read"}

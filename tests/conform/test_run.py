@@ -1,0 +1,269 @@
+"""Asking through drivers that obey, hang, die, lie about their state, or leave something behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import pytest
+from conforming_server import served
+
+from privtab.analysis.diff.nodes import Verdict as Change
+from privtab.analysis.diff.nodes import Waiver
+from privtab.conform import formats
+from privtab.conform.driver import Driver
+from privtab.conform.nodes import Answer, Plan, Verdict, World
+from privtab.conform.plan import plan
+from privtab.conform.report import Report, report
+from privtab.conform.run import AnswerFile, Settings, run, sampled
+from privtab.diagnostics import Span
+from privtab.errors import UsageError
+from privtab.ir.nodes import Program
+from privtab.pipeline import load_program
+from privtab.reference.evaluate import Reference
+from privtab.request import Request
+from privtab.state.nodes import State
+
+TODAY = date(2030, 1, 1)
+POLICY = """\
+privtab: 1
+system: library
+version: "1"
+entities: {folder: {page:}}
+privileges: [READ, WRITE]
+tables:
+  page:
+    read: READ (page)
+    write: {requires: WRITE (page) and READ (page), ambiguous: {cell: W, readings: {alone: WRITE (page)}, why: unclear}}
+    delete: WRITE (folder)
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("library") / "library.yaml"
+    path.write_text(POLICY, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def library(path: Path) -> Program:
+    return load_program(path)
+
+
+@pytest.fixture(scope="module")
+def planned(library: Program) -> Plan:
+    return plan(library)
+
+
+class Obeying(Driver):
+    """Decides as the table says."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.reference = Reference(program, State())
+        self.asked: list[Request] = []
+        self.cleaned = 0
+
+    def prepare(self, world: World) -> None:
+        self.reference = Reference(self.program, world.state)
+
+    def ask(self, request: Request) -> Answer:
+        self.asked.append(request)
+        return Answer.ALLOWED if self.reference.decide(request).allowed else Answer.REFUSED
+
+    def clean(self) -> tuple[str, ...]:
+        self.cleaned += 1
+        return ()
+
+
+def report_on(
+    planned: Plan, driver: Driver, settings: Settings | None = None, waivers: Sequence[Waiver] = ()
+) -> Report:
+    outcome = run(planned, planned.questions, driver, settings or Settings())
+    return report(planned, outcome, driver, waivers, TODAY)
+
+
+def test_a_system_that_obeys_agrees(library: Program, planned: Plan) -> None:
+    driver = Obeying(library)
+    result = report_on(planned, driver, Settings(jobs=4))
+    assert result.outcome.failure is None
+    assert set(result.cells) == {Verdict.AGREES}
+    assert driver.cleaned == 1
+    assert not result.failing("any")
+
+
+def test_a_driver_that_hangs_ends_the_test_with_what_was_asked(library: Program, planned: Plan) -> None:
+    class Hanging(Obeying):
+        def ask(self, request: Request) -> Answer:
+            if len(self.asked) == 3:
+                threading.Event().wait(30)
+            return super().ask(request)
+
+    driver = Hanging(library)
+    result = report_on(planned, driver, Settings(timeout=0.3))
+    assert result.outcome.failure == "the driver gave no answer for 0.3 s"
+    assert result.asked == 3
+    assert driver.cleaned == 1
+
+
+def test_preparing_that_hangs_is_ended_and_cleaned_up(library: Program, planned: Plan) -> None:
+    class Hanging(Obeying):
+        def prepare(self, world: World) -> None:
+            del world
+            threading.Event().wait(30)
+
+    driver = Hanging(library)
+    result = report_on(planned, driver, Settings(setup_timeout=0.2))
+    assert result.outcome.failure == "preparing the system took more than 0.2 s"
+    assert driver.cleaned == 1
+
+
+def test_a_driver_that_dies_ends_the_test_and_what_it_leaves_is_told(library: Program, planned: Plan) -> None:
+    class Dying(Obeying):
+        def ask(self, request: Request) -> Answer:
+            if len(self.asked) == 2:
+                raise ConnectionResetError("gone")
+            return super().ask(request)
+
+        def clean(self) -> tuple[str, ...]:
+            raise ConnectionResetError("gone")
+
+    result = report_on(planned, Dying(library))
+    assert result.outcome.failure == "the driver failed: ConnectionResetError: gone"
+    assert result.asked == 2
+    assert result.outcome.left == ("everything that begins with the prefix: gone",)
+
+
+def test_a_system_without_the_state_is_not_called_narrower() -> None:
+    program = load_program("cdap/final")
+    result = report_on(plan(program), served(program, State()))
+    assert result.outcome.failure is not None
+    assert "the system does not have the prepared state" in result.outcome.failure
+
+
+def test_a_state_that_changes_meanwhile_is_noticed(library: Program, planned: Plan) -> None:
+    class Forgetting(Obeying):
+        def ask(self, request: Request) -> Answer:
+            answer = super().ask(request)
+            return answer if len(self.asked) <= len(planned.questions) else Answer.REFUSED
+
+    result = report_on(planned, Forgetting(library))
+    assert result.outcome.failure is not None
+    assert "the state changed while questions were asked" in result.outcome.failure
+
+
+def test_a_wider_and_a_narrower_row_are_told_with_the_smallest_world(library: Program, planned: Plan) -> None:
+    class Wrong(Obeying):
+        def ask(self, request: Request) -> Answer:
+            answer = super().ask(request)
+            match request.action:
+                case "delete":
+                    return Answer.ALLOWED
+                case "read":
+                    return Answer.HIDDEN
+                case _:
+                    return answer
+
+    result = report_on(planned, Wrong(library))
+    rows = {row.name: row for row in result.rows}
+    assert rows["page/delete"].verdict is Verdict.WIDER
+    assert rows["page/read"].verdict is Verdict.NARROWER
+    assert rows["page/write"].verdict is Verdict.AGREES
+    first = rows["page/delete"].findings[0]
+    assert formats.tables(first.question.state) == {}, "nobody needs anything"
+    assert [row.name for row in result.failing("wider")] == ["page/delete"]
+    assert [row.name for row in result.failing("any")] == ["page/read", "page/delete"]
+    for text in (formats.as_markdown(result), formats.as_html(result), formats.as_junit(result)):
+        assert "page/delete" in text
+        assert "wider" in text
+
+
+def test_what_cannot_be_asked_is_untested_and_what_breaks_is_broken(library: Program, planned: Plan) -> None:
+    class Partly(Obeying):
+        def ask(self, request: Request) -> Answer:
+            answer = super().ask(request)
+            return {"delete": Answer.UNSUPPORTED, "read": Answer.BROKEN}.get(request.action, answer)
+
+    rows = {row.name: row for row in report_on(planned, Partly(library)).rows}
+    assert rows["page/delete"].verdict is Verdict.UNTESTED
+    assert rows["page/delete"].why == "the driver cannot ask this operation"
+    assert rows["page/read"].verdict is Verdict.BROKEN
+
+
+def test_the_reading_that_the_system_follows_is_told(path: Path, library: Program) -> None:
+    from privtab.conform.readings import readings_of
+
+    readings = readings_of(path, library)
+    planned = plan(library, readings=readings)
+    other = load_program(path, readings={"page/write": "alone"})
+    [as_it_stands] = [row for row in report_on(planned, Obeying(library)).rows if row.name == "page/write"]
+    [alone] = [row for row in report_on(planned, Obeying(other)).rows if row.name == "page/write"]
+    assert [(r.name, r.follows) for r in as_it_stands.readings] == [("", True), ("alone", False)]
+    assert [(r.name, r.follows) for r in alone.readings] == [("", False), ("alone", True)]
+    telling = alone.readings[1]
+    assert formats.reading_lines(alone) == [
+        f"ambiguous: the system follows the reading `alone` ({telling.asked} of {telling.asked})"
+    ]
+
+
+def test_a_known_difference_is_waived_until_its_day(library: Program, planned: Plan) -> None:
+    class Wider(Obeying):
+        def ask(self, request: Request) -> Answer:
+            return Answer.ALLOWED if request.action == "delete" else super().ask(request)
+
+    span = Span(path="waivers.yaml", line=1, column=1, end_line=1, end_column=2)
+    waiver = Waiver(operation="page/delete", change=Change.WIDER, who="ann", why="known", until=TODAY, span=span)
+    result = report_on(planned, Wider(library), waivers=[waiver])
+    assert not result.failing("any")
+    assert not result.unused
+    late = report(planned, result.outcome, Wider(library), [waiver], date(2030, 1, 2))
+    assert [row.name for row in late.failing("wider")] == ["page/delete"]
+    assert late.unused == ("the waiver for `page/delete` held until 2030-01-01: ask ann",)
+
+
+def test_answers_are_kept_and_a_test_continues_from_them(library: Program, planned: Plan, tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+
+    class Dying(Obeying):
+        def ask(self, request: Request) -> Answer:
+            if len(self.asked) == 4:
+                raise ConnectionResetError("gone")
+            return super().ask(request)
+
+    first = AnswerFile(file, planned)
+    assert run(planned, planned.questions, Dying(library), Settings(), answers=first).failure
+    first.close()
+    file.write_text(file.read_text() + '{"question": "pa', encoding="utf-8")
+    again = AnswerFile(file, planned)
+    assert len(again.known) == 4
+    driver = Obeying(library)
+    outcome = run(planned, planned.questions, driver, Settings(), answers=again)
+    again.close()
+    assert outcome.failure is None
+    assert len(outcome.answers) == len(planned.questions)
+    waiting = [question.request for question in planned.questions[4:]]
+    assert driver.asked[: len(waiting)] == waiting, "what was answered is not asked again, but for the controls"
+
+
+def test_answers_of_another_plan_are_refused(library: Program, planned: Plan, tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    AnswerFile(file, planned).close()
+    with pytest.raises(UsageError, match="the answers of another plan"):
+        AnswerFile(file, plan(library, prefix="other_"))
+
+
+def test_questions_are_asked_no_faster_than_the_rate(library: Program, planned: Plan) -> None:
+    started = time.monotonic()
+    outcome = run(planned, planned.questions[:8], Obeying(library), Settings(jobs=4, rate=20))
+    assert outcome.failure is None
+    assert time.monotonic() - started >= 7 / 20
+
+
+def test_a_sample_keeps_the_order(planned: Plan) -> None:
+    some = sampled(planned, 4)
+    assert len(some) == 4
+    assert [q.id for q in planned.questions if q in some] == [q.id for q in some]

@@ -1,0 +1,107 @@
+"""Our AuthZEN server in process, for one program and one state: what a conformance test asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+from starlette.types import ASGIApp
+
+from privtab.authzen.app import AppSettings, application
+from privtab.authzen.directory import Directory
+from privtab.authzen.service import Service
+from privtab.client._transport import Timeout
+from privtab.conform.authzen import AuthZenDriver
+from privtab.conform.nodes import World
+from privtab.engines.index import Index
+from privtab.engines.python import PythonEngine
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import program_json
+from privtab.pipeline import optimised
+from privtab.request import Decision, Request
+from privtab.state.index import index
+from privtab.state.nodes import State
+from privtab.vocabulary import Vocabulary
+
+
+class _Point:
+    """A decision point over the `python` engine."""
+
+    searches = False
+
+    def __init__(self, engine: PythonEngine, program: Any) -> None:
+        self._engine = engine
+        self._vocabulary = Vocabulary.from_program(program)
+
+    async def vocabulary(self) -> Vocabulary:
+        return self._vocabulary
+
+    async def check_many(self, requests: Sequence[Request]) -> list[bool]:
+        for request in requests:
+            self._vocabulary.check(request)
+        return [self._engine.allow(request) for request in requests]
+
+    async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
+        return [Decision(allowed=allowed) for allowed in await self.check_many(requests)]
+
+    async def directory(self) -> Directory | None:
+        return None
+
+    async def ready(self) -> bool:
+        return True
+
+    async def refresh(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class _InProcess:
+    """A transport into an application."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
+        del timeout
+
+        async def posted() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return await client.post(path, content=body, headers={"Content-Type": "application/json"})
+
+        answer = asyncio.run(posted())
+        assert answer.status_code == 200, answer.text
+        content: bytes = answer.content
+        return content
+
+    def get(self, path: str, timeout: Timeout) -> bytes:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+class _Served(AuthZenDriver):
+    """Takes the state that is prepared, unless it has another one."""
+
+    def __init__(self, program: Program, state: State | None) -> None:
+        self._program = program
+        self._other_state = state
+        self._document = json.loads(json.dumps(program_json(program, optimised(program))))
+
+    def prepare(self, world: World) -> None:
+        rows = world.state if self._other_state is None else self._other_state
+        engine = PythonEngine(self._document, Index(json.loads(json.dumps(index(self._program, rows)))))
+        service = Service(_Point(engine, self._document), system=self._program.system, brief=True)
+        app = application(AppSettings(services={"": service}, base="http://localhost", max_body=1 << 26))
+        super().__init__(_InProcess(app), url="http://localhost")
+
+
+def served(program: Program, state: State | None = None) -> AuthZenDriver:
+    """The driver of a server that decides by a program; `state`: what it holds whatever is prepared."""
+    return _Served(program, state)
