@@ -172,7 +172,7 @@ def results(
     """The states after an operation, done with each choice of further objects that it is allowed with."""
     for chosen in product(*pools):
         with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
-        said = worlds.spoken(rule, frozenset())
+        said = worlds.stated_flags(rule, frozenset())
         request = Request(user=user, action=rule.operation, resource=resource, with_=with_, flags=said)
         if not reference.decide(request).allowed:
             continue

@@ -108,7 +108,7 @@ def one_by_one(program: Program, before: State, after: State) -> Iterator[Key]:
                         resource=resource,
                         with_=with_,
                         groups=groups,
-                        flags=worlds.spoken(rule, some),
+                        flags=worlds.stated_flags(rule, some),
                     )
                     was, is_ = allowed(one, rule, request), allowed(other, rule, request)
                     if was != is_ and not any(known < some and gained == is_ for known, gained in seen):
@@ -148,7 +148,7 @@ def rows_make_the_difference(program: Program, before: State, access: ChangedAcc
                 resource=asked[RESOURCE],
                 with_={slot: entity for slot, entity in asked.items() if slot != RESOURCE},
                 groups=(name,) if kind == "group" else (),
-                flags=worlds.spoken(access.rule, frozenset(access.flags)),
+                flags=worlds.stated_flags(access.rule, frozenset(access.flags)),
             )
             assert (allowed(reference, access.rule, request) is access.gained) is makes_it
 

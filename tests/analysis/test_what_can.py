@@ -44,7 +44,7 @@ def check(policy: int, seed: int, user: str, force: bool) -> None:
     expected = one_by_one(program, reference, universe, user, flags)
     assert {key(may): may.choices for may in found.allowed} == expected
     for may in found.allowed:
-        said = worlds.spoken(program.rules[may.resource.type, may.operation], flags)
+        said = worlds.stated_flags(program.rules[may.resource.type, may.operation], flags)
         request = Request(user=user, action=may.operation, resource=may.resource, with_=may.with_, flags=said)
         assert reference.decide(request).allowed
 
@@ -66,7 +66,7 @@ def one_by_one(
             passed = 0
             for chosen in product(*pools):
                 with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
-                said = worlds.spoken(rule, flags)
+                said = worlds.stated_flags(rule, flags)
                 request = Request(user=user, action=rule.operation, resource=entity, with_=with_, flags=said)
                 passed += reference.decide(request).allowed
             if passed:

@@ -75,9 +75,9 @@ def test_deltas_in_a_row_lead_where_the_full_bundles_are(
                 proof(before, delta, full)
                 deltas += 1
             service.put("state", f'"{number}"', full, delta)
-            wanted = contents(full).data["privtab_state"]["lake"]
-            until(lambda stamp=wanted["revision"]: revision(opa.url) == stamp)  # type: ignore[misc]
-            assert document(opa.url) == wanted, number
+            expected = contents(full).data["privtab_state"]["lake"]
+            until(lambda stamp=expected["revision"]: revision(opa.url) == stamp)  # type: ignore[misc]
+            assert document(opa.url) == expected, number
             before = full
     assert deltas > 40
     assert sum(kind == "delta" for _, kind, _ in service.served) == deltas

@@ -118,7 +118,7 @@ def test_cells_of_other_languages(only: Callable[..., Any], cell: str, advice: s
 def test_words_and_shapes_of_other_languages(
     find: Callable[[str], list[Diagnostic]], text: str, message: str, advice: str | None
 ) -> None:
-    told = {d.message: d.help for d in find(text + "\n")}
-    assert message in told, told
-    assert told[message] == advice
-    assert not [help_ for help_ in told.values() if help_ and "quotes" in help_]
+    messages = {d.message: d.help for d in find(text + "\n")}
+    assert message in messages, messages
+    assert messages[message] == advice
+    assert not [help_ for help_ in messages.values() if help_ and "quotes" in help_]

@@ -88,15 +88,15 @@ def test_an_explanation_shows_the_windows_of_the_rows(privtab: Callable[..., Any
     assert "group:staff holds role:clerk, from 2026-04-01T00:00:00Z" in out
     assert "ann is in group:staff, from 2026-03-01T00:00:00Z until 2026-05-01T00:00:00Z" in out
     assert f"{timed}:2" in out, "rows keep their lines"
-    told = privtab(*ask, "--format", "json").out
+    output = privtab(*ask, "--format", "json").out
     links = [
         link
-        for one in json.loads(told)["sets"]
+        for one in json.loads(output)["sets"]
         for atom in one["atoms"]
         for chain in atom.get("because", atom.get("chains", ()))
         for link in chain
     ]
-    assert {"2026-03-01T00:00:00Z"} <= {link.get("from") for link in links}, told
+    assert {"2026-03-01T00:00:00Z"} <= {link.get("from") for link in links}, output
     denied = ["explain", "ben", "read", "item:s/a/x", "-p", policy, "-s", timed, "--at", MARCH]
     assert "READ denied to user:ben at item:s/a/x, until 2026-04-01T00:00:00Z" in privtab(*denied).out
 

@@ -70,9 +70,9 @@ def test_each_request_is_answered_in_its_place(
 
 @pytest.mark.slow
 def test_all_engines_write_the_same_lines(privtab: Callable[..., Any], policy: Path, state: Path, asked: Path) -> None:
-    told = {engine: privtab("decide", "-p", policy, "-s", state, "-r", asked, "-e", engine).out for engine in ENGINES}
-    assert answers(told["reference"])
-    assert set(told.values()) == {told["reference"]}
+    output = {engine: privtab("decide", "-p", policy, "-s", state, "-r", asked, "-e", engine).out for engine in ENGINES}
+    assert answers(output["reference"])
+    assert set(output.values()) == {output["reference"]}
 
 
 def test_lines_are_compact_with_sorted_keys(

@@ -62,14 +62,14 @@ def test_from_tables_to_sidecars_that_decide_by_them(privtab: Privtab, fleet: Si
 
     ran = deploy(privtab, fleet, "--fail-on", "none", "--format", "json")
     assert ran.code == 0, ran.err
-    told = outcome(ran.out)
-    assert told["outcome"] == "deployed"
-    assert told["before"]["policy"] != told["after"]["policy"]
-    assert told["after"]["state"] == told["before"]["state"]
-    assert [gate["outcome"] for gate in told["gates"]] == ["passed"] * 3
-    assert told["gates"][2]["diff"]["operations"][0]["verdict"] == "wider"
-    assert told["watched"]["all"]["active"] == 2
-    assert {"lint", "tests", "diff", "pack", "put", "switch", "watch"} <= told["seconds"].keys()
+    report = outcome(ran.out)
+    assert report["outcome"] == "deployed"
+    assert report["before"]["policy"] != report["after"]["policy"]
+    assert report["after"]["state"] == report["before"]["state"]
+    assert [gate["outcome"] for gate in report["gates"]] == ["passed"] * 3
+    assert report["gates"][2]["diff"]["operations"][0]["verdict"] == "wider"
+    assert report["watched"]["all"]["active"] == 2
+    assert {"lint", "tests", "diff", "pack", "put", "switch", "watch"} <= report["seconds"].keys()
     assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
 
     ran = deploy(privtab, fleet)
@@ -97,11 +97,11 @@ def test_a_state_by_which_users_gain_sensitive_operations_stops(privtab: Privtab
     assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, "--fail-on", "any", watched=False).code == 1
 
     accepted = ("--accept-gains", "bea cleans up", "--format", "json")
-    told = outcome(deploy(privtab, idle_fleet, "--state", idle_fleet.state, *accepted, watched=False).out)
-    assert told["after"]["switch"] == 3
-    assert "bea cleans up" in told["after"]["why"]
-    assert told["gates"][-1]["outcome"] == "skipped"
-    assert told["gates"][-1]["state"]["summary"]["gained"]["sensitive"] == 1
+    report = outcome(deploy(privtab, idle_fleet, "--state", idle_fleet.state, *accepted, watched=False).out)
+    assert report["after"]["switch"] == 3
+    assert "bea cleans up" in report["after"]["why"]
+    assert report["gates"][-1]["outcome"] == "skipped"
+    assert report["gates"][-1]["state"]["summary"]["gained"]["sensitive"] == 1
 
 
 def test_a_waived_change_passes_and_stands_in_the_history(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
@@ -242,16 +242,16 @@ def test_a_canary_goes_first_and_its_decisions_tell(privtab: Privtab, fleet: Sid
             ran = deploy(privtab, fleet, *tried, "--format", "json")
         finally:
             stop.set()
-        told = outcome(ran.out)
-        assert told["watched"]["canary"]["active"] == 1
-        assert [one["rule"] for one in told["canary"]["compared"]] == ["shop/item/read"]
+        report = outcome(ran.out)
+        assert report["watched"]["canary"]["active"] == 1
+        assert [one["rule"] for one in report["canary"]["compared"]] == ["shop/item/read"]
         after = registry.channel("dev", "shop")
         assert (after.canary, after.policy != before.policy) == (None, True)
         if user == "ann":
-            assert (ran.code, told["outcome"]) == (0, "deployed"), ran.err
+            assert (ran.code, report["outcome"]) == (0, "deployed"), ran.err
         else:
-            assert (ran.code, told["outcome"]) == (1, "canary-refused")
-            assert "moved: shop/item/read: allowed 0.0%" in told["canary"]["says"]
+            assert (ran.code, report["outcome"]) == (1, "canary-refused")
+            assert "moved: shop/item/read: allowed 0.0%" in report["canary"]["says"]
         assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
 
 

@@ -31,7 +31,7 @@ def test_the_shape_that_other_programs_rely_on(privtab: Callable[..., Any]) -> N
     assert policy["sets"]["ALL"] == ["READ", "WRITE", "EXECUTE", "ADMIN"]
     assert policy["roles"] == {}
     create = row(policy, "namespace", "create")
-    wanted = {
+    expected = {
         "entity": "namespace",
         "operation": "create",
         "from": "row",
@@ -44,7 +44,7 @@ def test_the_shape_that_other_programs_rely_on(privtab: Callable[..., Any]) -> N
         "note": None,
         "ambiguous": None,
     }
-    assert {key: create[key] for key in wanted} == wanted
+    assert {key: create[key] for key in expected} == expected
     assert create["source"]["document"] == "000_4b47ecc01deb1f53.txt"
     assert isinstance(create["source"]["line"], int)
 

@@ -12,8 +12,8 @@ def test_an_allow_tells_every_row_behind_it(privtab: Callable[..., Any], policy:
     ran = privtab("explain", "ben", "read", "item:s/a/y", "-p", policy, "-s", state)
     assert ran.code == 0, ran.err
     assert ran.out.startswith("ALLOW  user:ben read item:s/a/y\n")
-    told = ran.out[ran.out.index("allowed by") :]
-    lines = [line.split(f"{state}:") for line in told.splitlines()]
+    output = ran.out[ran.out.index("allowed by") :]
+    lines = [line.split(f"{state}:") for line in output.splitlines()]
     assert [line[0].strip() for line in lines] == [
         "allowed by",
         "✓ READ (item:s/a/y)",
@@ -47,12 +47,12 @@ def test_what_would_turn_a_denial(privtab: Callable[..., Any], policy: Path, sta
         "3  make user:ben owner of shelf:s/a",
     ]
     move = privtab("explain", "zoe", "move", "item:s/a/x", "--with", "to=shelf:s/b", "-p", policy, "-s", state)
-    told = [line.strip() for line in move.out.splitlines()]
-    assert "1  grant WRITE at item:s/a/x to a new role" in told
-    assert "and assign that role to user:zoe" in told
-    assert "2  grant WRITE at item:s/a/x to user:zoe" in told
-    assert "or at store:s, shelf:s/a" in told
-    assert "and grant WRITE at shelf:s/b to user:zoe" in told
+    output_lines = [line.strip() for line in move.out.splitlines()]
+    assert "1  grant WRITE at item:s/a/x to a new role" in output_lines
+    assert "and assign that role to user:zoe" in output_lines
+    assert "2  grant WRITE at item:s/a/x to user:zoe" in output_lines
+    assert "or at store:s, shelf:s/a" in output_lines
+    assert "and grant WRITE at shelf:s/b to user:zoe" in output_lines
 
 
 def test_narrow_screens_put_places_below(

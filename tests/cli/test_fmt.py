@@ -67,8 +67,8 @@ def test_diff_shows_and_writes_nothing(privtab: Callable[..., Any], folder: Path
 
 
 def test_json_says_what_happened(privtab: Callable[..., Any], folder: Path) -> None:
-    said = json.loads(privtab("fmt", "ugly.yaml", "good.yaml", "--check", "--format", "json").out)
-    assert said == [
+    document = json.loads(privtab("fmt", "ugly.yaml", "good.yaml", "--check", "--format", "json").out)
+    assert document == [
         {"path": "ugly.yaml", "changed": True, "written": False},
         {"path": "good.yaml", "changed": False, "written": False},
     ]

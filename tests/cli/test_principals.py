@@ -28,10 +28,10 @@ def test_what_a_group_or_a_role_gives(privtab: Privtab, policy: Path, staffed: P
     def allowed(who: str) -> set[tuple[str, str]]:
         ran = privtab("what-can", who, "-p", policy, "-s", staffed, "--format", "json")
         assert ran.code == 0, ran.err
-        told = json.loads(ran.out)
-        assert told["principal"] == who
-        assert told["user"] is None
-        return {(may["operation"], may["resource"]) for may in told["allowed"]}
+        document = json.loads(ran.out)
+        assert document["principal"] == who
+        assert document["user"] is None
+        return {(may["operation"], may["resource"]) for may in document["allowed"]}
 
     assert ("read", "item:s/a/x") in allowed("role:clerk")
     assert allowed("group:staff") == allowed("role:clerk")
@@ -75,8 +75,8 @@ def test_unknown_names_are_told(privtab: Privtab, policy: Path, staffed: Path, c
     ran = privtab(*command, "-p", policy, "-s", staffed)
     assert ran.code == 0, ran.err
     assert f"note: {note}" in ran.err
-    told = json.loads(privtab(*command, "-p", policy, "-s", staffed, "--format", "json").out)
-    assert any(said.startswith(note) for said in told["notes"])
+    document = json.loads(privtab(*command, "-p", policy, "-s", staffed, "--format", "json").out)
+    assert any(said.startswith(note) for said in document["notes"])
 
 
 @pytest.mark.parametrize(

@@ -220,8 +220,8 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(command: str, privtab: Privtab, f
     cells = [cell for row in csv.reader(io.StringIO(ran.out)) for cell in row]
     assert len(cells) > 4
     assert not [cell for cell in cells if cell.strip().startswith(("=", "+", "-", "@", "\uff1d"))]
-    told = json.loads(privtab(*command.split(), "-p", "shop.yaml", "-s", "formulas.json", "--format", "json").out)
-    assert "=1+1" in texts(told)
+    document = json.loads(privtab(*command.split(), "-p", "shop.yaml", "-s", "formulas.json", "--format", "json").out)
+    assert "=1+1" in texts(document)
     if command.startswith("who"):
         assert {f"'{user}" for user in users if user != "ann"} | {"ann"} <= set(cells)
 

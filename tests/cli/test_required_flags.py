@@ -41,12 +41,12 @@ def test_paths_ask_for_the_flag(privtab: Callable[..., Any], clinic: list[str], 
 
 
 def test_paths_go_by_the_flag(privtab: Callable[..., Any], clinic: list[str]) -> None:
-    told = {
+    output = {
         flag: privtab("paths", "ann", "file:w/1", "--operation", "read", "--flag", flag, *clinic).out
         for flag in ("pii=false", "pii")
     }
-    assert told["pii=false"].startswith("HELD")
-    assert told["pii"].startswith("NO"), told["pii"]
+    assert output["pii=false"].startswith("HELD")
+    assert output["pii"].startswith("NO"), output["pii"]
 
 
 def test_decide_denies_what_forgets_it(privtab: Callable[..., Any], clinic: list[str], tmp_path: Path) -> None:

@@ -117,8 +117,8 @@ def test_every_sidecar_is_watched(privtab: Privtab, fleet: SidecarFleet, run_bef
     watch = ["--server", fleet.server, "--timeout", "40", "--expect", "2"]
     ran = back(privtab, fleet, "--to", "1", *watch, "--format", "json")
     assert ran.code == 0, ran.err
-    told = outcome(ran.out)
-    assert (told["outcome"], told["watched"]["active"], told["after"]["policy"]) == ("back", 2, first.policy)
+    report = outcome(ran.out)
+    assert (report["outcome"], report["watched"]["active"], report["after"]["policy"]) == ("back", 2, first.policy)
     assert [fleet.decides(name, user) for name in fleet.urls for user in ("ann", "olga")] == [True, False] * 2
     fleet.end("two", kill=True)
     ran = back(privtab, fleet, *watch[:2], "--timeout", "1")

@@ -43,21 +43,21 @@ def test_a_state_is_built_and_changed(spark: SparkSession, lake: Path, capsys: p
     key, public = signing_keys.pair().write(lake)
     command = ["state", "build", "exports", "-p", "lake.yaml", "-o", "built", "--signing-key", str(key)]
     assert run([*command, "--format", "json", "--sequence", "3"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["rebuilt"] == ["catalog:hive"]
-    assert told["signed"] == ["people", "catalog:hive"]
-    people = lake / "built" / told["people"]["file"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["rebuilt"] == ["catalog:hive"]
+    assert document["signed"] == ["people", "catalog:hive"]
+    people = lake / "built" / document["people"]["file"]
     assert verify(people, Trust.of(public)).sequence == 3
     made_of = inspect(people).provenance
     assert (sorted(made_of["sources"]), made_of["policy"]) == (["assignments.csv", "grants.csv"], "lake/1")
-    assert told["findings"] == [{"table": "grants", "code": "S160", "severity": "warning", "rows": 1}]
+    assert document["findings"] == [{"table": "grants", "code": "S160", "severity": "warning", "rows": 1}]
     assert run(command) == 0
     assert "built/  unchanged: 1 shard" in capsys.readouterr().out
     with (lake / "exports" / "grants.csv").open("a") as file:
         file.write("role:a,allow,SELECT,schema:hive/s\n")
     assert run(command) == 0
     shown = capsys.readouterr()
-    assert f"1 shard, 1 rebuilt, 0 removed, 2 signed with {told['people']['signature']['key']}" in shown.out
+    assert f"1 shard, 1 rebuilt, 0 removed, 2 signed with {document['people']['signature']['key']}" in shown.out
     assert "S160" in shown.err
     assert run(["state", "delta", "built"]) == 0
     assert "catalog:hive" in capsys.readouterr().out
@@ -69,9 +69,9 @@ def test_wrong_rows_end_in_exit_code_1(spark: SparkSession, lake: Path, capsys: 
     with (lake / "exports" / "grants.csv").open("a") as file:
         file.write("role:a,allow,SELET,schema:hive/s\n")
     assert run(["state", "read", "exports", "-p", "lake.yaml", "--format", "json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["good"]["grants"] == 1
-    assert {"table": "grants", "code": "S130", "severity": "error", "rows": 1} in told["findings"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["good"]["grants"] == 1
+    assert {"table": "grants", "code": "S130", "severity": "error", "rows": 1} in document["findings"]
     assert run(["state", "build", "exports", "-p", "lake.yaml", "-o", "built"]) == 1
     assert "unknown privilege `SELET`" in capsys.readouterr().err
     assert not (lake / "built" / "manifest.json").exists()

@@ -46,18 +46,18 @@ def test_rows_without_a_policy(privtab: Privtab, state: Path, new: Path) -> None
 def test_who_gains_what_and_by_which_row(privtab: Privtab, policy: Path, state: Path, new: Path) -> None:
     ran = privtab("state", "diff", state, new, "-p", policy, "--format", "json")
     assert ran.code == 0, ran.err
-    told = json.loads(ran.out)
-    texts = [row["text"] for row in told["rows"]]
+    document = json.loads(ran.out)
+    texts = [row["text"] for row in document["rows"]]
     by = {
         (one["change"], one["rule"], *one["entities"]["names"]): [texts[n] for n in one["rows"]]
-        for one in told["access"]
+        for one in document["access"]
         if one["subjects"]["names"] == ["user:ben"] and not one["with"]
     }
     assert by["gained", "shop/item/read", "item:s/a/x"] == [DENIAL]
     assert by["gained", "shop/shelf/delete", "shelf:s/a"] == [GRANT]
-    assert {one["change"] for one in told["access"]} == {"gained"}
-    assert told["summary"]["gained"]["sensitive"] > 0
-    assert told["summary"]["lost"] == {"permissions": 0, "subjects": 0, "sensitive": 0}
+    assert {one["change"] for one in document["access"]} == {"gained"}
+    assert document["summary"]["gained"]["sensitive"] > 0
+    assert document["summary"]["lost"] == {"permissions": 0, "subjects": 0, "sensitive": 0}
 
 
 @pytest.mark.parametrize(("words", "code"), [("wider", 1), ("gained", 1), ("lost", 0), ("any", 1), ("lost,wider", 1)])
@@ -142,9 +142,9 @@ def test_bundles_and_releases_are_compared_as_bundles_hold_them(
     registry.release("prod", "shop", state=kept.id)
     expected = privtab("state", "diff", bundle, new, "-p", policy, "--format", "json").out
     for place in ("prod", "prod@1", f"prod@{kept.id}", f"prod/shop@{kept.id}"):
-        told = privtab("state", "diff", f"registry:{registry.url}#{place}", new, "-p", policy, "--format", "json")
-        assert told.code == 0, told.err
-        assert json.loads(told.out)["access"] == json.loads(expected)["access"]
+        text = privtab("state", "diff", f"registry:{registry.url}#{place}", new, "-p", policy, "--format", "json")
+        assert text.code == 0, text.err
+        assert json.loads(text.out)["access"] == json.loads(expected)["access"]
     ran = privtab("state", "diff", bundle, new)
     assert ran.code == 2
     assert "give `--policy` to compare it with a file" in ran.err
@@ -165,18 +165,18 @@ def test_rows_that_hold_for_a_time(privtab: Privtab, policy: Path, tmp_path: Pat
         old = tmp_path / "old.tar.gz"
         assert privtab("state", "pack", paths[0], "-p", policy, "-o", old).code == 0
         paths[0] = old
-    told = [
+    document = [
         json.loads(privtab("state", "diff", *paths, "-p", policy, "--at", at, "--format", "json").out)
         for at in ("2029-06-01T00:00Z", "2030-06-01T00:00Z", "2031-06-01T00:00Z")
     ]
-    for one in told:
+    for one in document:
         texts = [row["text"] for row in one["rows"]]
         assert [text.partition(", ")[2] for text in texts] == [
             "until 2030-01-01T00:00:00Z",
             "until 2031-01-01T00:00:00Z",
         ]
-    assert [one["summary"]["gained"]["permissions"] for one in told] == [0, 1, 0]
-    (gained,) = told[1]["access"]
+    assert [one["summary"]["gained"]["permissions"] for one in document] == [0, 1, 0]
+    (gained,) = document[1]["access"]
     assert gained["rows"] == [1]
 
 

@@ -66,13 +66,13 @@ def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, q
     assert one[1:4] == ["zone=a", "policy", channel.policy]
     assert one[-1] == "active"
     assert any(line[:2] == ["shop/item/read", channel.policy] for line in lines)
-    told = outcome(status(privtab, quiet, "--format", "json").out)
-    assert told["good"] is True
-    assert [one["id"] for one in told["sidecars"]] == ["one", "two"]
-    assert told["sidecars"][0]["bundles"]["policy"]["revision"] == channel.policy
-    assert told["channels"][0]["history"][0]["why"] == "first"
-    assert told["decisions"][0]["rule"] == "shop/item/read"
-    assert {one["kind"]: one["revision"] for one in told["decisions"]} == {
+    report = outcome(status(privtab, quiet, "--format", "json").out)
+    assert report["good"] is True
+    assert [one["id"] for one in report["sidecars"]] == ["one", "two"]
+    assert report["sidecars"][0]["bundles"]["policy"]["revision"] == channel.policy
+    assert report["channels"][0]["history"][0]["why"] == "first"
+    assert report["decisions"][0]["rule"] == "shop/item/read"
+    assert {one["kind"]: one["revision"] for one in report["decisions"]} == {
         "policy": channel.policy,
         "state": channel.state,
     }
@@ -90,9 +90,9 @@ def test_who_is_behind_is_seen(privtab: Privtab, fleet: SidecarFleet) -> None:
     assert ran.code == 1
     assert "waiting" in ran.out
     assert status(privtab, fleet).code == 0, "without `--check` it only tells"
-    told = outcome(status(privtab, fleet, "--format", "json").out)
-    assert told["good"] is False
-    assert {one["id"]: one["standing"] for one in told["sidecars"]} == {"one": "active", "two": "waiting"}
+    report = outcome(status(privtab, fleet, "--format", "json").out)
+    assert report["good"] is False
+    assert {one["id"]: one["standing"] for one in report["sidecars"]} == {"one": "active", "two": "waiting"}
 
 
 @pytest.mark.slow
@@ -114,9 +114,9 @@ def test_a_canary_runs_what_it_should(privtab: Privtab, fleet: SidecarFleet) -> 
 
 def test_opas_that_are_asked_themselves(privtab: Privtab, quiet: SidecarFleet) -> None:
     urls = [word for url in quiet.urls.values() for word in ("--opa", url)]
-    told = outcome(privtab("status", *urls, "--format", "json").out)
-    assert [one["url"] for one in told["sidecars"]] == list(quiet.urls.values())
-    assert told["channels"] == []
+    report = outcome(privtab("status", *urls, "--format", "json").out)
+    assert [one["url"] for one in report["sidecars"]] == list(quiet.urls.values())
+    assert report["channels"] == []
     nobody = f"http://127.0.0.1:{free_port()}"
     ran = privtab("status", "--opa", nobody, "--check")
     assert ran.code == 1

@@ -45,9 +45,9 @@ def answers(capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: object, 
     asked = tmp_path / "asked.jsonl"
     asked.write_text("\n".join(map(json.dumps, ASKED)), encoding="utf-8")
     code = run(["decide", "-p", str(policy), "-s", str(state), "--requests", str(asked)])
-    told = capsys.readouterr()
-    assert code == 0, told.err
-    return [json.loads(line)["decision"] for line in told.out.splitlines()]
+    output = capsys.readouterr()
+    assert code == 0, output.err
+    return [json.loads(line)["decision"] for line in output.out.splitlines()]
 
 
 @pytest.mark.parametrize("switch", [1, 2, 3])
@@ -179,8 +179,8 @@ def test_diff_compares_what_runs_with_tables_and_with_what_ran(
 
     def compared(before: str, after: str, *more: str) -> tuple[int, list[tuple[str, str]]]:
         code = run(["diff", before, after, "--format", "json", *more])
-        told = json.loads(capsys.readouterr().out)
-        operations = told["comparisons"][0]["operations"]
+        document = json.loads(capsys.readouterr().out)
+        operations = document["comparisons"][0]["operations"]
         return code, [(one["operation"], one["verdict"]) for one in operations if one["verdict"] != "equal"]
 
     for before in (first, narrow):

@@ -238,8 +238,8 @@ def test_the_page_shows_the_settings_as_they_are(update_golden: bool) -> None:
     text = page.read_text(encoding="utf-8")
     head, _, rest = text.partition(begin)
     _, _, tail = rest.partition(end)
-    wanted = f"{head}{begin}\n\n{table()}\n\n{end}{tail}"
+    expected = f"{head}{begin}\n\n{table()}\n\n{end}{tail}"
     if update_golden:
-        page.write_text(wanted, encoding="utf-8")
-    assert page.read_text(encoding="utf-8") == wanted
+        page.write_text(expected, encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == expected
     assert len(SETTINGS) == len({setting.variable for setting in SETTINGS})

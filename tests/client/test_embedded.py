@@ -138,12 +138,12 @@ def test_a_decision_says_all_that_opa_says(client: Embedded) -> None:
 
 
 def test_many_at_once(client: Embedded) -> None:
-    asked = [Request(user="ann", action="look", resource=Entity("box", f"s/a/{n % 7}")) for n in range(MANY * 2)]
-    wanted = [n % 7 != 2 for n in range(MANY * 2)]
-    assert client.check_many(asked) == wanted
-    assert client.check_many(iter(asked)) == wanted
-    assert client.check_many(asked[:3]) == wanted[:3]
-    assert [decision.allowed for decision in client.decide_many(asked[:9])] == wanted[:9]
+    requests = [Request(user="ann", action="look", resource=Entity("box", f"s/a/{n % 7}")) for n in range(MANY * 2)]
+    expected = [n % 7 != 2 for n in range(MANY * 2)]
+    assert client.check_many(requests) == expected
+    assert client.check_many(iter(requests)) == expected
+    assert client.check_many(requests[:3]) == expected[:3]
+    assert [decision.allowed for decision in client.decide_many(requests[:9])] == expected[:9]
 
 
 @pytest.mark.parametrize(
@@ -174,10 +174,10 @@ def test_what_is_no_request_is_refused(client: Embedded, arguments: tuple[Any, .
 
 
 def test_one_wrong_request_among_many_is_named(client: Embedded) -> None:
-    asked = [Request(user="ann", action="look", resource=Entity("box", "s/a/1"))] * (MANY + 1)
-    asked[700] = Request(user="ann", action="look", resource=Entity("box", "s/a"))
+    requests = [Request(user="ann", action="look", resource=Entity("box", "s/a/1"))] * (MANY + 1)
+    requests[700] = Request(user="ann", action="look", resource=Entity("box", "s/a"))
     with pytest.raises(InvalidRequest, match="request 700: wrong depth"):
-        client.check_many(asked)
+        client.check_many(requests)
 
 
 def test_hooks_are_told_of_what_is_asked_the_quick_way_too(bundle_files: BundleFiles) -> None:
@@ -554,7 +554,7 @@ def test_threads_see_one_state_or_the_other(bundle_files: BundleFiles) -> None:
     one = {"grantee": "user:ann", "effect": "allow", "privilege": "LOOK", "entity": "box:s/a/1"}
     other = one | {"entity": "box:s/a/2"}
     bundle_files.put_state([one])
-    asked = [Request(user="ann", action="look", resource=Entity("box", f"s/a/{n}")) for n in (1, 2)]
+    requests = [Request(user="ann", action="look", resource=Entity("box", f"s/a/{n}")) for n in (1, 2)]
     wrong: list[object] = []
     ended = threading.Event()
     with Embedded(bundle_files.policy, bundle_files.state, refresh=0) as client:
@@ -562,7 +562,7 @@ def test_threads_see_one_state_or_the_other(bundle_files: BundleFiles) -> None:
         def ask() -> None:
             while not ended.is_set():
                 try:
-                    answers = client.check_many(asked * (MANY // 2))
+                    answers = client.check_many(requests * (MANY // 2))
                 except Exception as error:  # noqa: BLE001  (told below)
                     wrong.append(error)
                     return
@@ -643,11 +643,11 @@ def test_wasm_gives_the_same_answers(bundle_files: BundleFiles, opa_binary: Path
         assert python.status().engine == "python"
         assert client.status().engine == "wasm"
         assert client.revision() == python.revision()
-        asked = [
+        requests = [
             Request(user=u, action="look", resource=Entity("box", f"s/a/{n}")) for u in ("ann", "bob") for n in "12"
         ]
-        assert client.check_many(asked) == python.check_many(asked) == [True, False, False, False]
-        for request in asked:
+        assert client.check_many(requests) == python.check_many(requests) == [True, False, False, False]
+        for request in requests:
             assert client.decide(request).context == python.decide(request).context
             assert client.check(request) is python.check(request)
         assert client.visible("ann", "list", "box", ["s/a/1", "s/a/2"]) == ["s/a/1"]

@@ -357,13 +357,13 @@ def test_a_request_made_by_hand_with_bad_extras_is_never_sent(
 ) -> None:
     """A text as flags would ask for its letters, and so for less than was meant."""
     server = raw_server(http_reply(YES))
-    asked = Request(user="alice", action="read", resource=Entity("doc", "s/d"), **more)
+    request = Request(user="alice", action="read", resource=Entity("doc", "s/d"), **more)
     with Client(server.url) as client:
         for method in (client.check, client.decide, client.require):
             with pytest.raises(InvalidRequest):
-                method(asked)
+                method(request)
         with pytest.raises(InvalidRequest, match="request 0: "):
-            client.check_many([asked])
+            client.check_many([request])
     assert not any(line.startswith("POST") for line in server.asked)
 
 

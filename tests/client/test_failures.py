@@ -148,7 +148,7 @@ def test_the_page_says_what_the_table_says(update_golden: bool) -> None:
     text = PAGE.read_text(encoding="utf-8")
     head, _, rest = text.partition(begin)
     _, _, tail = rest.partition(end)
-    wanted = f"{head}{begin}\n\n{page()}\n{end}{tail}"
+    expected = f"{head}{begin}\n\n{page()}\n{end}{tail}"
     if update_golden:
-        PAGE.write_text(wanted, encoding="utf-8")
-    assert PAGE.read_text(encoding="utf-8") == wanted
+        PAGE.write_text(expected, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == expected

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import pytest
 from failing_servers import POLICY, Authority, free_port, reply
-from proxies import proxy, through, without_proxies
+from proxies import proxy, use_proxy, without_proxies
 
 from privtab import Client, Embedded, PrivtabError, pipeline
 from privtab.cli._app import run
@@ -90,7 +90,7 @@ def test_no_proxy_hears_of_this_machine(
     opener: Callable[[str, Path], None], host: str, nobody: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with proxy(lambda _: reply('{"result": true, "sidecars": []}', "200 OK", "Connection: close")) as (where, heads):
-        through(monkeypatch, where)
+        use_proxy(monkeypatch, where)
         with pytest.raises(TROUBLE):
             opener(f"http://{host}:{nobody}", tmp_path)
     assert heads == []
@@ -104,7 +104,7 @@ def test_a_proxy_is_asked_for_other_machines_with_the_token(
     netrc.write_text("machine opa.invalid login somebody password else")
     monkeypatch.setenv("NETRC", str(netrc))
     with proxy(lambda _: reply("{}", "403 Forbidden", "Connection: close")) as (where, heads):
-        through(monkeypatch, where)
+        use_proxy(monkeypatch, where)
         with pytest.raises(TROUBLE):
             opener("http://opa.invalid:8181", tmp_path)
         asked = len(heads)
@@ -123,12 +123,12 @@ def test_status_asks_this_machine_itself(
 ) -> None:
     monkeypatch.setenv("PRIVTAB_TOKEN", TOKEN)
     with proxy(lambda _: reply('{"sidecars": []}', "200 OK", "Connection: close")) as (where, heads):
-        through(monkeypatch, where)
+        use_proxy(monkeypatch, where)
         run(["status", option, f"http://127.0.0.1:{nobody}", "--check"])
     assert heads == []
-    said = "".join(capsys.readouterr())
-    assert "no answer from" in said
-    assert "refused" in said
+    output = "".join(capsys.readouterr())
+    assert "no answer from" in output
+    assert "refused" in output
 
 
 class Elsewhere(BaseHTTPRequestHandler):

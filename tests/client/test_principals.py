@@ -63,16 +63,16 @@ def test_a_user_may_be_written_with_the_kind(client: Embedded, user: str) -> Non
 
 @pytest.mark.parametrize("user", NO_USERS)
 def test_what_is_no_user_is_told(client: Embedded, user: str) -> None:
-    told = "is not a user|only a user can be a subject"
-    with pytest.raises(InvalidRequest, match=told):
+    message = "is not a user|only a user can be a subject"
+    with pytest.raises(InvalidRequest, match=message):
         client.check(user, "read", "shelf:s/a")
-    with pytest.raises(InvalidRequest, match=told):
+    with pytest.raises(InvalidRequest, match=message):
         client.decide(user, "read", "shelf:s/a")
-    with pytest.raises(InvalidRequest, match=told):
+    with pytest.raises(InvalidRequest, match=message):
         client.check_many([asked("alice"), asked(user)])
-    with pytest.raises(InvalidRequest, match=told):
+    with pytest.raises(InvalidRequest, match=message):
         client.visible(user, "list", "shelf", ["s/a"])
-    with pytest.raises(InvalidRequest, match=told):
+    with pytest.raises(InvalidRequest, match=message):
         client.filter(user, "read", ["shelf:s/a"])
 
 

@@ -25,7 +25,7 @@ def test_an_undefined_program_is_no_bundle_and_a_wrong_one_is_an_error() -> None
 
 
 def test_an_allow_is_asked_with_the_whole_request() -> None:
-    asked = Request(
+    request = Request(
         user="alice",
         action="copy",
         resource=Entity("doc", "s/d"),
@@ -33,14 +33,14 @@ def test_an_allow_is_asked_with_the_whole_request() -> None:
         with_={"source": Entity("doc", "s/e")},
         flags=frozenset({"force"}),
     )
-    call = protocol.allow("demo", asked)
+    call = protocol.allow("demo", request)
     assert call.path == "/v1/data/privtab/demo/check"
     assert call.body == (
         b'{"input":{"subject":{"type":"user","id":"alice","properties":{"groups":["hr"]}},"action":{"name":"copy"},'
         b'"resource":{"type":"doc","id":"s/d"},"context":{"force":true,"with":{"source":{"type":"doc","id":"s/e"}}}}}'
     )
     assert call.read(b'{"result": true}') is True
-    assert Request.from_json(asked.to_json()) == asked
+    assert Request.from_json(request.to_json()) == request
 
 
 def test_a_long_answer_is_cut_in_messages() -> None:

@@ -89,14 +89,14 @@ def differences(
             state = worlds.state(program, turn)
             engine = PythonEngine(document, Index(index(program, state)))
             asked = worlds.requests(program, turn, per_rule)
-            wanted = [engine.allow(request) for request in asked]
+            expected = [engine.allow(request) for request in asked]
             got = batches(engine).allow_requests(asked)
             total += len(asked)
-            allowed += sum(wanted)
+            allowed += sum(expected)
             for at, request in enumerate(asked):
-                if got is None or got[at] != wanted[at]:
-                    said = "nothing" if got is None else got[at]
-                    found.append(f"{json.dumps(request.to_json())}: {said}\n{policy.read_text()}\n{state}")
+                if got is None or got[at] != expected[at]:
+                    message = "nothing" if got is None else got[at]
+                    found.append(f"{json.dumps(request.to_json())}: {message}\n{policy.read_text()}\n{state}")
     return total, allowed, found
 
 
@@ -365,6 +365,6 @@ def test_what_columns_refuse_is_what_the_names_refuse(batches: Batches) -> None:
             return True
         return False
 
-    wanted = [refused(path) for path in paths]
-    assert (answers.reasons != 0).tolist() == wanted
-    assert 0 < sum(wanted) < len(paths)
+    expected = [refused(path) for path in paths]
+    assert (answers.reasons != 0).tolist() == expected
+    assert 0 < sum(expected) < len(paths)

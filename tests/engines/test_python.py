@@ -33,12 +33,16 @@ def differences(seed: int, folder: Path, *, policies: int, states: int, per_rule
             many = engine.allow_many(asked)
             explained = engine.decide_many(asked)
             for at, request in enumerate(asked):
-                wanted = reference.decide(request)
+                expected = reference.decide(request)
                 total += 1
-                allowed += wanted.allowed
-                if engine.allow(request) != wanted.allowed or many[at] != wanted.allowed or explained[at] != wanted:
-                    said = f"{json.dumps(explained[at].to_json())}\nreference: {json.dumps(wanted.to_json())}"
-                    found.append(f"{json.dumps(request.to_json())}\npython: {said}\n{policy.read_text()}\n{state}")
+                allowed += expected.allowed
+                if (
+                    engine.allow(request) != expected.allowed
+                    or many[at] != expected.allowed
+                    or explained[at] != expected
+                ):
+                    text = f"{json.dumps(explained[at].to_json())}\nreference: {json.dumps(expected.to_json())}"
+                    found.append(f"{json.dumps(request.to_json())}\npython: {text}\n{policy.read_text()}\n{state}")
     return total, allowed, found
 
 

@@ -45,15 +45,15 @@ def test_every_part_of_every_decision_is_the_references(seed: int, tmp_path: Pat
         state = worlds.state(program, number)
         engine, reference = made(program, state, opa_binary)
         asked = worlds.requests(program, number, 3)
-        wanted = [reference.decide(request) for request in asked]
-        assert engine.decide_many(asked) == wanted, policy.read_text()
-        assert engine.allow_many(asked) == [decision.allowed for decision in wanted]
-        assert [engine.allow(request) for request in asked[:20]] == [decision.allowed for decision in wanted[:20]]
-        assert engine.decide(asked[0]) == wanted[0]
+        expected = [reference.decide(request) for request in asked]
+        assert engine.decide_many(asked) == expected, policy.read_text()
+        assert engine.allow_many(asked) == [decision.allowed for decision in expected]
+        assert [engine.allow(request) for request in asked[:20]] == [decision.allowed for decision in expected[:20]]
+        assert engine.decide(asked[0]) == expected[0]
         plain = [r for r in asked if not (r.with_ or r.flags or r.groups)]
         assert engine.allow_many(plain) == [reference.decide(request).allowed for request in plain]
         total += len(asked)
-        allowed += sum(decision.allowed for decision in wanted)
+        allowed += sum(decision.allowed for decision in expected)
     assert total > 200
     assert 0.1 < allowed / total < 0.9
 
@@ -89,13 +89,13 @@ def test_names_of_all_planes_mean_what_they_mean_elsewhere(tmp_path: Path, opa_b
     engine, reference = made(pipeline.load_program(policy), state, opa_binary)
     asked = [Request(user="ann", action="see", resource=Entity("thing", f"open/{name}")) for name in names]
     asked += [Request(user=name, action="see", resource=Entity("thing", f"x/{name}")) for name in names]
-    wanted = [reference.decide(request) for request in asked]
-    assert engine.allow_many(asked) == [decision.allowed for decision in wanted]
-    assert [engine.allow(request) for request in asked] == [decision.allowed for decision in wanted]
-    assert engine.decide_many(asked) == wanted
+    expected = [reference.decide(request) for request in asked]
+    assert engine.allow_many(asked) == [decision.allowed for decision in expected]
+    assert [engine.allow(request) for request in asked] == [decision.allowed for decision in expected]
+    assert engine.decide_many(asked) == expected
     things = [request.resource for request in asked[: len(names)]]
     seen = Request(user="ann", action="see", resource=Entity("thing", ""))
-    assert engine.visible(seen, things) == [at for at in range(len(names)) if wanted[at].allowed]
+    assert engine.visible(seen, things) == [at for at in range(len(names)) if expected[at].allowed]
 
 
 @pytest.fixture(scope="module")
@@ -115,12 +115,12 @@ def test_listings_are_filtered(shipped: tuple[WasmEngine, Reference, Program]) -
     items = [item for item in items if len(item.names) == 3]
     for user in ("ann", "bob", "nobody"):
         request = Request(user=user, action="list", resource=Entity("dataset", ""))
-        wanted = [
+        expected = [
             at
             for at, item in enumerate(items)
             if reference.decide(Request(user=user, action="list", resource=item)).allowed
         ]
-        assert engine.visible(request, items) == wanted
+        assert engine.visible(request, items) == expected
 
 
 def test_what_may_be_no_request_goes_the_long_way(shipped: tuple[WasmEngine, Reference, Program]) -> None:
@@ -152,11 +152,11 @@ def test_what_may_be_no_request_goes_the_long_way(shipped: tuple[WasmEngine, Ref
 def test_threads_take_turns(shipped: tuple[WasmEngine, Reference, Program]) -> None:
     engine, reference, program = shipped
     asked = worlds.requests(program, 8, 2)
-    wanted = [reference.decide(request).allowed for request in asked]
+    expected = [reference.decide(request).allowed for request in asked]
     found: list[bool] = []
 
     def ask() -> None:
-        found.append([engine.allow(request) for request in asked] == wanted)
+        found.append([engine.allow(request) for request in asked] == expected)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:

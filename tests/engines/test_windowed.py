@@ -116,11 +116,11 @@ def test_wasm_agrees_with_the_reference_at_every_moment(opa_binary: Path) -> Non
         asked = worlds.requests(program, number, 1)
         for at in worlds.moments(state):
             clock[0] = at
-            wanted = [Reference(program, state.at(at), artifacts.revision).decide(request) for request in asked]
-            assert engine.decide_many(asked) == wanted
-            assert engine.allow_many(asked) == [decision.allowed for decision in wanted]
-            assert engine.allow(asked[0]) == wanted[0].allowed
+            expected = [Reference(program, state.at(at), artifacts.revision).decide(request) for request in asked]
+            assert engine.decide_many(asked) == expected
+            assert engine.allow_many(asked) == [decision.allowed for decision in expected]
+            assert engine.allow(asked[0]) == expected[0].allowed
             total += len(asked)
-            allowed += sum(decision.allowed for decision in wanted)
+            allowed += sum(decision.allowed for decision in expected)
     assert total > 500
     assert 0.05 < allowed / total < 0.95

@@ -144,6 +144,6 @@ def test_a_comment_that_ignores_a_finding_still_covers_its_row() -> None:
         laid_out(f"- {{get: {cell}, source: 1}} # privtab: ignore P310 why"),
     ):
         (ignore,) = ignores(SourceFile.of("a.yaml", text), found)
-        wanted = next(n for n, line in enumerate(text.splitlines(), start=1) if "PRIVILEGE" in line)
-        assert ignore.first <= wanted <= ignore.last, text
+        expected = next(n for n, line in enumerate(text.splitlines(), start=1) if "PRIVILEGE" in line)
+        assert ignore.first <= expected <= ignore.last, text
     assert not found

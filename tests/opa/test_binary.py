@@ -38,8 +38,8 @@ def says(path: Path, version: str) -> Path:
 
 def test_the_found_one_is_the_pinned_version() -> None:
     found = binary.find()
-    said = subprocess.run([found, "version"], capture_output=True, text=True, check=True).stdout
-    assert said.startswith(f"Version: {binary.PINNED}\n")
+    output = subprocess.run([found, "version"], capture_output=True, text=True, check=True).stdout
+    assert output.startswith(f"Version: {binary.PINNED}\n")
 
 
 def test_without_any_the_error_says_what_to_do(empty: Path) -> None:

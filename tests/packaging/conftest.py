@@ -66,10 +66,10 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
 
     The packages themselves are links to those of the environment that runs the tests, so that nothing is fetched.
     """
-    made: dict[tuple[str, ...], Environment] = {}
+    environments: dict[tuple[str, ...], Environment] = {}
 
     def make(*extras: str) -> Environment:
-        if extras not in made:
+        if extras not in environments:
             path = tmp_path_factory.mktemp("-".join(("env", *extras)))
             venv.create(path, with_pip=False, symlinks=True)
             env = Environment(path)
@@ -79,8 +79,8 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
             (installed,) = distributions(name="privtab", path=[str(site)])
             for needed in _closure(installed, set(extras)):
                 _link(needed, site)
-            made[extras] = env
-        return made[extras]
+            environments[extras] = env
+        return environments[extras]
 
     return make
 
@@ -88,19 +88,19 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
 def _closure(root: Distribution, extras: set[str]) -> Iterator[Distribution]:
     """Every distribution that `root` with these extras needs, by metadata."""
     waiting: list[tuple[Distribution, set[str]]] = [(root, extras)]
-    seen: set[tuple[str, frozenset[str]]] = set()
+    visited: set[tuple[str, frozenset[str]]] = set()
     while waiting:
-        at, wanted = waiting.pop()
-        for text in at.requires or ():
+        current, extras_of = waiting.pop()
+        for text in current.requires or ():
             requirement = Requirement(text)
             marker = requirement.marker
-            if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in wanted | {""}):
+            if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in extras_of | {""}):
                 continue
             found = distribution(requirement.name)
             assert requirement.specifier.contains(found.version, prereleases=True), text
             key = (found.name.lower(), frozenset(requirement.extras))
-            if key not in seen:
-                seen.add(key)
+            if key not in visited:
+                visited.add(key)
                 waiting.append((found, set(requirement.extras)))
                 yield found
 

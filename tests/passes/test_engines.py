@@ -84,17 +84,17 @@ def test_engines_after_the_passes_agree_with_the_reference_before(
         for user, operation, path in itertools.product(("ann", "bob"), ("list", "walk", "open"), ("m", "m/h"))
     ]
     reference = Reference(program, state)
-    wanted = [reference.decide(request).allowed for request in asked]
-    assert not any(allowed for request, allowed in zip(asked, wanted, strict=True) if request.resource.id == "m")
-    assert any(wanted)
+    expected = [reference.decide(request).allowed for request in asked]
+    assert not any(allowed for request, allowed in zip(asked, expected, strict=True) if request.resource.id == "m")
+    assert any(expected)
     artifacts, document = policy_artifacts(program), index(program, state)
     if engine in ENGINES:
         opener = engines.opener(engine)
         module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary) if opener.takes_wasm else None
         opened = opener.open(artifacts.program, [opener.keep(document)], module, 0).engine
-        assert [opened.allow(request) for request in asked] == wanted
-        assert opened.allow_many(asked) == wanted
-        assert [decision.allowed for decision in opened.decide_many(asked)] == wanted
+        assert [opened.allow(request) for request in asked] == expected
+        assert opened.allow_many(asked) == expected
+        assert [decision.allowed for decision in opened.decide_many(asked)] == expected
     else:
         bundle = tmp_path / "policy.tar.gz"
         bundle.write_bytes(artifacts.bundle())
@@ -102,4 +102,4 @@ def test_engines_after_the_passes_agree_with_the_reference_before(
             http.put(f"{server.url}/v1/data/privtab_state/museum", json=document, timeout=10).raise_for_status()
             body = {"input": {"requests": [request.to_json() for request in asked]}}
             answer = http.post(f"{server.url}/v1/data/privtab/museum/decisions", json=body, timeout=10)
-        assert answer.json()["result"] == wanted
+        assert answer.json()["result"] == expected

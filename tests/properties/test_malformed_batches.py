@@ -113,16 +113,16 @@ def check(reference: Reference, ask: Ask, asked: Sequence[Request], rnd: random.
     """Ask for everything; gives how many spoilt items were asked for, and how many items were allowed."""
     number = allowed = 0
     for body in bodies(reference, rnd, asked):
-        wanted = [
+        expected = [
             isinstance(item, list) and len(item) == 2 and answer(reference, body, *item) for item in body["items"]
         ]
-        assert ask("decisions", body) == wanted, body
+        assert ask("decisions", body) == expected, body
         user = body["items"][0][0]
         listed = listing(body, user)
         shown = [at for at, keys in enumerate(listed["items"]) if answer(reference, body, user, keys)]
         assert ask("visible", listed) == shown, listed
-        number += len(wanted)
-        allowed += sum(wanted)
+        number += len(expected)
+        allowed += sum(expected)
         for kind in CONTEXTS:
             refused(ask("decisions", {**body, "context": kind}))
             refused(ask("visible", {**listed, "context": kind}))

@@ -25,9 +25,9 @@ def files_of(bundle: bytes) -> Files:
 
 
 def manifest(files: Files, **changed: Any) -> Files:
-    told = json.loads(files[".manifest"])
-    metadata = {**told["metadata"], **changed.pop("metadata", {})}
-    return {**files, ".manifest": json.dumps({**told, "metadata": metadata, **changed}).encode()}
+    document = json.loads(files[".manifest"])
+    metadata = {**document["metadata"], **changed.pop("metadata", {})}
+    return {**files, ".manifest": json.dumps({**document, "metadata": metadata, **changed}).encode()}
 
 
 CHANGES: dict[str, tuple[Callable[[Files], Files], str]] = {

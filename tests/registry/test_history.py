@@ -147,7 +147,7 @@ def test_commands_go_on_and_say_so(registry: Registry, ran: list[Channel], capsy
     from privtab.cli._app import run
 
     spoil(registry, 2, copy="older")
-    said = "dev/shop: release 2 cannot be read"
+    message = "dev/shop: release 2 cannot be read"
     for command, code in (
         (["registry", "show", registry.url], 0),
         (["registry", "history", registry.url, "dev", "shop"], 0),
@@ -159,14 +159,14 @@ def test_commands_go_on_and_say_so(registry: Registry, ran: list[Channel], capsy
         printed = capsys.readouterr()
         assert "cannot be read" in printed.err, command
         if code != 1:
-            assert said in printed.err
+            assert message in printed.err
     assert run(["status", "-r", registry.url, "--format", "json"]) == 3
-    told = json.loads(capsys.readouterr().out)
-    assert (told["good"], told["channels"][0]["switch"]) == (False, 1)
-    assert told["trouble"][0].startswith(said)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["good"], document["channels"][0]["switch"]) == (False, 1)
+    assert document["trouble"][0].startswith(message)
     assert run(["rollback", "shop", "-r", registry.url]) == 0
     printed = capsys.readouterr()
-    assert said in printed.err
+    assert message in printed.err
     assert "dev/shop: release 3, all that ran at release 1" in printed.out
     assert registry.channel("dev", "shop").policy == ran[0].policy
     assert run(["status", "-r", registry.url, "--check"]) == 0

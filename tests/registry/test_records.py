@@ -59,10 +59,10 @@ def test_what_is_whole_is_listed_and_the_rest_told(
 ) -> None:
     registry, ids, path = harmed
     assert run(["registry", "list", registry.url, "--format", "json"]) == 0
-    told = capsys.readouterr()
-    assert [one["id"] for one in json.loads(told.out) if one["kind"] == "policy"] == [ids[0]]
-    assert path in told.err
-    assert "put its bundle again" in told.err
+    output = capsys.readouterr()
+    assert [one["id"] for one in json.loads(output.out) if one["kind"] == "policy"] == [ids[0]]
+    assert path in output.err
+    assert "put its bundle again" in output.err
     with pytest.raises(RegistryError, match="put its bundle again"):
         registry.revision("shop", "policy", ids[1])
 

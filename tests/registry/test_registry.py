@@ -50,8 +50,8 @@ def test_static_servers_find_what_runs(any_registry: Registry, packed: ExampleBu
         any_registry.release("dev", "shop", policy=any_registry.put(policy).id, state=any_registry.put(state).id)
         assert any_registry.store.read("channels/dev/shop/policy.tar.gz") == policy
         assert any_registry.store.read("channels/dev/shop/state.tar.gz") == state
-    told = json.loads(any_registry.store.read("channels/dev/shop/channel.json"))
-    assert told == any_registry.channel("dev", "shop").to_json()
+    document = json.loads(any_registry.store.read("channels/dev/shop/channel.json"))
+    assert document == any_registry.channel("dev", "shop").to_json()
 
 
 @pytest.mark.slow

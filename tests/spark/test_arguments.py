@@ -58,7 +58,12 @@ def test_a_path_may_be_a_list_of_columns_of_names(spark: SparkSession, tmp_path:
     for kind in ("box", F.lit("box")):
         given: dict[str, Any] = {"subject": "user", "action": "look", "resource": (kind, [F.lit("s"), "shelf", "box"])}
         decided = decide(df, *decision_rows.files(tmp_path), **given)
-        assert decision_rows.told(decided) == [(True, None), (True, None), (False, "null"), (False, "malformed path")]
+        assert decision_rows.answer_rows(decided) == [
+            (True, None),
+            (True, None),
+            (False, "null"),
+            (False, "malformed path"),
+        ]
 
 
 def test_groups_count_only_where_the_policy_takes_them(ask: Ask, spark: SparkSession, tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def test_rows_keep_their_columns_and_get_an_answer_with_its_reason(
     assert decided.columns == [*df.columns, "allowed", "reason"]
     allowed, reason = decided.schema["allowed"], decided.schema["reason"]
     assert (allowed.dataType, allowed.nullable, reason.dataType) == (BooleanType(), False, StringType())
-    assert decision_rows.told(decided) == [row[2:] for row in decision_rows.LOOKS]
-    assert decision_rows.told(decided, *df.columns) == decision_rows.told(df, *df.columns)
+    assert decision_rows.answer_rows(decided) == [row[2:] for row in decision_rows.LOOKS]
+    assert decision_rows.answer_rows(decided, *df.columns) == decision_rows.answer_rows(df, *df.columns)
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_everything_of_a_request_may_be_a_column(
         flags={"careful": "careful"}, groups="groups", plan=plan,
     )  # fmt: skip
     # An object that is not there is no reason to refuse what does not look at it.
-    assert decision_rows.told(decided) == [row[6:] for row in rows]
+    assert decision_rows.answer_rows(decided) == [row[6:] for row in rows]
 
 
 @pytest.mark.slow
@@ -111,9 +111,9 @@ def test_a_state_comes_in_many_forms(spark: SparkSession, policy_and_state: tupl
         for at, (policy, state) in enumerate(forms)
     ]
     for at, decided in enumerate(every):
-        assert decision_rows.told(decided, f"by_{at}", f"why_{at}") == [row[2:] for row in decision_rows.LOOKS]
+        assert decision_rows.answer_rows(decided, f"by_{at}", f"why_{at}") == [row[2:] for row in decision_rows.LOOKS]
     asked = df.where("n = 0").withColumn("user", F.lit("dan"))
-    assert decision_rows.told(decide(asked, program, {"grants": grants}, **BOX)) == [(True, None)]
+    assert decision_rows.answer_rows(decide(asked, program, {"grants": grants}, **BOX)) == [(True, None)]
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_a_state_in_parts_is_whole_or_none(
         (folder / name).write_bytes(bundle)
     df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
     for plan in PLANS:
-        assert decision_rows.told(decide(df, program, folder, plan=plan, **BOX)) == [
+        assert decision_rows.answer_rows(decide(df, program, folder, plan=plan, **BOX)) == [
             row[2:] for row in decision_rows.LOOKS
         ]
     matrix = entitlements(program, folder, operations=["look"], spark=spark).where("user = 'ann'")

@@ -117,7 +117,7 @@ def compare(seed: int) -> int:
     question = Question(withs=withs, flags=frozenset(f if rnd.random() < 0.5 else f"{f}=false" for f in known))
     entities = asked_of(program, rnd)
     reference = Reference(program, state)
-    wanted: dict[tuple[str, ...], Any] = {}
+    expected: dict[tuple[str, ...], Any] = {}
     count = 0
     for key in entities:
         type_, _, path = key.partition(":")
@@ -134,7 +134,7 @@ def compare(seed: int) -> int:
                     continue
                 count += 1
                 if decision.allowed:
-                    wanted[user, operation, type_, path] = decision.context["reasons"]
+                    expected[user, operation, type_, path] = decision.context["reasons"]
     found = {}
     for row in rows(program, state, entities, users=USERS, question=question):
         at = row["user"], row["operation"], row["type"], row["path"]
@@ -142,7 +142,7 @@ def compare(seed: int) -> int:
         found[at] = told(row)
         main = [link for link in row["via"] if link["principal"] == row["via_principal"]]
         assert main or row["via_kind"] == "anyone"
-    assert found == wanted, seed
+    assert found == expected, seed
     return count
 
 
@@ -184,23 +184,23 @@ def test_a_group_or_a_role_has_what_somebody_has_who_holds_nothing_else(seed: in
         else:
             probe = replace(probe, memberships=(*state.memberships, ("probe", name)))
         reference = Reference(program, probe)
-        wanted = set()
+        expected = set()
         for key in entities:
             type_, _, path = key.partition(":")
             for (of_type, operation), rule in program.rules.items():
                 if of_type == type_ and not rule.withs:
                     resource = Entity(type_, path)
                     try:
-                        said = worlds.spoken(rule, frozenset())
+                        said = worlds.stated_flags(rule, frozenset())
                         request = Request(user="probe", action=operation, resource=resource, groups=asking, flags=said)
                         if reference.decide(request).allowed:
-                            wanted.add((operation, key))
+                            expected.add((operation, key))
                     except InvalidRequest:
                         continue
-        unset = frozenset().union(*(worlds.spoken(rule, frozenset()) for rule in program.rules.values()))
+        unset = frozenset().union(*(worlds.stated_flags(rule, frozenset()) for rule in program.rules.values()))
         found = rows(program, state, entities, principals=[principal], question=Question(flags=frozenset(unset)))
         assert {row["principal"] for row in found} <= {principal}
-        assert {(row["operation"], f"{row['type']}:{row['path']}") for row in found} == wanted
+        assert {(row["operation"], f"{row['type']}:{row['path']}") for row in found} == expected
 
 
 def test_what_matters_most_is_told_and_by_which_group(program: Program) -> None:

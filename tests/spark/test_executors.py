@@ -56,7 +56,7 @@ def test_an_opa_answers_and_hears_each_request_once(spark: SparkSession, opa: st
 
     before = batches()
     decided = decide_with(df, opa, subject="user", action="look", resource=("box", "path"))
-    assert decision_rows.told(decided) == WANTED
+    assert decision_rows.answer_rows(decided) == WANTED
     assert batches() - before <= 4
     assert decided.columns == [*df.columns, "allowed", "reason"]
 
@@ -83,7 +83,7 @@ def test_wasm_in_the_executor_answers_the_whole_request(spark: SparkSession, bun
         decision_rows.frame(spark, rows, schema), connect, subject="user", action=F.col("action"), resource="entity",
         with_={"target": "target"}, flags={"careful": "careful"}, groups="groups",
     )  # fmt: skip
-    assert decision_rows.told(decided) == [
+    assert decision_rows.answer_rows(decided) == [
         (True, None),
         (False, "not of a type that the operation takes"),
         (False, "null"),
@@ -103,8 +103,8 @@ def test_no_answer_ends_the_job_or_denies(spark: SparkSession, bundles: Path, op
             decide_with(df, client, subject="user", action="look", resource=("box", "path"), on_error=on_error)
             for on_error in ("deny", "fail")
         ]
-        assert decision_rows.told(asks[0]) == [(True, None), (False, "null")]
-    assert decision_rows.told(asks[0]) == [(False, "no answer"), (False, "null")]
+        assert decision_rows.answer_rows(asks[0]) == [(True, None), (False, "null")]
+    assert decision_rows.answer_rows(asks[0]) == [(False, "no answer"), (False, "null")]
     with pytest.raises(Exception, match=r"DecisionUnavailable"):
         asks[1].collect()
 

@@ -54,7 +54,7 @@ def test_pandas_on_spark_may_be_a_state_and_what_a_matrix_is_about(spark: SparkS
     ).pandas_api()
     df = decision_rows.frame(spark, [("ann", "s/a/1"), ("cy", "s/a/1")], "user string, path string")
     for given in ({"grants": grants}, state_tables(spark, policy, {"grants": grants})):
-        assert decision_rows.told(decide(df, policy, given, **BOX), "allowed") == [(True,), (False,)]
+        assert decision_rows.answer_rows(decide(df, policy, given, **BOX), "allowed") == [(True,), (False,)]
     entities = spark.createDataFrame([("box:s/a/1",)], "entity string").pandas_api()
     users = spark.createDataFrame([("ann",), ("bob",)], "name string").pandas_api()
     rows = entitlements(policy, state, entities, operations=["look"], users=users)

@@ -40,8 +40,8 @@ def run(capsys: pytest.CaptureFixture[str], job: str, *arguments: object) -> tup
     """Exit code, what was said in JSON, and what was complained about."""
     capsys.readouterr()
     code = import_module(f"privtab.spark.jobs.{job}").main([*map(str, arguments), "--format", "json"])
-    said = capsys.readouterr()
-    return code, json.loads(said.out) if said.out.strip() else None, said.err
+    output = capsys.readouterr()
+    return code, json.loads(output.out) if output.out.strip() else None, output.err
 
 
 def test_every_job_is_a_module() -> None:

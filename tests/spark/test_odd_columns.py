@@ -48,7 +48,7 @@ def test_bytes_that_are_no_text_are_nobody(plan: str, spark: SparkSession, polic
     decided = decide(df, *policy_and_state, **BOX, groups="brought", plan=plan)
     # Connect reads what it collects as text: the answers alone.
     answers = decided.select("n", "allowed", "reason")
-    assert decision_rows.told(answers) == [(True, None), *[(False, "null")] * 3]
+    assert decision_rows.answer_rows(answers) == [(True, None), *[(False, "null")] * 3]
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_a_flag_that_is_neither_yes_nor_no_is_set(
         spark, [("bob", "s/a/1", flag) for flag in ("no", "maybe", "true")], "user string, path string, f string"
     )
     decided = decide(df, *policy_and_state, **{**BOX, "action": "take"}, flags={"careful": "f"}, plan=plan)
-    assert [allowed for (allowed,) in decision_rows.told(decided, "allowed")] == [True, False, False]
+    assert [allowed for (allowed,) in decision_rows.answer_rows(decided, "allowed")] == [True, False, False]
 
 
 @pytest.mark.slow
@@ -80,14 +80,14 @@ def test_no_name_of_a_column_is_in_the_way(plan: str, spark: SparkSession, polic
     df = df.select("*", *(F.lit(name).alias(name) for name in names))
     decided = decide(df, *policy_and_state, **{**BOX, "subject": F.concat("user", F.lit(""))}, plan=plan)
     assert decided.columns == [*df.columns, "allowed", "reason"]
-    told = decision_rows.told(decided, "allowed", "reason", *names)
+    told = decision_rows.answer_rows(decided, "allowed", "reason", *names)
     assert told == [(True, None, *names), (False, "not granted", *names)]
     assert (
-        decision_rows.told(visible(df, *policy_and_state, **BOX, plan=plan), *df.columns)
-        == decision_rows.told(df, *df.columns)[:1]
+        decision_rows.answer_rows(visible(df, *policy_and_state, **BOX, plan=plan), *df.columns)
+        == decision_rows.answer_rows(df, *df.columns)[:1]
     )
     again = decide(decided, *policy_and_state, **BOX, plan=plan, allowed="__PRIVTAB_", reason="why")
-    assert decision_rows.told(again, "__PRIVTAB_", "why") == [(True, None), (False, "not granted")]
+    assert decision_rows.answer_rows(again, "__PRIVTAB_", "why") == [(True, None), (False, "not granted")]
 
 
 def test_a_name_of_another_case_is_the_column_or_nothing(
@@ -95,7 +95,7 @@ def test_a_name_of_another_case_is_the_column_or_nothing(
 ) -> None:
     """To Spark `user` is the session's user where no column is called so."""
     df = decision_rows.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")], "USER string, path string")
-    assert decision_rows.told(decide(df, *policy_and_state, **BOX), "allowed") == [(True,), (False,)]
+    assert decision_rows.answer_rows(decide(df, *policy_and_state, **BOX), "allowed") == [(True,), (False,)]
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         with pytest.raises(UsageError, match="no column `user`"):
@@ -134,7 +134,7 @@ def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
     decided = padded
     for at, given in enumerate(asked):
         decided = decide(decided, *policy_and_state, allowed=f"by_{at}", reason=f"why_{at}", **given)
-    assert decision_rows.told(decided, "path", "by_0", "by_1", "by_2", "by_3") == [
+    assert decision_rows.answer_rows(decided, "path", "by_0", "by_1", "by_2", "by_3") == [
         ("s/a/1    ", True, True, False, True),
         ("s/a/2    ", False, False, False, True),
         ("s/a/1    ", False, False, True, False),

@@ -53,9 +53,9 @@ def load(spark: SparkSession, **options: str) -> DataFrame:
 def test_the_source_has_the_rows_of_entitlements(spark: SparkSession, entities: Path) -> None:
     frame = load(spark, entities=str(entities), operations="load, drop")
     keys = [f"table:{path}" for path in TABLES]
-    wanted = entitlements(POLICY, STATE, keys, operations=["load", "drop"], spark=spark)
-    assert frame.schema == wanted.schema
-    assert sorted(map(repr, frame.collect())) == sorted(map(repr, wanted.collect()))
+    expected = entitlements(POLICY, STATE, keys, operations=["load", "drop"], spark=spark)
+    assert frame.schema == expected.schema
+    assert sorted(map(repr, frame.collect())) == sorted(map(repr, expected.collect()))
 
 
 @pytest.mark.slow

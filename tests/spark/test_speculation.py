@@ -116,9 +116,9 @@ def test_copies_of_slow_tasks_change_nothing(tmp_path: Path, connected: bool, cl
         capture_output=True, text=True, check=False, timeout=540, env=environment, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    document = json.loads(done.stdout.splitlines()[-1])
     expected = [[n, n % 3 + 1 != 2] for n in range(400)]
-    assert told == {"kernel": expected, "joins": expected}
+    assert document == {"kernel": expected, "joins": expected}
     seen = {path.name for path in marks.iterdir()}
     for what in ("kernel", "joins", "build"):
         assert {f"{what}-0-0", f"{what}-0-1"} <= seen, f"no copy of a task ran: {sorted(seen)}"

@@ -50,18 +50,18 @@ class BundleService:
             self._now.pop(name, None)
             self._news.notify_all()
 
-    def answer(self, name: str, has: str | None, wait: float, *, deltas: bool) -> tuple[int, str, bytes]:
-        """Status, ETag and body for a caller that has a bundle with the ETag `has`."""
+    def answer(self, name: str, known_etag: str | None, wait: float, *, deltas: bool) -> tuple[int, str, bytes]:
+        """Status, ETag and body for a caller that has a bundle with the ETag `known_etag`."""
         ends = time.monotonic() + wait
         with self._news:
-            while name in self._now and self._now[name][0] == has and (left := ends - time.monotonic()) > 0:
-                self._news.wait(left)
+            while name in self._now and self._now[name][0] == known_etag and (remaining := ends - time.monotonic()) > 0:
+                self._news.wait(remaining)
             if name not in self._now:
                 return 404, "", b""
             etag, bundle = self._now[name]
-            if etag == has:
+            if etag == known_etag:
                 return 304, etag, b""
-            delta = self._deltas.get((name, has or "")) if deltas else None
+            delta = self._deltas.get((name, known_etag or "")) if deltas else None
             self.served.append((name, "snapshot" if delta is None else "delta", len(delta or bundle)))
             return 200, etag, delta or bundle
 
@@ -72,8 +72,8 @@ class BundleService:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                asked = self.headers.get("Prefer", "")
-                preferences = dict(p.partition("=")[::2] for p in asked.replace(" ", "").split(";"))
+                prefer = self.headers.get("Prefer", "")
+                preferences = dict(p.partition("=")[::2] for p in prefer.replace(" ", "").split(";"))
                 name = self.path.rpartition("/")[2]
                 wait = min(float(preferences.get("wait", 0)), 5.0)
                 deltas = "delta" in preferences.get("modes", "").split(",")
@@ -108,14 +108,14 @@ class BundleService:
 
     def config(self, names: Mapping[str, str] | list[str], **bundle: Any) -> str:
         """OPA's configuration in JSON for bundles of these names; `bundle`: additional settings of each."""
-        wanted = names if isinstance(names, Mapping) else {name: name for name in names}
+        expected = names if isinstance(names, Mapping) else {name: name for name in names}
         polling = {"min_delay_seconds": 1, "max_delay_seconds": 1, "long_polling_timeout_seconds": 5}
         return json.dumps(
             {
                 "services": {"bundles": {"url": self.url}},
                 "bundles": {
                     name: {"service": "bundles", "resource": f"bundles/{resource}", "polling": polling, **bundle}
-                    for name, resource in wanted.items()
+                    for name, resource in expected.items()
                 },
                 "status": {"prometheus": True},
             }

@@ -74,11 +74,11 @@ def files(folder: Path) -> tuple[str, str]:
 
 def frame(spark: SparkSession, rows: Any, schema: str) -> DataFrame:
     """Rows as a DataFrame with one partition, numbered from 0 in the column `n`."""
-    numbered = [(at, *row) for at, row in enumerate(rows)]
+    numbered = [(number, *row) for number, row in enumerate(rows)]
     return spark.createDataFrame(numbered, f"n int, {schema}").coalesce(1)
 
 
-def told(df: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+def answer_rows(df: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     """The columns of the answers, in the order of the rows."""
     names = columns or ("allowed", "reason")
     return [tuple(row[name] for name in names) for row in df.orderBy("n").collect()]

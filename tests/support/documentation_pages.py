@@ -101,8 +101,8 @@ def whole_policy(block: Block, folder: Path) -> str:
     if re.search(r"^privtab: 1$", block.text, re.MULTILINE):
         return block.text
     (base,) = block.names("on") or [HEAD]
-    own = _sections(block.text)
-    return "".join((_sections((folder / base).read_text(encoding="utf-8")) | own).values())
+    sections = _sections(block.text)
+    return "".join((_sections((folder / base).read_text(encoding="utf-8")) | sections).values())
 
 
 @cache

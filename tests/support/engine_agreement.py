@@ -79,52 +79,52 @@ def ask(session: http.Session, url: str, system: str, rule: str, body: dict[str,
     return answer.json()["result"]
 
 
-def differences(session: http.Session, url: str, world: World, state: State, asked: Sequence[Request]) -> list[str]:
+def differences(session: http.Session, url: str, world: World, state: State, requests: Sequence[Request]) -> list[str]:
     """Each request on which OPA and the reference differ in any part of the decision, as text for reproducing it."""
     put_state(session, url, world.program, state, sharded=world.artifacts.program.get("state") == "sharded")
-    return differences_at(session, url, world, state, asked, None)
+    return differences_at(session, url, world, state, requests, None)
 
 
 def differences_at(
-    session: http.Session, url: str, world: World, state: State, asked: Sequence[Request], at: int | None
+    session: http.Session, url: str, world: World, state: State, requests: Sequence[Request], at: int | None
 ) -> list[str]:
     """As `differences`, at a moment, with the state that OPA has."""
     system = world.program.system
     state = state if at is None else state.at(at)
     reference = Reference(world.program, state, world.artifacts.revision)
-    sent = [request.to_json() for request in asked]
+    sent = [request.to_json() for request in requests]
     explained = ask(session, url, system, "explained", {"requests": sent}, at)
     plain = ask(session, url, system, "decisions", {"requests": sent}, at)
-    by_items = _by_items(session, url, reference, asked, at)
+    by_items = _by_items(session, url, reference, requests, at)
     found = []
-    for number, request in enumerate(asked):
+    for number, request in enumerate(requests):
         expected = reference.decide(request).to_json()
         answers = {"explained": explained[number], "decisions": plain[number], "items": by_items[number]}
-        wanted = {"explained": expected, "decisions": expected["decision"], "items": expected["decision"]}
+        expected_answers = {"explained": expected, "decisions": expected["decision"], "items": expected["decision"]}
         if answers["items"] is None:
-            del answers["items"], wanted["items"]
-        if answers != wanted:
+            del answers["items"], expected_answers["items"]
+        if answers != expected_answers:
             found.append(
-                f"{json.dumps(request.to_json())}\nopa: {json.dumps(answers)}\nreference: {json.dumps(wanted)}\n"
+                f"{json.dumps(request.to_json())}\nopa: {json.dumps(answers)}\nreference: {json.dumps(expected_answers)}\n"
                 f"{world.text}\n{state}"
             )
     return found
 
 
 def _by_items(
-    session: http.Session, url: str, reference: Reference, asked: Sequence[Request], at: int | None
+    session: http.Session, url: str, reference: Reference, requests: Sequence[Request], at: int | None
 ) -> list[bool | None]:
     """Answers through the faster form with items, by position; None for requests that it cannot express."""
     groups: dict[tuple[str, str], list[int]] = {}
-    for number, request in enumerate(asked):
+    for number, request in enumerate(requests):
         if not (request.with_ or request.flags or request.groups):
             groups.setdefault((request.action, request.resource.type), []).append(number)
-    answers: list[bool | None] = [None] * len(asked)
+    answers: list[bool | None] = [None] * len(requests)
     for (action, type_), numbers in groups.items():
-        items = [[asked[n].user, reference.vocabulary.keys(asked[n].resource)] for n in numbers]
+        items = [[requests[n].user, reference.vocabulary.keys(requests[n].resource)] for n in numbers]
         body = {"action": {"name": action}, "resource": {"type": type_}, "items": items}
-        given = ask(session, url, reference.program.system, "decisions", body, at)
-        for n, answer in zip(numbers, given, strict=True):
+        item_answers = ask(session, url, reference.program.system, "decisions", body, at)
+        for n, answer in zip(numbers, item_answers, strict=True):
             answers[n] = answer
     return answers
 
@@ -142,9 +142,9 @@ def compare(
             for turn in range(states):
                 of_state = (seed * 1000 + number) * 100 + turn
                 state = worlds.state(world.program, of_state)
-                asked = worlds.requests(world.program, of_state, per_rule)
-                found += differences(session, url, world, state, asked)
+                requests = worlds.requests(world.program, of_state, per_rule)
+                found += differences(session, url, world, state, requests)
                 reference = Reference(world.program, state)
-                total += len(asked)
-                allowed += sum(reference.decide(request).allowed for request in asked)
+                total += len(requests)
+                allowed += sum(reference.decide(request).allowed for request in requests)
     return total, allowed, found

@@ -119,8 +119,8 @@ def drip(text: bytes) -> Callable[[socket.socket], None]:
     """Send one byte at a time, so that every single wait is short."""
 
     def answer(connection: socket.socket) -> None:
-        for at in range(len(text)):
-            connection.sendall(text[at : at + 1])
+        for position in range(len(text)):
+            connection.sendall(text[position : position + 1])
             time.sleep(0.05)
 
     return answer
@@ -163,7 +163,7 @@ def no_state(setup: Setup) -> Iterator[Endpoint]:
         yield Endpoint(url=opa.url)
 
 
-def heard(url: str) -> bool:
+def has_loaded_bundles(url: str) -> bool:
     """Whether OPA's status has the time of the last successful request for both bundles."""
     status = requests.get(f"{url}/v1/status", timeout=5).json().get("result", {})
     bundles = status.get("bundles") or {}
@@ -182,7 +182,7 @@ def stale(setup: Setup) -> Iterator[Endpoint]:
         write_bundles(setup.folder), binary=setup.opa, extra_args=["--set=status.prometheus=true", *delays]
     ) as opa:
         # OPA reports its status a while after it is ready; the age counts from the times in it.
-        wait_for(lambda: heard(opa.url))
+        wait_for(lambda: has_loaded_bundles(opa.url))
         time.sleep(0.4)
         yield Endpoint(url=opa.url, settings={"max_staleness": 0.3})
 

@@ -17,9 +17,9 @@ from privtab.source import SourceFile
 @lru_cache(maxsize=64)
 def program(seed: int, *features: str) -> Program:
     """The program of a random policy, with features of the language that not every world has."""
-    made, found = read(worlds.policy(seed, features=features))
-    assert made is not None, found
-    return made
+    program_, found = read(worlds.policy(seed, features=features))
+    assert program_ is not None, found
+    return program_
 
 
 def read(text: str) -> tuple[Program | None, list[Diagnostic]]:

@@ -12,22 +12,22 @@ HEAD = "privtab: 1\nsystem: hostile\nversion: v1\ntitle: Hostile\n"
 def flags(count: int) -> str:
     """A row with that many flags, each of which requires another privilege."""
     names = _names(count + 1)
-    asked = " and ".join(["P0 (shop)", *(f"(P{i + 1} (shop) when f{i})" for i in range(count))])
-    return rows_of(names, [f"load: {asked}"])
+    condition = " and ".join(["P0 (shop)", *(f"(P{i + 1} (shop) when f{i})" for i in range(count))])
+    return rows_of(names, [f"load: {condition}"])
 
 
 def open_flags(count: int) -> str:
     """A row that requires nothing unless a flag is set."""
-    asked = " and ".join(f"(P{i} (shop) when f{i})" for i in range(count))
-    return rows_of(_names(count), [f"load: {asked}"])
+    condition = " and ".join(f"(P{i} (shop) when f{i})" for i in range(count))
+    return rows_of(_names(count), [f"load: {condition}"])
 
 
 def can_chain(length: int, alternatives: int) -> str:
     """A chain of rows that refer to each other, each with its own alternatives."""
     rows = []
     for i in range(length):
-        own = " or ".join(f"P{(i * 7 + k) % 60} (shop)" for k in range(alternatives))
-        rows.append(f"op{i}: {'' if i == 0 else f'can op{i - 1} (shop) and '}({own})")
+        condition = " or ".join(f"P{(i * 7 + k) % 60} (shop)" for k in range(alternatives))
+        rows.append(f"op{i}: {'' if i == 0 else f'can op{i - 1} (shop) and '}({condition})")
     return rows_of(_names(60), rows)
 
 
@@ -66,10 +66,10 @@ def any_objects(slots: int, types: int) -> str:
     """A row with objects of any type, in a tree as deep as it has types."""
     tree = "".join("  " * (i + 1) + f"t{i}:\n" for i in range(types))
     withs = ", ".join(f"o{i}: any" for i in range(slots))
-    asked = " and ".join(f"READ (o{i})" for i in range(slots))
+    condition = " and ".join(f"READ (o{i})" for i in range(slots))
     return (
         f"{HEAD}entities:\n{tree}privileges: [READ]\nsemantics: {{inheritance: down, deny: overrides}}\n"
-        f"tables: {{t{types - 1}: {{copy: {{with: {{{withs}}}, requires: READ (entity) and {asked}}}}}}}\n"
+        f"tables: {{t{types - 1}: {{copy: {{with: {{{withs}}}, requires: READ (entity) and {condition}}}}}}}\n"
     )
 
 
@@ -80,11 +80,11 @@ def alternatives(count: int) -> str:
 
 def nested_alternatives(count: int) -> str:
     """Alternatives at two levels of a tree with inheritance, so that half of them are redundant."""
-    asked = " or ".join(f"P{i // 2} ({('shop', 'shelf')[i % 2]})" for i in range(count))
+    condition = " or ".join(f"P{i // 2} ({('shop', 'shelf')[i % 2]})" for i in range(count))
     names = ", ".join(_names(count // 2))
     return (
         f"{HEAD}entities: {{shop: {{shelf:}}}}\nprivileges: [{names}]\nsemantics: {{inheritance: down}}\n"
-        f"tables: {{shelf: {{load: {asked}}}}}\n"
+        f"tables: {{shelf: {{load: {condition}}}}}\n"
     )
 
 
@@ -161,8 +161,8 @@ def granting(text: str) -> str:
     privilege = privileges(text)[0]
     if "requires: " in text:
         return text.replace("requires: ", f"grants: {privilege} ({type_}), requires: ")
-    head, mark, asked = text.rstrip("\n}").rpartition(f"{operation(text)}: ")
-    return f"{head}{mark}{{requires: {asked}, grants: {privilege} ({type_})}}" + _closing(text)
+    head, mark, condition = text.rstrip("\n}").rpartition(f"{operation(text)}: ")
+    return f"{head}{mark}{{requires: {condition}, grants: {privilege} ({type_})}}" + _closing(text)
 
 
 def state(text: str) -> str:
@@ -172,7 +172,7 @@ def state(text: str) -> str:
     """
     entity = resource(text)
     names = privileges(text)
-    grantees = [(f"user:u{at % 30}", name) for at, name in enumerate(names)]
+    grantees = [(f"user:u{number % 30}", name) for number, name in enumerate(names)]
     grantees += [("user:all", name) for name in names[1:]] + [("role:first", names[0])]
     grants = [{"grantee": grantee, "effect": "allow", "privilege": p, "entity": entity} for grantee, p in grantees]
     members = [{"user": user, "group": "staff"} for user in ("ann", "all")]

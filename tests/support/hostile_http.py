@@ -22,7 +22,7 @@ ends = st.sampled_from([b"\r\n", b"\n", b"\r", b"\r\n\r\n", b""])
 answers = st.one_of(
     st.lists(st.tuples(line, ends), max_size=14).map(lambda parts: b"".join(a + b for a, b in parts)),
     st.tuples(st.sampled_from(LINES[:4]), st.lists(line, max_size=5), st.lists(line, max_size=5)).map(
-        lambda told: b"\r\n".join([told[0], *told[1], b"", *told[2]])
+        lambda answer: b"\r\n".join([answer[0], *answer[1], b"", *answer[2]])
     ),
     st.tuples(st.just(GOOD), st.binary(max_size=20), st.sampled_from([b"", GOOD])).map(b"".join),
 )

@@ -22,33 +22,37 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 def broken(request: dict[str, Any], rnd: random.Random) -> dict[str, Any]:
     """A copy with one or two values removed or replaced by odd ones, or with odd values added."""
-    made = copy.deepcopy(request)
+    document = copy.deepcopy(request)
     if rnd.random() < 0.3:
-        odd = rnd.choice(ODD)
+        bad_value = rnd.choice(ODD)
         match rnd.randrange(4):
             case 0:
-                made["context"] = odd
+                document["context"] = bad_value
             case 1:
-                made["subject"]["properties"] = odd
+                document["subject"]["properties"] = bad_value
             case 2:
-                made["subject"]["properties"] = {"groups": rnd.choice([odd, [odd], {"0": "hr"}, {"hr": "hr"}])}
+                document["subject"]["properties"] = {
+                    "groups": rnd.choice([bad_value, [bad_value], {"0": "hr"}, {"hr": "hr"}])
+                }
             case _:
-                context = made.setdefault("context", {})
-                context["with"] = rnd.choice([odd, context.get("with", {}) | {rnd.choice(["other", ""]): odd}])
-        return made
+                context = document.setdefault("context", {})
+                context["with"] = rnd.choice(
+                    [bad_value, context.get("with", {}) | {rnd.choice(["other", ""]): bad_value}]
+                )
+        return document
     for _ in range(rnd.randint(1, 2)):
-        found = places(made)
+        found = places(document)
         if not found:
-            return made
+            return document
         *above, last = rnd.choice(found)
-        at = made
+        part = document
         for key in above:
-            at = at[key]
+            part = part[key]
         change = rnd.random()
         if change < 0.25:
-            del at[last]
-        elif change < 0.4 and isinstance(at[last], str):
-            at[last] += rnd.choice(["/extra", "/", " ", "%", "%%2F25", "/*", "%2A", "*"])
+            del part[last]
+        elif change < 0.4 and isinstance(part[last], str):
+            part[last] += rnd.choice(["/extra", "/", " ", "%", "%%2F25", "/*", "%2A", "*"])
         else:
-            at[last] = rnd.choice(ODD)
-    return made
+            part[last] = rnd.choice(ODD)
+    return document

@@ -64,7 +64,7 @@ class OperationsPage:
     def wait(self) -> None:
         """Wait until every running sidecar has reported the channel's revisions."""
         channel = Registry.open("registry").channel("prod", "studio")
-        wanted = {"policy": channel.policy, "state": channel.state}
+        expected = {"policy": channel.policy, "state": channel.state}
         alive = set(self.fleet.urls) & set(self.fleet.processes)
 
         def there() -> bool:
@@ -72,16 +72,16 @@ class OperationsPage:
             return all(
                 found.get(name, {}).get(bundle, {}).get("revision") == revision
                 for name in alive
-                for bundle, revision in wanted.items()
+                for bundle, revision in expected.items()
             )
 
         self.fleet.wait(there)
 
     # --- failures ---
 
-    def happen(self, what: str) -> None:
+    def happen(self, event: str) -> None:
         """Cause an event by name."""
-        getattr(self, f"_{what.replace('-', '_')}")()
+        getattr(self, f"_{event.replace('-', '_')}")()
 
     def _forged(self) -> None:
         """Release a state that is signed with an unknown key, as by an attacker with access to the registry."""

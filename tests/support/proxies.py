@@ -41,7 +41,7 @@ def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def through(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def use_proxy(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Set a proxy for all protocols in the environment."""
     without_proxies(monkeypatch)
     for name in ("http_proxy", "https_proxy", "all_proxy"):

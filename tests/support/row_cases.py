@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from worlds import spoken
+from worlds import stated_flags
 
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import call_condition, item_condition, rule_flags
@@ -159,7 +159,11 @@ class World:
             resource = Entity(resource.type, "/".join(resource.names[:-1]))
         objects = {s: self.entity(Target(slot=s, type=t)) for s, t in self.types.items() if s != RESOURCE}
         return Request(
-            user=self.user, action=self.rule.operation, resource=resource, with_=objects, flags=spoken(self.rule, flags)
+            user=self.user,
+            action=self.rule.operation,
+            resource=resource,
+            with_=objects,
+            flags=stated_flags(self.rule, flags),
         )
 
 

@@ -99,14 +99,14 @@ class SidecarFleet:
     def sidecar(self, name: str, labels: str = "zone=a", *, system: str = "shop", **environment: str) -> str:
         port = int(self.urls[name].rpartition(":")[2]) if name in self.urls else free_port()
         command = [str(binary.find()), "run", "--server", "--skip-version-check", "--addr", f"127.0.0.1:{port}"]
-        given = {
+        settings = {
             "PRIVTAB_REGISTRY_URL": self.server,
             "PRIVTAB_CHANNEL": "dev",
             "PRIVTAB_SYSTEM": system,
             "PRIVTAB_INSTANCE": name,
             "PRIVTAB_LABELS": labels,
         }
-        self._start(name, [*command, "--config-file", str(CONFIG)], **{**given, **environment})
+        self._start(name, [*command, "--config-file", str(CONFIG)], **{**settings, **environment})
         self.urls[name] = f"http://127.0.0.1:{port}"
         self.wait(lambda: answers(f"{self.urls[name]}/health"))
         return self.urls[name]
@@ -121,13 +121,13 @@ class SidecarFleet:
 
     def decides(self, name: str, user: str, action: str = "read") -> Any:
         """The decision of a sidecar; None if it is undefined."""
-        asked = {
+        request = {
             "subject": {"type": "user", "id": user},
             "action": {"name": action},
             "resource": {"type": "item", "id": ITEM.partition(":")[2]},
         }
         with session() as http:
-            answer = http.post(f"{self.urls[name]}/v1/data/privtab/shop/allow", json={"input": asked}, timeout=5)
+            answer = http.post(f"{self.urls[name]}/v1/data/privtab/shop/allow", json={"input": request}, timeout=5)
         return answer.json().get("result")
 
     def reported(self) -> dict[str, Any]:
@@ -135,9 +135,9 @@ class SidecarFleet:
             found: dict[str, Any] = http.get(f"{self.server}/fleet", timeout=5).json()
         return found
 
-    def wait(self, what: Callable[[], object], seconds: float = 40.0) -> None:
+    def wait(self, condition: Callable[[], object], seconds: float = 40.0) -> None:
         deadline = time.monotonic() + seconds
-        while not what():
+        while not condition():
             assert time.monotonic() < deadline, self.logs()
             time.sleep(0.03)
 
@@ -167,5 +167,5 @@ def answers(url: str) -> bool:
 
 def outcome(text: str) -> dict[str, Any]:
     """The output of a command with `--format json`."""
-    told: dict[str, Any] = json.loads(text)
-    return told
+    document: dict[str, Any] = json.loads(text)
+    return document

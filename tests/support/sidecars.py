@@ -77,12 +77,12 @@ class Opa:
         return found.get("active_revision")
 
     def allows(self, user: str, operation: str, path: str, system: str = "shop") -> bool:
-        asked = {
+        request = {
             "subject": {"type": "user", "id": user},
             "action": {"name": operation},
             "resource": {"type": "item", "id": path},
         }
-        answer = self.session.post(f"{self.url}/v1/data/privtab/{system}/allow", json={"input": asked}, timeout=5)
+        answer = self.session.post(f"{self.url}/v1/data/privtab/{system}/allow", json={"input": request}, timeout=5)
         return bool(answer.json().get("result"))
 
     def stop(self) -> None:

@@ -211,46 +211,48 @@ def program(text: str) -> Program | None:
     return lower(policy_)
 
 
-def requests(of: Program, rule: Rule) -> list[Request]:
+def requests(program_: Program, rule: Rule) -> list[Request]:
     """All requests of a rule: each choice of types for its objects, of flags, named or not, about the caller or another user."""
-    asked = []
-    flags = rule_flags(of, rule)
+    found = []
+    flags = rule_flags(program_, rule)
     names = {"user": [USER, "bob"], "group": [GROUP], "role": [ROLE]}
-    resources = [_entity(of, rule.entity, 1, last) for last in names.get(rule.entity, [None])]
+    resources = [_entity(program_, rule.entity, 1, last) for last in names.get(rule.entity, [None])]
     if rule.unnamed:
         resources.append(Entity(rule.entity, resources[0].id.rpartition("/")[0]))
-    for resource, types, apart, chosen in product(
+    for resource, types, apart, flag_values in product(
         resources,
         product(*(w.types for w in rule.withs)),
         (True, False) if rule.withs else (True,),
         product((False, True), repeat=len(flags)),
     ):
         slots = dict(zip((w.name for w in rule.withs), types, strict=True))
-        asked.append(
+        found.append(
             Request(
                 user=USER,
                 action=rule.operation,
                 resource=resource,
                 groups=(BROUGHT,),
-                with_={slot: _entity(of, type_, 2 if apart else 1) for slot, type_ in slots.items()},
-                flags=frozenset(flag for flag, on in zip(flags, chosen, strict=True) if on),
+                with_={slot: _entity(program_, type_, 2 if apart else 1) for slot, type_ in slots.items()},
+                flags=frozenset(flag for flag, on in zip(flags, flag_values, strict=True) if on),
             )
         )
-    return asked
+    return found
 
 
-def _entity(of: Program, type_: str, number: int, last: str | None = None) -> Entity:
-    names = [f"{t}{number}" for t in of.chain(type_) if not of.entities[t].single]
+def _entity(program_: Program, type_: str, number: int, last: str | None = None) -> Entity:
+    names = [f"{t}{number}" for t in program_.chain(type_) if not program_.entities[t].single]
     return Entity(type_, "/".join([*names[:-1], last] if last else names))
 
 
 def states(rules: Sequence[tuple[Program, Rule]], request: Request) -> Iterator[State] | None:
     """All states that the rules can distinguish by this request; None if there are too many."""
-    rows = list(dict.fromkeys(row for of, rule in rules for row in _rows(of, rule, request, [p for p, _ in rules])))
+    rows = list(
+        dict.fromkeys(row for program_, rule in rules for row in _rows(program_, rule, request, [p for p, _ in rules]))
+    )
     if len(rows) > MOST_ROWS:
         return None
-    every = product((False, True), repeat=len(rows))
-    return (_state([row for row, taken in zip(rows, chosen, strict=True) if taken]) for chosen in every)
+    combinations = product((False, True), repeat=len(rows))
+    return (_state([row for row, taken in zip(rows, chosen, strict=True) if taken]) for chosen in combinations)
 
 
 Row = tuple[str, object]
@@ -264,22 +266,22 @@ def _state(rows: Sequence[Row]) -> State:
     return State(**{table: tuple(found) for table, found in tables.items()})  # type: ignore[arg-type]
 
 
-def _rows(of: Program, rule: Rule, request: Request, programs: Sequence[Program]) -> Iterator[Row]:
+def _rows(program_: Program, rule: Rule, request: Request, programs: Sequence[Program]) -> Iterator[Row]:
     grantees = [f"user:{USER}"]
     if len({p.semantics.groups for p in programs}) > 1:
         grantees += [f"group:{GROUP}", f"group:{BROUGHT}"]
-    for atom in leaves(of, item_condition(rule)):
+    for atom in leaves(program_, item_condition(rule)):
         if isinstance(atom, ServiceAdmin):
             yield "service_admins", USER
             continue
-        path = _path(of, atom.target, request)
+        path = _path(program_, atom.target, request)
         if not path:
             continue
         if isinstance(atom, Has):
             looked_at = path if any(p.semantics.inheritance == "down" for p in programs) else path[-1:]
             for entity in looked_at:
-                yield from _grants(of, atom.privilege, entity, grantees, programs)
-            yield from _assignments(of, path, programs)
+                yield from _grants(program_, atom.privilege, entity, grantees, programs)
+            yield from _assignments(program_, path, programs)
             if any(p.semantics.owner and atom.privilege in p.semantics.owner.holds for p in programs):
                 yield from (row for entity in path for row in _owners(entity, programs))
         elif isinstance(atom, Owner):
@@ -291,11 +293,11 @@ def _rows(of: Program, rule: Rule, request: Request, programs: Sequence[Program]
 
 
 def _grants(
-    of: Program, privilege: str, entity: Entity, grantees: Sequence[str], programs: Sequence[Program]
+    program_: Program, privilege: str, entity: Entity, grantees: Sequence[str], programs: Sequence[Program]
 ) -> Iterator[Row]:
     other_words = len({(*p.aliases, *p.sets.items()) for p in programs}) > 1
-    implying = (p.name for of in programs for p in of.privileges.values() if privilege in p.implies)
-    names = dict.fromkeys([privilege, *implying, *((*of.aliases, *of.sets) if other_words else ())])
+    implying = (p.name for program_ in programs for p in program_.privileges.values() if privilege in p.implies)
+    names = dict.fromkeys([privilege, *implying, *((*program_.aliases, *program_.sets) if other_words else ())])
     effects: list[Literal["allow", "deny"]] = ["allow"]
     effects += ["deny"] if any(p.semantics.deny == "overrides" for p in programs) else []
     for name, grantee, effect in product(names, grantees, effects):
@@ -303,9 +305,9 @@ def _grants(
             yield "grants", Grant(grantee=grantee, effect=effect, privilege=name, entity=entity)
 
 
-def _assignments(of: Program, path: Sequence[Entity], programs: Sequence[Program]) -> Iterator[Row]:
+def _assignments(program_: Program, path: Sequence[Entity], programs: Sequence[Program]) -> Iterator[Row]:
     """Assignments of roles in which the programs differ; for other roles, a grant has the same effect."""
-    for role in of.roles.values():
+    for role in program_.roles.values():
         if any(p.roles.get(role.name) != role for p in programs):
             scopes = [None] if role.scope is None else [entity for entity in path if entity.type == role.scope]
             for scope in scopes:
@@ -319,30 +321,32 @@ def _owners(entity: Entity, programs: Sequence[Program]) -> Iterator[Row]:
         yield from (("owners", (entity, owner)) for owner in owners[kind])
 
 
-def _path(of: Program, target: Target, request: Request) -> list[Entity]:
+def _path(program_: Program, target: Target, request: Request) -> list[Entity]:
     """The entities from the root down to a target; empty if the request does not name it."""
     entity = request.resource if target.slot == RESOURCE else request.with_[target.slot]
-    if anchor(of, target)[0] >= len(entity.names):
+    if anchor(program_, target)[0] >= len(entity.names):
         return []
-    return [Entity(type_, "/".join(entity.names[: depth + 1])) for depth, type_ in enumerate(of.chain(target.type))]
+    return [
+        Entity(type_, "/".join(entity.names[: depth + 1])) for depth, type_ in enumerate(program_.chain(target.type))
+    ]
 
 
-def allows(of: Program, state: State, request: Request) -> bool:
+def allows(program_: Program, state: State, request: Request) -> bool:
     """Whether the reference allows a request; rows that are invalid for the policy are ignored."""
-    reference = Reference(of, known(of, state))
-    asked = EvaluationContext(reference, request)
-    rule = of.rules[request.resource.type, request.action]
-    return asked.holds(item_condition(rule) if RESOURCE in asked.complete else call_condition(rule))
+    reference = Reference(program_, known(program_, state))
+    context = EvaluationContext(reference, request)
+    rule = program_.rules[request.resource.type, request.action]
+    return context.holds(item_condition(rule) if RESOURCE in context.complete else call_condition(rule))
 
 
-def known(of: Program, state: State) -> State:
+def known(program_: Program, state: State) -> State:
     """The rows of a state that are valid for a policy."""
-    names, semantics = StateNames(of), of.semantics
+    names, semantics = StateNames(program_), program_.semantics
     kinds = semantics.owner.kinds if semantics.owner else ()
     return State(
         members=state.members,
         memberships=state.memberships,
-        assignments=tuple(a for a in state.assignments if _fits(of, a)),
+        assignments=tuple(a for a in state.assignments if _is_valid(program_, a)),
         grants=tuple(
             g
             for g in state.grants
@@ -354,8 +358,8 @@ def known(of: Program, state: State) -> State:
     )
 
 
-def _fits(of: Program, assignment: Assignment) -> bool:
-    role = of.roles.get(assignment.role)
+def _is_valid(program_: Program, assignment: Assignment) -> bool:
+    role = program_.roles.get(assignment.role)
     if role is None or role.scope is None:
         return True
     return assignment.scope is not None and assignment.scope.type == role.scope

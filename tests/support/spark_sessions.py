@@ -32,7 +32,7 @@ def session(
         os.environ["SPARK_TESTING"] = "1"
     builder = SparkSession.builder
     builder = builder.remote(f"local[{cores}]") if connect else builder.master(f"local[{cores}]")
-    own = {
+    own_settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": memory,
@@ -43,7 +43,7 @@ def session(
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
     }
-    for name, value in {**own, **{key.replace("__", "."): value for key, value in settings.items()}}.items():
+    for name, value in {**own_settings, **{key.replace("__", "."): value for key, value in settings.items()}}.items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
         # Connect warns about settings that only take effect when a server starts, as it does here.
@@ -53,6 +53,6 @@ def session(
 
 def environment() -> dict[str, str]:
     """The environment for a process with its own Spark, without the variables that a Connect session of this process has set."""
-    own = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
-    kept = {name: value for name, value in os.environ.items() if name not in own}
-    return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": ":".join(sys.path)}
+    removed = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+    remaining = {name: value for name, value in os.environ.items() if name not in removed}
+    return {**remaining, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": ":".join(sys.path)}

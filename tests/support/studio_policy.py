@@ -42,7 +42,7 @@ def write(folder: Path) -> tuple[Path, Path]:
     program = load_program(folder / "studio.yaml")
     state, findings = validate(program, load(folder / "state.yaml"))
     assert not findings
-    policy, who = folder / "studio-policy.tar.gz", folder / "studio-state.tar.gz"
+    policy, state_file = folder / "studio-policy.tar.gz", folder / "studio-state.tar.gz"
     policy.write_bytes(policy_bundle(program))
-    who.write_bytes(state_bundle(program, state))
-    return policy, who
+    state_file.write_bytes(state_bundle(program, state))
+    return policy, state_file

@@ -69,8 +69,8 @@ def test_no_shard_may_be_an_old_one() -> None:
         LoadedBundle(name="a", revision="a1"),
         LoadedBundle(name="b", revision="b2"),
     )
-    wanted = DesiredRevisions(policy="new", outdated=frozenset({"a1", "b1"}))
-    found = judge(Sidecar(id="x", bundles=shards, seen=NOW), wanted, "shop", NOW)
+    expected = DesiredRevisions(policy="new", outdated=frozenset({"a1", "b1"}))
+    found = judge(Sidecar(id="x", bundles=shards, seen=NOW), expected, "shop", NOW)
     assert (found.standing, found.why) == (SidecarProgress.WAITING, "still runs a a1")
 
 

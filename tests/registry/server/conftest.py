@@ -22,9 +22,11 @@ Sidecars = Callable[..., list[Opa]]
 @pytest.fixture
 def registry(tmp_path: Path, packed: ExampleBundles) -> Registry:
     """A registry whose channel dev runs the first policy and the first state of the shop."""
-    made = Registry.open(str(tmp_path / "registry"))
-    made.release("dev", "shop", policy=made.put(packed.policies[0]).id, state=made.put(packed.states[0]).id)
-    return made
+    registry_ = Registry.open(str(tmp_path / "registry"))
+    registry_.release(
+        "dev", "shop", policy=registry_.put(packed.policies[0]).id, state=registry_.put(packed.states[0]).id
+    )
+    return registry_
 
 
 @pytest.fixture

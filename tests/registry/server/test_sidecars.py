@@ -161,8 +161,12 @@ def test_a_state_in_shards(serving: Any, opas: Any, registry: Registry, packed: 
     shards = {key: registry.put(bundle).id for key, bundle in packed.shards.items()}
     registry.release("dev", "shop", policy=registry.put(packed.sharded).id, shards=shards)
     server = serving()
-    wanted = {"policy": "policy.tar.gz", "people": served_path("shard", "people"), "s": served_path("shard", "site:s")}
-    (opa,) = opas(configuration(server.url, instance="one", files=wanted))
+    expected = {
+        "policy": "policy.tar.gz",
+        "people": served_path("shard", "people"),
+        "s": served_path("shard", "site:s"),
+    }
+    (opa,) = opas(configuration(server.url, instance="one", files=expected))
     until(lambda: opa.revision("s") == shards["site:s"] and opa.revision("people") == shards["people"])
     until(lambda: opa.allows("ben", "read", "s/a/i"))
     assert fleet(server)["one"]["feeds"]["dev/shop/shard/site:s"]["holds"] == shards["site:s"]

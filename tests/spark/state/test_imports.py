@@ -44,7 +44,7 @@ def test_an_imported_state_decides_and_has_the_report_of_the_command(spark: Spar
     assert [one["what"] for one in report["not_taken"]] == [one.what for one in found.not_taken] != []
     rows = decision_rows.frame(spark, [("ann", "sales/orders"), ("bob", "sales/orders")], "who string, path string")
     answers = decide(rows, lake, found.state, subject="who", action="read", resource=("table", "path"))
-    assert decision_rows.told(answers, "allowed") == [(False,), (True,)]
+    assert decision_rows.answer_rows(answers, "allowed") == [(False,), (True,)]
 
 
 def test_what_a_state_cannot_say_stops_it_as_it_stops_the_command(tmp_path: Path) -> None:

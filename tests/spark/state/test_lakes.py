@@ -55,8 +55,8 @@ def test_delta_and_iceberg(policy_file: Path, tmp_path: Path) -> None:
     options += [f"--conf=spark.sql.catalog.{name}={value}" for name, value in catalog.items()]
     command = ["-m", "privtab", "state"]
     where = [str(tmp_path / "sources.yaml"), "-p", str(policy_file), *options, "--format", "json"]
-    told = json.loads(ran(*command, "read", *where, "-o", str(tmp_path / "checked")))
-    assert told["findings"] == []
+    document = json.loads(ran(*command, "read", *where, "-o", str(tmp_path / "checked")))
+    assert document["findings"] == []
     data = tmp_path / "checked" / json.loads((tmp_path / "checked" / "_MANIFEST.json").read_text())["data"]
     assert {(row["grantee"], row["path"]) for row in table(data / "grants")} == {
         ("role:clerk", "l/s/a%2Fb"), ("user:first", "l/s/t"), ("user:named", "l/s/a%2Fb"), ("user:named", "l/s/t"),

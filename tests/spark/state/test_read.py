@@ -130,7 +130,7 @@ def test_messy_rows_are_judged_as_rows_of_files_are(spark: SparkSession, shop: P
 
     # Words about several rows differ: readers of files know the numbers of rows, and which of them came first.
     several = {"S108", "S152", "S160", "S164", "S165"}
-    wanted = [
+    expected = [
         (f.place.table, f.code, f.message, f.help, json.dumps(dict(f.row), sort_keys=True))
         for f in findings
         if f.code not in several
@@ -143,7 +143,7 @@ def test_messy_rows_are_judged_as_rows_of_files_are(spark: SparkSession, shop: P
             cells = json.loads(row.row)
             found[row.table, row.code, row.message, str(row.help), json.dumps(cells, sort_keys=True)] += row.rows
     trimmed = Counter[tuple[str, ...]]()
-    for table, code, message, help_, cells in wanted:
+    for table, code, message, help_, cells in expected:
         plain = {name: value for name, value in json.loads(cells).items() if value not in {None, ""}}
         trimmed[table, code, message, str(help_), json.dumps(plain, sort_keys=True)] += 1
     assert found == trimmed

@@ -68,9 +68,9 @@ def without_empty(bundles: dict[str, bytes], wanted: dict[str, bytes]) -> dict[s
 def test_shards_of_random_worlds_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = random_state(program, seed)
-    wanted = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE}
+    expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE}
     for suspects in (False, True):
-        assert without_empty(built(program, world, suspects=suspects), wanted) == wanted
+        assert without_empty(built(program, world, suspects=suspects), expected) == expected
 
 
 def test_names_with_everything_that_json_escapes(shop: Program) -> None:
@@ -85,9 +85,9 @@ def test_names_with_everything_that_json_escapes(shop: Program) -> None:
         owners=((Entity("settings", f"{name}/s"), f"user:{ODD}"),),
         members=((ODD, Entity("lake", name)),),
     )
-    wanted = {root: content for root, content in shard_bundles(shop, world).items() if root != PEOPLE}
-    assert built(shop, world) == wanted
-    assert list(wanted) == [f"lake:{name}"]
+    expected = {root: content for root, content in shard_bundles(shop, world).items() if root != PEOPLE}
+    assert built(shop, world) == expected
+    assert list(expected) == [f"lake:{name}"]
 
 
 @pytest.mark.parametrize("ascii_", [False, True])

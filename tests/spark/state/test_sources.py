@@ -114,7 +114,7 @@ def test_everything_wrong_with_a_configuration_is_told_at_once(
     }
     with pytest.raises(UsageError) as raised:
         read_state(spark, config, shop)
-    told = str(raised.value)
+    message = str(raised.value)
     for part in (
         "more: unknown key `more`",
         "tables: unknown table `membrs` (did you mean `members`?",
@@ -129,9 +129,9 @@ def test_everything_wrong_with_a_configuration_is_told_at_once(
         "assignments: the environment has no `SHOP_NOTHING`",
         "orphans: unknown `quarantin` (did you mean `quarantine`?)",
     ):
-        assert part in told, part
-    assert "service_admins: " in told
-    assert "pa55word" not in told.replace("`own`, `pa55word`", "")
+        assert part in message, part
+    assert "service_admins: " in message
+    assert "pa55word" not in message.replace("`own`, `pa55word`", "")
     with pytest.raises(FileError, match="cannot read"):
         read_state(spark, tmp_path / "none.yaml", shop)
 

@@ -130,8 +130,8 @@ def test_a_state_of_another_policy_is_none(spark: SparkSession, shop: Program, t
     sets = {name: members for name, members in shop.sets.items() if name != "ALL"}
     privileges = {**shop.privileges} | {name: Privilege(name=name, on=("lake",)) for name in "WXYZ"}
     differing = replace(shop, sets=sets, privileges=privileges, semantics=replace(shop.semantics, deny="none"))
-    wanted = "other privileges (`W`, `X`, `Y` and 1 more), sets (`ALL`), denials: read it with this one"
-    with pytest.raises(UsageError, match=re.escape(wanted)):
+    expected = "other privileges (`W`, `X`, `Y` and 1 more), sets (`ALL`), denials: read it with this one"
+    with pytest.raises(UsageError, match=re.escape(expected)):
         state_tables(spark, differing, made)
     assert state_tables(spark, differing, bundled) is bundled
     # Rules change all day; the rows are the same ones.

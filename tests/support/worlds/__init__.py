@@ -4,7 +4,7 @@ A seed gives the same world in every version. What the language gained later is 
 from `features.generator(name, seed)`: a world has it only if the caller lists it. States and requests follow the policy.
 """
 
-from worlds.asking import requests, spoken
+from worlds.asking import requests, stated_flags
 from worlds.names import GROUPS, PRIVILEGES, ROLES, USERS, Names, entity, names
 from worlds.policies import FEATURES, policy
 from worlds.states import EPOCH, moments, state, timed
@@ -22,7 +22,7 @@ __all__ = [
     "names",
     "policy",
     "requests",
-    "spoken",
     "state",
+    "stated_flags",
     "timed",
 ]

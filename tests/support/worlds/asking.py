@@ -26,12 +26,12 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
                     resource=resource,
                     groups=tuple(g for g in (*known.groups, "other") if rnd.random() < 0.2),
                     with_={w.name: entity(program, rnd.choice(w.types), rnd) for w in rule.withs},
-                    flags=spoken(rule, frozenset(f for f in ("force", "deep", "unheard") if rnd.random() < 0.3)),
+                    flags=stated_flags(rule, frozenset(f for f in ("force", "deep", "unheard") if rnd.random() < 0.3)),
                 )
             )
     return asked
 
 
-def spoken(rule: Rule, flags: frozenset[str]) -> frozenset[str]:
+def stated_flags(rule: Rule, flags: frozenset[str]) -> frozenset[str]:
     """The flags, completed with the rule's other required flags as not set."""
     return flags | {f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags}
