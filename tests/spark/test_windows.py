@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+import yaml
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import pipeline
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.shards import shard_file
-from privtab.errors import AccessDenied, UsageError
+from privtab.errors import AccessDenied, HasWindows, UsageError
+from privtab.moments import FIRST, LAST
 from privtab.spark import decide, entitlements, plan, require, visible
-from privtab.state.load import load
+from privtab.spark.state import read_state
+from privtab.state.load import from_tables, load
 from privtab.state.validate import validate
 
 POLICY = """\
@@ -50,13 +53,19 @@ EXPECTED = {
 """Whether ann and ben may load, by time."""
 
 
-@pytest.fixture(params=["rows", "bundle", "shards"])
-def sources(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, str]:
+@pytest.fixture(params=["rows", "bundle", "shards", "tables", "written"])
+def sources(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
     policy, state = tmp_path / "lake.yaml", tmp_path / "state.yaml"
     policy.write_text(POLICY)
     state.write_text(STATE)
     if request.param == "rows":
         return str(policy), str(state)
+    if request.param in {"tables", "written"}:
+        tables = frames(request.getfixturevalue("spark"))
+        if request.param == "tables":
+            return str(policy), tables
+        read_state(request.getfixturevalue("spark"), tables, str(policy)).write(tmp_path / "written")
+        return str(policy), str(tmp_path / "written")
     program = pipeline.load_program(policy)
     rows, _ = validate(program, load(state))
     if request.param == "shards":
@@ -73,7 +82,7 @@ def sources(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["kernel", "joins"])
 def test_a_job_decides_for_one_time_or_each_row_for_its_own(
-    how: str, spark: SparkSession, sources: tuple[str, str]
+    how: str, spark: SparkSession, sources: tuple[str, Any]
 ) -> None:
     df = spark.createDataFrame([("ann", "m/t"), ("ben", "m/t")], "user string, path string")
 
@@ -98,7 +107,7 @@ def test_a_job_decides_for_one_time_or_each_row_for_its_own(
 
 
 @pytest.mark.slow
-def test_the_matrix_the_listing_and_the_gate_are_of_one_time(spark: SparkSession, sources: tuple[str, str]) -> None:
+def test_the_matrix_the_listing_and_the_gate_are_of_one_time(spark: SparkSession, sources: tuple[str, Any]) -> None:
     def users(at: datetime | None) -> list[str]:
         rows = entitlements(*sources, ["table:m/t"], spark=spark, at=at).collect()
         return sorted(row.user for row in rows)
@@ -112,7 +121,7 @@ def test_the_matrix_the_listing_and_the_gate_are_of_one_time(spark: SparkSession
         require(*sources, "ann", "load", "table:m/t", spark=spark, at=MAY)
 
 
-def test_the_plan_states_the_time(spark: SparkSession, sources: tuple[str, str]) -> None:
+def test_the_plan_states_the_time(spark: SparkSession, sources: tuple[str, Any]) -> None:
     df = spark.createDataFrame([("ann", "m/t")], "user string, path string")
     assert "rows of the state count that hold at 2026-04-01T00:00:00Z" in str(plan(df, *sources, **LOAD, at=APRIL))
     assert "rows of the state count that hold at " in str(plan(df, *sources, **LOAD))
@@ -126,24 +135,60 @@ def test_the_plan_states_the_time(spark: SparkSession, sources: tuple[str, str])
         (7, "give a datetime"),
     ],
 )
-def test_a_wrong_time_is_bad_usage(spark: SparkSession, sources: tuple[str, str], at: Any, why: str) -> None:
+def test_a_wrong_time_is_bad_usage(spark: SparkSession, sources: tuple[str, Any], at: Any, why: str) -> None:
     df = spark.createDataFrame([("ann", "m/t")], "user string, path string")
     with pytest.raises(UsageError, match=why):
         decide(df, *sources, **LOAD, at=at)
 
 
-def test_a_column_of_times_must_mean_moments(spark: SparkSession, sources: tuple[str, str]) -> None:
+def test_a_column_of_times_must_mean_moments(spark: SparkSession, sources: tuple[str, Any]) -> None:
     df = spark.createDataFrame([("ann", "m/t", "2026-04-01T00:00:00Z")], "user string, path string, t string")
     with pytest.raises(UsageError, match="a column of the type string"):
         decide(df, *sources, **LOAD, at=F.col("t"))
 
 
-def test_tables_that_spark_reads_may_not_have_windows(spark: SparkSession, sources: tuple[str, str]) -> None:
-    """Ignoring the column would make a grant for a time a lasting one."""
-    grants = spark.createDataFrame(
-        [("user:ann", "allow", "SELECT", "catalog:m", "2026-04-01T00:00:00Z")],
-        "grantee string, effect string, privilege string, entity string, until string",
-    )
+def frames(spark: SparkSession) -> dict[str, DataFrame]:
+    """The tables of the state, with times as text and as timestamps, and a source without times beside one with them."""
+    found = {}
+    for table, rows in yaml.load(STATE, yaml.BaseLoader).items():  # noqa: S506  (all cells are text)
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        cells = [tuple(row.get(name) for name in names) for row in rows]
+        found[table] = spark.createDataFrame(cells, ", ".join(f"`{name}` string" for name in names))
+    found["assignments"] = found["assignments"].withColumn("from", F.to_timestamp("from"))
+    return found
+
+
+@pytest.mark.slow
+def test_rows_with_times_are_judged_in_spark_as_in_files(spark: SparkSession, tmp_path: Path) -> None:
+    policy = tmp_path / "lake.yaml"
+    policy.write_text(POLICY)
+    grant = ("user:ann", "allow", "SELECT", "catalog:m")
+    times = [
+        (None, None), (None, None), ("2026-04-01T00:00:00Z", None), ("2026-04-01T02:00:00+02:00", ""),
+        ("2026-04-01", None), (None, "2026-04-01T00:00:00"), ("1500-01-01T00:00:00Z", "9999-01-01T00:00:00Z"),
+        ("1677-09-21T00:12:43.145224193Z", "2262-04-11T23:47:16.854775806Z"), ("soon", "late"),
+    ]  # fmt: skip
+    columns = ("grantee", "effect", "privilege", "entity", "from", "until")
+    rows = [dict(zip(columns, (*grant, *edges), strict=True)) for edges in times]
+    program = pipeline.load_program(policy)
+    state, local = validate(program, from_tables({"grants": rows}, "grants"))
+    schema = ", ".join(f"`{name}` string" for name in columns)
+    read = read_state(spark, {"grants": spark.createDataFrame([(*grant, *edges) for edges in times], schema)}, program)
+    found = [row for row in read.findings().collect() for _ in range(row.rows)]
+    assert sorted((row.code, row.severity) for row in found) == sorted((f.code, f.severity) for f in local)
+    messages = {(f.message, f.help) for f in local if f.code == "S170"}
+    assert {(row.message, row.help) for row in found if row.code == "S170"} == messages
+    with pytest.raises(HasWindows) as raised:
+        read.state(allow_partial=True)
+    timed: Any = raised.value.state
+    assert timed.edges() == state.edges()
+    for at in [FIRST, LAST, *(edge + step for edge in state.edges() for step in (-1, 0, 1))]:
+        assert timed.at(at).tables["grants"].count() == len(state.at(at).grants), at
+
+
+def test_tables_whose_rows_have_no_window_refuse_one(spark: SparkSession, sources: tuple[str, Any]) -> None:
+    """Ignoring the column would make what holds for a time a lasting one."""
+    members = spark.createDataFrame([("ann", "catalog:m", "x")], "user string, of string, until string")
     df = spark.createDataFrame([("ann", "m/t")], "user string, path string")
-    with pytest.raises(UsageError, match="until"):
-        decide(df, sources[0], {"grants": grants}, **LOAD)
+    with pytest.raises(UsageError, match="unknown column `until`"):
+        decide(df, sources[0], {"members": members}, **LOAD)

@@ -13,7 +13,7 @@ from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
 from privtab.spark.joining import Joining, joining
 from privtab.spark.limits import Limits
-from privtab.spark.moments import Moment, edges_of, is_column, moment_of, state_at
+from privtab.spark.moments import Moment, is_column, moment_of, state_at
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import workers
 from privtab.spark.state.bundles import bundle_size, is_bundle
@@ -89,7 +89,7 @@ def plan(
     if timed is None:
         return choice_for_state(state)
     if is_column(at):
-        steps = f"each row counts the rows of the state at its own time: {len(edges_of(timed)) + 1} passes"
+        steps = f"each row counts the rows of the state at its own time: {len(timed.edges()) + 1} passes"
         return replace(choice_for_state(state_at(timed, FIRST)), steps=(steps,))
     moment = moment_of(cast("Moment", at))
     choice = choice_for_state(state_at(timed, moment))

@@ -6,16 +6,16 @@ from bisect import bisect_right
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from privtab.errors import HasWindows, UsageError
-from privtab.moments import FIRST, LAST, WrongTime, moment, now, text
+from privtab.moments import FIRST, WrongTime, moment, now, text
 from privtab.spark.states import remembered
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from privtab.state.nodes import State
+    from privtab.spark.states import Timed
 
 T = TypeVar("T")
 Moment: TypeAlias = datetime | str | None
@@ -57,26 +57,20 @@ def at_moment(at: Moment, state: Any, run: Callable[[Any], T], report: Callable[
     except HasWindows as error:
         if report is not None:
             report(f"the rows of the state count that hold at {text(moment_)}")
-        return run(state_at(error.state, moment_))
+        return run(state_at(cast("Timed", error.state), moment_))
 
 
-def state_at(state: Any, moment_: int) -> State:
+def state_at(state: Timed, moment_: int) -> Any:
     """The state at a moment; the same object for moments between which it does not change."""
-    edges = edges_of(state)
-    state_then: State = remembered(("at", id(state), bisect_right(edges, moment_)), state, lambda: state.at(moment_))
-    return state_then
-
-
-def edges_of(state: State) -> list[int]:
-    """The moments at which a state changes, ascending."""
-    return sorted({edge for windows in state.windows.values() for window in windows for edge in window} - {FIRST, LAST})
+    edges = state.edges()
+    return remembered(("at", id(state), bisect_right(edges, moment_)), state, lambda: state.at(moment_))
 
 
 def each_moment(
     frame: DataFrame,
     at: Column,
-    state: State,
-    decide: Callable[[DataFrame, State], DataFrame],
+    state: Timed,
+    decide: Callable[[DataFrame, Any], DataFrame],
     deny: Callable[[DataFrame], DataFrame],
 ) -> DataFrame:
     """Decide each row by the state at its own time; a row without a time is denied.
@@ -90,7 +84,7 @@ def each_moment(
         raise UsageError(
             f"at is a column of the type {kind}: give one of timestamps, which mean the same moment everywhere"
         )
-    edges = edges_of(state)
+    edges = state.edges()
     if len(edges) > MOST_MOMENTS:
         raise UsageError(
             f"the state changes {len(edges):,} times, and {MOST_MOMENTS} is the most for a column of times: decide the rows "

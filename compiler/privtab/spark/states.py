@@ -6,12 +6,12 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import UsageError
+from privtab.errors import HasWindows, UsageError
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Packed
 from privtab.spark.state.bundles import bundled, is_address, is_bundle, require_complete, rows_of_bundles
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from privtab.engines.arrays import Arrays
+    from privtab.spark.state.tables import TimedTables
 
+Timed: TypeAlias = "State | TimedTables"
+"""A state in which rows hold for a time, on the driver or in Spark."""
 REMEMBERED = 2
 """Number of states of each kind that the driver caches."""
 
@@ -49,12 +52,21 @@ def prepared(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
 
 
 def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
-    """The state as Spark tables."""
+    """The state as Spark tables. Raises HasWindows, with the same state for each call, if rows hold for a time."""
     from privtab.spark.state.opening import state_tables
+
+    def tables() -> object:
+        try:
+            return state_tables(spark, policy, state)
+        except HasWindows as error:
+            return error
 
     key = ("tables", policy.digest, id(spark), *cache_key(state))
     # The session is cached as well, so that no other session can reuse its id.
-    return remembered(key, (state, spark), lambda: state_tables(spark, policy, state))
+    found = remembered(key, (state, spark), tables)
+    if isinstance(found, HasWindows):
+        raise HasWindows(str(found), found.state)
+    return found
 
 
 def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) -> Index:
@@ -114,9 +126,12 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
     return spark_state(policy, state, spark)
 
 
-def timed_rows(policy: OpenPolicy, state: Any, spark: SparkSession) -> State | None:
+def timed_rows(policy: OpenPolicy, state: Any, spark: SparkSession) -> Timed | None:
     """The rows of a state if some of them hold for a time, else None."""
-    rows: object = rows_of_bundles(policy, os.fspath(state)) if is_bundle(state) else opened(policy, state, spark)
+    try:
+        rows: object = rows_of_bundles(policy, os.fspath(state)) if is_bundle(state) else opened(policy, state, spark)
+    except HasWindows as error:
+        return cast("Timed", error.state)
     return rows if isinstance(rows, State) and rows.windows else None
 
 

@@ -118,6 +118,10 @@ class State:
             return ListColumn([None] * len(getattr(self, table)))
         return ListColumn(edge_texts(window)[WINDOW.index(name)] for window in windows)
 
+    def edges(self) -> list[int]:
+        """The moments at which the state changes, ascending."""
+        return sorted({edge for windows in self.windows.values() for window in windows for edge in window} - {*ALWAYS})
+
     def held(self, moment: int) -> Mapping[str, list[int]]:
         """The rows that hold at a moment, for the tables that have windows; rows that then say the same are taken once."""
         found: dict[str, list[int]] = {}

@@ -66,16 +66,16 @@ class RowChecker:
             "service_admins": self._checker.service_admin,
         }
 
-    def check(self, row: RawRow) -> tuple[object, tuple[StateFinding, ...]]:
-        """The value of a row, as in `State`, or None for a wrong one; and its findings."""
+    def check(self, row: RawRow) -> tuple[object, Window, tuple[StateFinding, ...]]:
+        """The value of a row, as in `State`, or None for a wrong one; its window; and its findings."""
         checker = self._checker
         checker.findings = []
         checker.finding_counts.clear()
         found = checker.value(self._tables[row.table], row)
-        value = None if found is None else found[0]
+        value, window = (None, ALWAYS) if found is None else found
         if value is not None:
             checker.spaces(row)
-        return value, tuple(checker.findings)
+        return value, window, tuple(checker.findings)
 
     def similar_declared_role(self, role: str) -> str | None:
         """The advice for a role that no row mentions but whose name resembles a declared one."""

@@ -26,7 +26,7 @@ from pyspark.sql import functions as fn
 
 from privtab.bundle.archive import json_bytes
 from privtab.bundle.shards import LISTING
-from privtab.errors import FileError, StateInvalid
+from privtab.errors import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.spark.state import scan
@@ -35,7 +35,7 @@ from privtab.spark.state.manifests import listing, revision, text
 from privtab.spark.state.principals import REPORT, people_rows, people_writer
 from privtab.spark.state.read import SHOWN, Read, read_state
 from privtab.spark.state.reports import finding_of
-from privtab.spark.state.schemas import FINDINGS, schema
+from privtab.spark.state.schemas import FINDINGS, schema, windows_in
 from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
 from privtab.spark.state.worker import RESULTS, work_on
 from privtab.state.nodes import TABLES as ALL_TABLES
@@ -119,6 +119,10 @@ def build(
     the key; unchanged bundles are signed again only if they were signed with another key or for another scope.
     """
     read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
+    timed = [table for table, found in read.sources.tables.items() if any(windows_in(source.rows) for source in found)]
+    if timed:
+        named = " and ".join(f"`{table}`" for table in timed)
+        raise UsageError(f"a build takes no rows with `from` or `until`, and {named} can have some: `state pack` does")
     manifest_entries = {} if provenance is None else {"provenance": provenance.to_json()}
     return _Builder(spark, read, place(folder), progress or (lambda _: None), manifest_entries, signing).run(
         allow_partial=allow_partial, full=full

@@ -18,6 +18,7 @@ from pyspark.sql import functions as fn
 
 from privtab.characters import LONGEST_NAME
 from privtab.ir.nodes import Program
+from privtab.moments import ALWAYS, WINDOW, Window, edge_texts
 from privtab.names import KINDS
 from privtab.request import Entity
 from privtab.spark.state.schemas import CANONICAL, FINDING
@@ -47,18 +48,25 @@ def rejected_type(data_type: str) -> str | None:
 
 
 def raw(df: DataFrame, table: str) -> DataFrame:
-    """The columns of a table as strings, in their order; a missing column is null."""
-    names = {column: column in df.columns for column in COLUMNS[table].names}
-    return df.select(
-        *(
-            fn.col(f"`{name}`").cast("string").alias(name) if exists else fn.lit(None).cast("string").alias(name)
-            for name, exists in names.items()
-        )
-    )
+    """The columns of a table as strings, in their order; a missing column is null.
+
+    `from` and `until` follow if there is one of them, timestamps as RFC 3339.
+    """
+    types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
+    window = WINDOW if set(WINDOW) & set(types) else ()
+
+    def text(name: str) -> Column:
+        if name not in types:
+            return fn.lit(None).cast("string")
+        if name in WINDOW and types[name] == "timestamp":
+            return fn.date_format(f"`{name}`", "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")
+        return fn.col(f"`{name}`").cast("string")
+
+    return df.select(*(text(name).alias(name) for name in (*COLUMNS[table].names, *window)))
 
 
-def ordinary(program: Program, table: str) -> Column:
-    """Whether a raw row is certainly valid and has no finding of its own; never null."""
+def ordinary(program: Program, table: str, window: Sequence[str] = ()) -> Column:
+    """Whether a raw row is certainly valid, has no finding of its own and holds at any time; never null."""
     ready = _Expressions(program)
     build: Mapping[str, Callable[[], Column]] = {
         "members": lambda: ready.bare("user", "user") & ready.entity("of"),
@@ -74,6 +82,8 @@ def ordinary(program: Program, table: str) -> Column:
     for column in COLUMNS[table].names:
         if column not in listed:
             good &= fn.coalesce(_usable(column), fn.expr("true"))
+    for column in window:
+        good &= fn.coalesce(column, fn.lit("")) == ""
     return fn.coalesce(good, fn.expr("false"))
 
 
@@ -86,8 +96,12 @@ def _usable(column: str) -> Column:
     )
 
 
-def canonical(table: str) -> list[Column]:
+def canonical(table: str, window: Sequence[str] = ()) -> list[Column]:
     """The canonical columns of ordinary raw rows; aliases and sets of privileges are not resolved."""
+    return [*_canonical(table), *(fn.lit(None).cast("string").alias(name) for name in window)]
+
+
+def _canonical(table: str) -> list[Column]:
     col = fn.col
 
     def named(column: str, kind: str) -> Column:
@@ -213,14 +227,15 @@ def _warning(code: str, message: str, advice: str | None) -> Column:
     return fn.struct(*(fn.lit(value).cast("string").alias(name) for name, value in values.items()))
 
 
-def row_json(table: str) -> Column:
+def row_json(table: str, window: Sequence[str] = ()) -> Column:
     """The cells of a raw row as JSON text, in the format of `_json`: empty cells are left out."""
-    return fn.to_json(fn.struct(*(fn.nullif(fn.col(c), fn.lit("")).alias(c) for c in COLUMNS[table].names)))
+    names = (*COLUMNS[table].names, *window)
+    return fn.to_json(fn.struct(*(fn.nullif(fn.col(c), fn.lit("")).alias(c) for c in names)))
 
 
-def examined_schema(table: str) -> str:
+def examined_schema(table: str, window: Sequence[str] = ()) -> str:
     """The columns of `examine`: canonical columns of a valid row, whether it is valid, its findings, its cells."""
-    columns = ", ".join(f"`{name}` string" for name in CANONICAL[table])
+    columns = ", ".join(f"`{name}` string" for name in (*CANONICAL[table], *window))
     return f"{columns}, `__good` boolean, `__findings` array<struct<{FINDING}>>, `__row` string"
 
 
@@ -229,23 +244,31 @@ def examine(program: Program, table: str, not_text: Mapping[str, str], batches: 
     for batch in batches:
         columns = {name: cells_of(batch.column(i)) for i, name in enumerate(batch.schema.names)}
         rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
-        yield examined(program, table, not_text, rows)
+        window = [name for name in columns if name in WINDOW]
+        yield examined(program, table, not_text, rows, window)
 
 
-def examined(program: Program, table: str, not_text: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> Any:
+def examined(
+    program: Program,
+    table: str,
+    not_text: Mapping[str, str],
+    rows: Sequence[Mapping[str, object]],
+    window: Sequence[str] = (),
+) -> Any:
     """Validate the rows of one batch; `not_text`: columns whose cells are not text, with their types."""
     checker = _checker(_Known(program))
-    names = CANONICAL[table]
+    names = (*CANONICAL[table], *window)
     out: dict[str, list[Any]] = {name: [] for name in (*names, "__good", "__findings", "__row")}
     for cells in rows:
-        optional = COLUMNS[table].optional
+        optional = (*COLUMNS[table].optional, *WINDOW)
         row_cells: dict[str, object] = {
             name: NotText(f"a {not_text[name]}") if name in not_text and value is not None else value
             for name, value in cells.items()
             if value is not None or name not in optional
         }
-        value, findings = check_row(checker, table, row_cells)
+        value, holds, findings = check_row(checker, table, row_cells)
         canonical_texts: Mapping[str, str | None] = {} if value is None else canonical_cells(table, value)
+        canonical_texts = {**canonical_texts, **dict(zip(WINDOW, edge_texts(holds), strict=True))}
         for name in names:
             out[name].append(canonical_texts.get(name))
         out["__good"].append(value is not None)
@@ -263,16 +286,17 @@ def examined(program: Program, table: str, not_text: Mapping[str, str], rows: Se
     return pa.RecordBatch.from_arrays(arrays, names=[*names, "__good", "__findings", "__row"])
 
 
-def check_row(checker: RowChecker, table: str, cells: dict[str, object]) -> tuple[object, list[StateFinding]]:
-    """The value of a row, or None if it is invalid, and all findings about it."""
+def check_row(checker: RowChecker, table: str, cells: dict[str, object]) -> tuple[object, Window, list[StateFinding]]:
+    """The value of a row, or None if it is invalid, its window, and all findings about it."""
     reading = RawReader()
     reading.row("", table, 1, None, cells)
     findings = list(reading.findings)
     value: object = None
+    window = ALWAYS
     for row in reading.rows.get(table, ()):
-        value, more = checker.check(row)
+        value, window, more = checker.check(row)
         findings += more
-    return value, findings
+    return value, window, findings
 
 
 def canonical_cells(table: str, value: object) -> dict[str, str | None]:

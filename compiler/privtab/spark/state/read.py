@@ -15,13 +15,14 @@ from pyspark.sql import functions as fn
 
 from privtab.errors import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
+from privtab.moments import WINDOW
 from privtab.spark.preflight import check_executors
 from privtab.spark.state import checks, files
 from privtab.spark.state.checked import DENIES, program_of
 from privtab.spark.state.reports import finding_of, report, shaped
-from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST
+from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, windows_in
 from privtab.spark.state.sources import Source, Sources, open_sources
-from privtab.spark.state.tables import SparkState
+from privtab.spark.state.tables import SparkState, TimedTables
 from privtab.spark.state.vocabulary import names_of
 from privtab.state.load import no_table
 from privtab.state.names import StateNames
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
+KIND = "tables"
+TIMED_KIND = "tables-with-windows"
+"""Another kind, since reading such tables without their windows would make rights for a time lasting ones."""
 SHOWN = 20
 """Most findings that an exception has; all of them are in `Read.findings`."""
 
@@ -66,7 +70,7 @@ class Read:
         sources = self.sources.tables.get(table, ())
         frames = [_judged(self.program, source) for source in sources]
         if not frames:
-            return self.spark.createDataFrame([], _schema(table)), None
+            return self.spark.createDataFrame([], schema(table)), None
         return _union([ordinary for ordinary, _ in frames]), _union([rest for _, rest in frames])
 
     def good(self, table: str) -> DataFrame:
@@ -89,7 +93,7 @@ class Read:
     def counted(self, table: str) -> DataFrame:
         """The distinct valid rows of a table, including orphans, with the number of equal rows (`rows`)."""
         ordinary, rest = self.judged(table)
-        names = [fn.col(name) for name in CANONICAL[table]]
+        names = [fn.col(name) for name in (*CANONICAL[table], *windows_in(ordinary))]
         rows = ordinary if rest is None else ordinary.unionAll(rest.filter("__good").select(*names))
         return rows.groupBy(*names).agg(fn.count(fn.lit(1)).alias("rows"))
 
@@ -118,16 +122,21 @@ class Read:
         check_quarantined(self.program, self.quarantined())
 
     def state(self, *, allow_partial: bool = False) -> SparkState:
-        """The valid rows for the plans; raises StateInvalid if an invalid row may affect a denial, unless `allow_partial`."""
+        """The valid rows for the plans; raises StateInvalid if an invalid row may affect a denial, unless `allow_partial`.
+
+        Raises HasWindows for a table with `from` or `until`; its `state` gives the rows of a moment.
+        """
         if not allow_partial:
             self.check()
         tables = self.tables()
         tables["grants"] = granted_privileges(self.program, tables["grants"]).distinct()
-        return SparkState(
-            tables=tables,
-            quarantined=self.quarantined(),
-            system=self.program.system,
-            names=names_of(self.program),
+        return TimedTables.without_windows(
+            SparkState(
+                tables=tables,
+                quarantined=self.quarantined(),
+                system=self.program.system,
+                names=names_of(self.program),
+            )
         )
 
     def write(self, folder: str | Path, format: str = "parquet") -> dict[str, Any]:  # noqa: A002 - as in Spark
@@ -142,10 +151,11 @@ class Read:
         files.at_once(
             [partial(frame.write.format(format).save, root.spark(f"{data}/{name}")) for name, frame in frames.items()]
         )
+        windows = {table: windows_in(frame) for table, frame in frames.items()}
         findings = self.spark.read.format(format).schema(FINDINGS).load(root.spark(f"{data}/findings"))
         none = fn.lit(None).cast("string")
         good = [
-            self.spark.read.format(format).schema(_schema(table)).load(root.spark(f"{data}/{table}")).select(
+            self.spark.read.format(format).schema(schema(table)).load(root.spark(f"{data}/{table}")).select(
                 fn.lit(table).alias("table"), none.alias("code"), none.alias("severity"), fn.lit(1).cast("bigint").alias("rows"))
             for table in frames if table != "findings"
         ]  # fmt: skip
@@ -154,12 +164,13 @@ class Read:
         counts = dict.fromkeys(TABLES, 0) | {r["table"]: r["rows"] for r in counted if r["code"] is None}
         manifest = {
             "format": FORMAT,
-            "kind": "tables",
+            "kind": TIMED_KIND if any(windows.values()) else KIND,
             "system": self.program.system,
             "version": self.program.version,
             "names": names_of(self.program),
             "data": data,
             "files": format,
+            "windows": sorted(table for table, window in windows.items() if window),
             "rows": counts,
             "findings": sorted([r["table"], r["code"], r["severity"], r["rows"]] for r in counted if r["code"]),
         }
@@ -286,19 +297,20 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object, *, all
     """The tables that `Read.write` wrote last.
 
     Raises FileError if there are no complete tables, UsageError if they were written for another system or for a policy with other
-    names, and StateInvalid if an invalid row may affect a denial, unless `allow_partial`.
+    names, StateInvalid if an invalid row may affect a denial, unless `allow_partial`, and HasWindows as `Read.state`.
     """
     program = program_of(policy)
     root = files.place(folder)
     manifest = root.read_json(MANIFEST)
-    if manifest is None or manifest.get("kind") != "tables":
+    if manifest is None or manifest.get("kind") not in {KIND, TIMED_KIND}:
         raise FileError(f"no tables of a state in {folder}: `{MANIFEST}` is missing or of another kind")
     data, format_ = str(manifest["data"]), str(manifest["files"])
     reader = spark.read.format(format_)
+    columns = {t: schema(t, WINDOW if t in manifest.get("windows", ()) else ()) for t in TABLES}
     tables = {
-        t: reader.schema(_schema(t)).load(root.spark(f"{data}/{t}"))
+        t: reader.schema(columns[t]).load(root.spark(f"{data}/{t}"))
         if manifest["rows"][t]
-        else spark.createDataFrame([], _schema(t))
+        else spark.createDataFrame([], columns[t])
         for t in TABLES
     }
     findings = spark.read.format(format_).schema(FINDINGS).load(root.spark(f"{data}/findings"))
@@ -310,16 +322,16 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object, *, all
     ).check_policy(program)
     if not allow_partial and any(severity == "error" for _, _, severity, _ in manifest["findings"]):
         check_quarantined(program, quarantined)
-    return state
+    return TimedTables.without_windows(state)
 
 
 def _judged(program: Program, source: Source) -> tuple[DataFrame, DataFrame]:
-    table = source.table
-    good = fn.expr("false") if source.not_text else checks.ordinary(program, table)
+    table, window = source.table, windows_in(source.rows)
+    good = fn.expr("false") if source.not_text else checks.ordinary(program, table, window)
     marked = source.rows
-    ordinary = marked.filter(good).select(*checks.canonical(table))
+    ordinary = marked.filter(good).select(*checks.canonical(table, window))
     worker = partial(checks.examine, program, table, dict(source.not_text))
-    return ordinary, marked.filter(~good).mapInArrow(worker, checks.examined_schema(table))
+    return ordinary, marked.filter(~good).mapInArrow(worker, checks.examined_schema(table, window))
 
 
 def _of_rows(program: Program, source: Source) -> list[DataFrame]:
@@ -330,10 +342,10 @@ def _of_rows(program: Program, source: Source) -> list[DataFrame]:
     found = [exploded]
     warning = checks.row_warning(program, table)
     if warning is not None and not source.not_text:
-        ordinary = source.rows.filter(checks.ordinary(program, table))
-        found.append(
-            ordinary.select(warning.alias("finding"), checks.row_json(table).alias("row")).filter("finding is not null")
-        )
+        window = windows_in(source.rows)
+        ordinary = source.rows.filter(checks.ordinary(program, table, window))
+        row = checks.row_json(table, window).alias("row")
+        found.append(ordinary.select(warning.alias("finding"), row).filter("finding is not null"))
     counted = [f.groupBy("finding", "row").agg(fn.count(fn.lit(1)).alias("rows")) for f in found]
     return [shaped(frame.select("finding.*", "row", "rows"), table, source.label) for frame in counted]
 
@@ -355,12 +367,6 @@ def _advise(program: Program, batches: Any) -> Any:
         pairs = [(role, advice) for role, advice in advised if advice is not None]
         columns = [pa.array([pair[position] for pair in pairs], pa.string()) for position in (0, 1)]
         yield pa.RecordBatch.from_arrays(columns, names=["nearly", "advice"])
-
-
-def _schema(table: str) -> str:
-    from privtab.spark.state.schemas import schema
-
-    return schema(table)
 
 
 _unite: Callable[[DataFrame, DataFrame], DataFrame] = lambda a, b: a.unionByName(b)  # noqa: E731

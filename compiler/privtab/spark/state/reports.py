@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
-from privtab.spark.state.schemas import CANONICAL
+from privtab.spark.state.schemas import CANONICAL, windows_in
 from privtab.state.findings import CODES
 from privtab.state.nodes import RowLocation, StateFinding
 
@@ -32,12 +32,12 @@ def report(
     finding_rows = frame.select(
         fn.lit(code).alias("code"), fn.lit(severity).alias("severity"), message.alias("message"),
         (fn.lit(advice) if isinstance(advice, str) else advice).alias("help"),
-        _raw_json(table).alias("row"), fn.col("rows"),
+        _raw_json(table, windows_in(frame)).alias("row"), fn.col("rows"),
     )  # fmt: skip
     return shaped(finding_rows, table, label)
 
 
-def _raw_json(table: str) -> Column:
+def _raw_json(table: str, window: Sequence[str]) -> Column:
     """The raw cells of a canonical row as JSON, in their canonical spelling."""
     columns: list[Column] = []
     joined = {"members": "of", "assignments": "scope", "grants": "entity", "owners": "entity"}
@@ -46,7 +46,7 @@ def _raw_json(table: str) -> Column:
             columns.append(fn.concat(fn.col(name), fn.lit(":"), fn.col(name[:-4] + "path")).alias(joined[table]))
         elif not name.endswith("path"):
             columns.append(fn.col(name))
-    return fn.to_json(fn.struct(*columns))
+    return fn.to_json(fn.struct(*columns, *(fn.col(name) for name in window)))
 
 
 def finding_of(row: Mapping[str, Any]) -> StateFinding:

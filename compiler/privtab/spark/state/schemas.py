@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from privtab.moments import WINDOW
 
 CANONICAL: Mapping[str, tuple[str, ...]] = {
     "members": ("user", "type", "path"),
@@ -14,7 +17,9 @@ CANONICAL: Mapping[str, tuple[str, ...]] = {
     "owners": ("type", "path", "owner"),
     "service_admins": ("user",),
 }
-"""All are strings. The scope is null if a role is held everywhere; `path` does not include the type."""
+"""All are strings. The scope is null if a role is held everywhere; `path` does not include the type.
+
+A table with rows that hold for a time also has `from` and `until`, as RFC 3339 in UTC, null for an edge that a row lacks."""
 
 MANIFEST = "_MANIFEST.json"
 """The file that completes a folder of tables that `Read.write` wrote."""
@@ -27,9 +32,14 @@ FINDINGS = (
 """`row`: the cells as JSON text; `rows`: the number of equal rows with this finding."""
 
 
-def schema(table: str) -> str:
+def schema(table: str, window: Sequence[str] = ()) -> str:
     """The columns of a table as a Spark DDL schema."""
-    return ", ".join(f"`{name}` string" for name in CANONICAL[table])
+    return ", ".join(f"`{name}` string" for name in (*CANONICAL[table], *window))
+
+
+def windows_in(rows: Any) -> tuple[str, ...]:
+    """The columns with the time in which rows hold: of raw or of canonical rows, none or both."""
+    return tuple(name for name in rows.columns if name in WINDOW)
 
 
 def is_written(state: object) -> bool:

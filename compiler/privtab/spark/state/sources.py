@@ -22,7 +22,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -33,6 +33,7 @@ from pyspark.sql import functions as fn
 from privtab.errors import UsageError
 from privtab.formats import SPARK
 from privtab.hints import did_you_mean
+from privtab.moments import WINDOW
 from privtab.spark import paths
 from privtab.spark.failures import unlogged
 from privtab.spark.frames import is_frame, of_spark
@@ -45,6 +46,7 @@ from privtab.spark.state.configuration import (
     read_configuration,
     wrong_count,
 )
+from privtab.spark.state.schemas import windows_in
 from privtab.state.nodes import TABLES
 from privtab.state.raw import COLUMNS
 from privtab.state.read_parquet import table_format
@@ -98,6 +100,16 @@ def open_sources(spark: SparkSession, configuration: object) -> Sources:
     return found
 
 
+def _with_same_columns(sources: Sequence[Source]) -> tuple[Source, ...]:
+    """The sources of a table: `from` and `until` are in all of them if they are in any."""
+    window = max((windows_in(source.rows) for source in sources), default=())
+    none = dict.fromkeys(window, fn.lit(None).cast("string"))
+    return tuple(
+        source if windows_in(source.rows) == window else replace(source, rows=source.rows.withColumns(none))
+        for source in sources
+    )
+
+
 class _Opening:
     """Opens the sources of one configuration and collects errors."""
 
@@ -143,12 +155,12 @@ class _Opening:
                 self.wrong("tables", f"unknown table `{table}`", did_you_mean(str(table), TABLES) or listed(TABLES))
                 continue
             parts = source_options if isinstance(source_options, list | tuple) else [source_options]
-            if any(isinstance(part, Mapping) and part and set(part) <= set(COLUMNS[table].names) for part in parts):
+            if any(isinstance(part, Mapping) and part and set(part) <= set(COLUMNS[table].all) for part in parts):
                 advice = "rows in one file are for `privtab state validate` and `pack`; here `path: grants.csv` says where they are"
                 self.wrong(table, "contains rows instead of a source", advice)
                 continue
-            opened = (self.source(table, part, COLUMNS[table].names, COLUMNS[table].required) for part in parts)
-            found[table] = tuple(source for source in opened if source is not None)
+            opened = (self.source(table, part, COLUMNS[table].all, COLUMNS[table].required) for part in parts)
+            found[table] = _with_same_columns([source for source in opened if source is not None])
         entities = None
         if document.get("entities") is not None:
             entities = self.source("entities", document["entities"], ("entity",), ("entity",))
@@ -198,7 +210,11 @@ class _Opening:
             return None
         picked = frame.select(*columns_)
         types = {f.name: f.dataType.simpleString() for f in picked.schema.fields}
-        not_text = {c: why for c, t in types.items() if (why := checks.rejected_type(t)) is not None}
+        not_text = {
+            c: why
+            for c, t in types.items()
+            if (why := checks.rejected_type(t)) is not None and not (c in WINDOW and t == "timestamp")
+        }
         if table == "entities":
             return Source(table=table, rows=picked.select(fn.col("entity").cast("string")), label=label)
         return Source(table=table, rows=checks.raw(picked, table), label=label, not_text=not_text)

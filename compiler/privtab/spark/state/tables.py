@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab.errors import UsageError
+from privtab import moments
+from privtab.errors import HasWindows, UsageError
 from privtab.ir.nodes import Program
+from privtab.moments import WINDOW
 from privtab.spark.state.checked import program_of
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, schema
 from privtab.spark.state.vocabulary import differences, names_of
@@ -23,7 +26,7 @@ from privtab.state.raw import COLUMNS, ENTITIES
 from privtab.state.rows import ColumnRows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,56 @@ class SparkState:
         if sum(self.counts().values()) > limit:
             return None
         return from_arrow({t: self.tables[t].toArrow() for t in TABLES if self._counts[t]})
+
+
+@dataclass(frozen=True, eq=False)
+class TimedTables:
+    """Valid rows of which some hold for a time: tables that have them also have `from` and `until`."""
+
+    state: SparkState
+
+    @staticmethod
+    def without_windows(state: SparkState) -> SparkState:
+        """The state itself; raises HasWindows, with all of it, if a table has `from` and `until`."""
+        timed = [table for table, frame in state.tables.items() if set(WINDOW) & set(frame.columns)]
+        if timed:
+            named = " and ".join(f"`{table}`" for table in timed)
+            raise HasWindows(f"rows of {named} can hold for a time: say for which moment, `at=`", TimedTables(state))
+        return state
+
+    def at(self, moment: int) -> SparkState:
+        """The rows that hold at a moment."""
+        exact = fn.lit(moment).cast("decimal(38,0)")
+        tables = {}
+        for table, frame in self.state.tables.items():
+            if not set(WINDOW) & set(frame.columns):
+                tables[table] = frame
+                continue
+            begin, end = (_nanoseconds(name) for name in WINDOW)
+            held = fn.coalesce(begin <= exact, fn.lit(True)) & fn.coalesce(exact < end, fn.lit(True))  # noqa: FBT003
+            tables[table] = frame.filter(held).select(*CANONICAL[table]).distinct()
+        return replace(self.state, tables=tables, _counts={})
+
+    def edges(self) -> list[int]:
+        """The moments at which the state changes, ascending."""
+        return self._edges
+
+    @cached_property
+    def _edges(self) -> list[int]:
+        texts = [
+            frame.select(fn.explode(fn.array(*(fn.col(f"`{name}`") for name in WINDOW))).alias("edge"))
+            for frame in self.state.tables.values()
+            if set(WINDOW) & set(frame.columns)
+        ]
+        found = reduce(lambda one, other: one.unionAll(other), texts).filter("edge is not null").distinct()
+        return sorted(moments.moment(row["edge"]) for row in found.collect())
+
+
+def _nanoseconds(column: str) -> Column:
+    """The moment of a time in UTC as `moments.text` writes it; null for null. A decimal, since the first second is beyond a bigint."""
+    seconds = f"cast(unix_seconds(to_timestamp(substr(`{column}`, 1, 19) || 'Z')) as decimal(20,0)) * 1000000000"
+    fraction = f"cast(rpad(regexp_extract(`{column}`, '[.]([0-9]+)Z$', 1), 9, '0') as decimal(9,0))"
+    return fn.expr(f"{seconds} + {fraction}")
 
 
 def arrow_table(table: str, state: State, program: Program | None) -> pa.Table:
