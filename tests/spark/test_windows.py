@@ -182,7 +182,7 @@ def test_rows_with_times_are_judged_in_spark_as_in_files(spark: SparkSession, tm
         read.state(allow_partial=True)
     timed: Any = raised.value.state
     assert timed.edges() == state.edges()
-    for at in [FIRST, LAST, *(edge + step for edge in state.edges() for step in (-1, 0, 1))]:
+    for at in {FIRST, LAST - 1, *(edge + step for edge in state.edges() for step in (-1, 0, 1))} - {LAST}:
         assert timed.at(at).tables["grants"].count() == len(state.at(at).grants), at
 
 

@@ -13,7 +13,7 @@ of the index that are looked up by name. A shard, below `privtab_state/<system>/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from privtab.ir.nodes import Program
@@ -72,12 +72,16 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
             (shard[part].setdefault(name, {}) if name is not None else shard[part])[key] = value
     for key in timed:
         found.setdefault(key, {part: {} for part in sorted(HELD)})
-    people = {part: always[part] for part in BY_NAME} | {"shards": dict.fromkeys(sorted(found), True)}
-    of_people = {part: windows[part] for part in BY_NAME if part in windows}
-    with_windows = {key: _with_windows(found[key], timed.get(key, {})) for key in sorted(found)}
-    return {PEOPLE: stamped(_with_windows(people, of_people if any(of_people.values()) else {}))} | {
-        key: stamped(shard) for key, shard in with_windows.items()
-    }
+    with_windows = {key: stamped(_with_windows(found[key], timed.get(key, {}))) for key in sorted(found)}
+    return {PEOPLE: people_part(document, found)} | with_windows
+
+
+def people_part(document: Mapping[str, Any], root_entities: Iterable[str]) -> Document:
+    """The people's part of a whole index, with or without its revision; `root_entities`: those that have shards."""
+    always, windows = parts_of(document)
+    people = {part: always[part] for part in BY_NAME} | {"shards": dict.fromkeys(sorted(root_entities), True)}
+    timed = {part: windows[part] for part in BY_NAME if part in windows}
+    return stamped(_with_windows(people, timed if any(timed.values()) else {}))
 
 
 def _entries(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None, Any]]:

@@ -10,25 +10,34 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import requests
 import signing_keys
 from pyspark.sql import DataFrame, SparkSession
 from worlds import FEATURES, policy
 from worlds import state as random_state
+from worlds import timed as with_windows
 
+from privtab.bundle.archive import json_bytes
+from privtab.bundle.delta import contents
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.errors import BrokenBundle, FileError, StateInvalid
 from privtab.ir.nodes import Program
+from privtab.moments import ALWAYS, Window, edge_texts
 from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.request import Entity
 from privtab.source import SourceFile
 from privtab.spark.state import Build, build, deltas, opened
+from privtab.state.index import index_bytes
+from privtab.state.load import load
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import COLUMNS
+from privtab.state.shards import merged
+from privtab.state.validate import validate
 
 STATE = State(
     members=(("ann", Entity("lake", "l")), ("bob", Entity("lake", "m"))),
@@ -63,10 +72,16 @@ def cells(state: State) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def frames(spark: SparkSession, state: State) -> dict[str, DataFrame]:
-    return {
-        table: spark.createDataFrame(rows, ", ".join(f"`{c}` string" for c in COLUMNS[table].names))
-        for table, rows in cells(state).items()
-    }
+    found = {}
+    for table, rows in cells(state).items():
+        names = COLUMNS[table].names
+        timed_rows = rows
+        if table in state.windows:
+            edges = map(edge_texts, state.windows[table])
+            names = COLUMNS[table].all
+            timed_rows = [(*row, *own) for row, own in zip(rows, edges, strict=True)]
+        found[table] = spark.createDataFrame(timed_rows, ", ".join(f"`{c}` string" for c in names))
+    return found
 
 
 def files(made: Build) -> dict[str, bytes]:
@@ -112,6 +127,54 @@ def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
     assert files(second) == now | {"lake:l": packed["lake:l"]}
     assert second.shards["lake:l"] == first.shards["lake:l"]
     assert opened(tmp_path, "manifest.previous.json").manifest == first.manifest
+
+
+@pytest.mark.slow
+def test_a_build_of_rows_with_windows_is_what_the_packer_makes(
+    spark: SparkSession, shop: Program, tmp_path: Path
+) -> None:
+    march, april = Window(1_772_000_000 * 10**9), Window(end=1_775_000_000 * 10**9 + 500)
+    windows = {
+        "grants": (ALWAYS, ALWAYS, april, ALWAYS),
+        "assignments": (march, ALWAYS, ALWAYS, ALWAYS),
+        "memberships": (ALWAYS, april),
+    }
+    state = replace(STATE, windows=windows)
+    first = build(spark, frames(spark, state), shop, tmp_path)
+    assert files(first) == shard_bundles(shop, state)
+    listed = json.loads((tmp_path / "shards.json").read_bytes())
+    assert "privtab_state/shop/windowed" in listed["people"]["roots"]
+    assert build(spark, frames(spark, state), shop, tmp_path).unchanged
+    later = replace(state, windows={**windows, "grants": (ALWAYS, ALWAYS, march, ALWAYS)})
+    second = build(spark, frames(spark, later), shop, tmp_path)
+    assert (second.rebuilt, second.people) == (("lake:l",), False)
+    assert files(second) == shard_bundles(shop, later)
+
+
+@pytest.mark.parametrize("timed", [False, True], ids=["lasting", "timed"])
+@pytest.mark.parametrize(
+    "seed", [pytest.param(7, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2, 5))]
+)
+def test_the_pipeline_and_the_local_pack_give_the_same_bytes_for_the_same_files(
+    spark: SparkSession, seed: int, timed: bool, tmp_path: Path
+) -> None:
+    program = program_of(SourceFile.of("world.yaml", policy(seed)))
+    world = random_state(program, seed)
+    (tmp_path / "rows").mkdir()
+    for table, frame in frames(spark, with_windows(world, seed) if timed else world).items():
+        pq.write_table(frame.toArrow(), tmp_path / "rows" / f"{table}.parquet")
+    local, _ = validate(program, load(tmp_path / "rows"))
+    made = build(spark, str(tmp_path / "rows"), program, tmp_path / "built", allow_partial=True)
+    parts = {key: document_of(content, program.system, key) for key, content in files(made).items()}
+    assert bool(local.windows) == timed
+    assert json_bytes(merged(parts)) == index_bytes(program, local)[1]
+
+
+def document_of(bundle: bytes, system: str, key: str) -> dict[str, Any]:
+    """The document of one part of a state, from its bundle."""
+    found = contents(bundle).data["privtab_state"][system]
+    document: dict[str, Any] = found if key == "people" else next(iter(found["at"].values()))
+    return document
 
 
 @pytest.mark.slow

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from worlds import FEATURES, policy
+from worlds import FEATURES, policy, timed
 from worlds import state as random_state
 
+from privtab.bundle.archive import json_bytes
 from privtab.bundle.pack import shard_bundles
 from privtab.ir.nodes import Program
+from privtab.moments import WINDOW, edge_texts
 from privtab.pipeline import program_of
 from privtab.request import Entity
 from privtab.source import SourceFile
-from privtab.spark.state.documents import bundle_of, shard_document
+from privtab.spark.state.documents import bundle_of, root_document, shard_document
+from privtab.spark.state.principals import timed_people
 from privtab.spark.state.shards import ALLOW, DENY, MEMBER, OWNER, SCOPE, SUSPECT, Findings, by_root, held
 from privtab.spark.state.texts import json_texts, large, nested
 from privtab.state.names import unusable_name
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.shards import PEOPLE, root_keys
+from privtab.state.shards import PEOPLE, root_keys, shards
 
 SCHEMA = pa.schema([("root", pa.string()), ("part", pa.int8()), *((c, pa.string()) for c in "abcd")])
 ODD = 'q"\\ü\u2028\x1f/€'
@@ -45,6 +49,60 @@ def rows(program: Program, state: State, suspects: bool) -> pa.Table:
     ]
     random.Random(1).shuffle(found)
     return pa.table({name: [row[at] for row in found] for at, name in enumerate(SCHEMA.names)}, schema=SCHEMA)
+
+
+def timed_rows(program: Program, state: State) -> pa.Table:
+    """The input of the workers for a state with windows, with `from` and `until`; scopes are those of all assignments."""
+    root = root_keys(program)
+    edges = {table: [edge_texts(window) for window in state.windows_of(table)] for table in ("grants", "owners")}
+    found: list[tuple[Any, ...]] = []
+    for g, own in zip(state.grants, edges["grants"], strict=True):
+        found.append((root(str(g.entity)), SUSPECT, g.grantee, g.effect, g.privilege, str(g.entity), *own))
+    for (e, owner), own in zip(state.owners, edges["owners"], strict=True):
+        found.append((root(str(e)), SUSPECT + 1, str(e), owner, None, None, *own))
+    always = rows(program, replace(state, grants=(), owners=(), windows={}), suspects=False).to_pylist()
+    found += [tuple(row.get(name) for name in (*SCHEMA.names, *WINDOW)) for row in always]
+    schema = pa.schema([*SCHEMA, *((name, pa.string()) for name in WINDOW)])
+    return pa.table({name: [row[at] for row in found] for at, name in enumerate(schema.names)}, schema=schema)
+
+
+def usable(state: State) -> State:
+    """The rows of a state whose names a state may hold."""
+    grants = [g for g in state.grants if not any(map(unusable_name, (str(g.entity), g.grantee)))]
+    owners = [(e, owner) for e, owner in state.owners if not any(map(unusable_name, (str(e), owner)))]
+    return replace(state, grants=tuple(grants), owners=tuple(owners))
+
+
+@pytest.mark.parametrize("features", [(), FEATURES], ids=["plain", "features"])
+@pytest.mark.parametrize("seed", range(20))
+def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
+    program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
+    world = timed(usable(random_state(program, seed)), seed)
+    made: dict[str, bytes] = {}
+    for root, table in by_root(timed_rows(program, world)):
+        findings = Findings()
+        shard = held(program, table, {}, findings, None)
+        assert not [row for row in findings.rows if row["severity"] == "error"]
+        if document := root_document(program, root, shard):
+            made[root] = bundle_of(program, root, *document)
+    wanted = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE}
+    assert made == wanted
+
+
+@pytest.mark.parametrize("features", [(), FEATURES], ids=["plain", "features"])
+@pytest.mark.parametrize("seed", range(20))
+def test_people_with_windows_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
+    program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
+    world = timed(random_state(program, seed), seed)
+    parts = shards(program, world)
+    of_people = replace(world, grants=(), owners=(), members=(), windows={
+        table: windows for table, windows in world.windows.items() if table in {"assignments", "memberships"}
+    })  # fmt: skip
+    granted = sorted(world.distinct(("grants", "grantee"), ("owners", "owner")))
+    document = timed_people(program, of_people, granted, [key for key in parts if key != PEOPLE])
+    assert document.text == json_bytes(parts[PEOPLE])
+    made = bundle_of(program, PEOPLE, document.revision, document.text, len(parts) - 1, windows=document.windows)
+    assert made == shard_bundles(program, world)[PEOPLE]
 
 
 def built(program: Program, state: State, *, suspects: bool = False) -> dict[str, bytes]:

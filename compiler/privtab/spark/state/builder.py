@@ -26,17 +26,18 @@ from pyspark.sql import functions as fn
 
 from privtab.bundle.archive import json_bytes
 from privtab.bundle.shards import LISTING
-from privtab.errors import FileError, StateInvalid, UsageError
+from privtab.errors import FileError, StateInvalid
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.spark.state import scan
 from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.manifests import listing, revision, text
-from privtab.spark.state.principals import REPORT, people_rows, people_writer
+from privtab.spark.state.principals import REPORT, people_rows, people_writer, timed_people, write_part
 from privtab.spark.state.read import SHOWN, Read, read_state
 from privtab.spark.state.reports import finding_of
 from privtab.spark.state.schemas import FINDINGS, schema, windows_in
 from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
+from privtab.spark.state.tables import from_arrow
 from privtab.spark.state.worker import RESULTS, work_on
 from privtab.state.nodes import TABLES as ALL_TABLES
 from privtab.state.shards import PEOPLE
@@ -119,10 +120,6 @@ def build(
     the key; unchanged bundles are signed again only if they were signed with another key or for another scope.
     """
     read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
-    timed = [table for table, found in read.sources.tables.items() if any(windows_in(source.rows) for source in found)]
-    if timed:
-        named = " and ".join(f"`{table}`" for table in timed)
-        raise UsageError(f"a build takes no rows with `from` or `until`, and {named} can have some: `state pack` does")
     manifest_entries = {} if provenance is None else {"provenance": provenance.to_json()}
     return _Builder(spark, read, place(folder), progress or (lambda _: None), manifest_entries, signing).run(
         allow_partial=allow_partial, full=full
@@ -258,7 +255,8 @@ class _Builder:
         paths = {t: self.root.spark(f"{work}/{t}") for t in BY_NAME if t in self.read.sources.tables}
         at_once([partial(self.read.counted(table).write.parquet, path) for table, path in paths.items()])
         for table, path in paths.items():
-            self.counts[table] = self.spark.read.schema(f"{schema(table)}, `rows` bigint").parquet(path)
+            window = max((windows_in(source.rows) for source in self.read.sources.tables[table]), default=())
+            self.counts[table] = self.spark.read.schema(f"{schema(table, window)}, `rows` bigint").parquet(path)
             found[table] = self.read.listed(table, self.counts[table].drop("rows"))
         return found
 
@@ -338,8 +336,12 @@ class _Builder:
         raise StateInvalid(tuple(finding_of(row.asDict()) for row in wrong))
 
     def people(self, tables: Mapping[str, DataFrame], results: str, shards: list[str]) -> dict[str, Any]:
-        """Build the `people` part in one task and return its report."""
+        """Build the `people` part in one task, or in this process if rows hold for a time, and return its report."""
         granted = self._results_of(results).filter("kind = 'principal'").select(fn.col("row").alias("who")).distinct()
+        if any(windows_in(frame) for frame in tables.values()):
+            rows = from_arrow({table: frame.toArrow() for table, frame in tables.items()})
+            document = timed_people(self.program, rows, granted.toArrow().column("who").to_pylist(), shards)
+            return write_part(self.program, document, len(shards), self.root, self.manifest_entries)
         entries = people_rows(
             self.program, tables.get("assignments"), tables.get("memberships"), tables.get("service_admins"), granted
         )

@@ -13,9 +13,10 @@ import numpy as np
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import REVISION_DIGITS
 from privtab.ir.nodes import Program
+from privtab.moments import parts_of
 from privtab.spark.state.shards import RootHoldings
 from privtab.spark.state.texts import Codes, Texts, in_order, is_ascii, joined, json_texts, large, nested, ranks
-from privtab.state.shards import PEOPLE, roots, shard_name
+from privtab.state.shards import PEOPLE, roots, shard_name, shards
 
 SHARDED = "sharded"
 Part = Callable[[bool], list[bytes]]
@@ -57,6 +58,14 @@ class _JsonTexts:
         return self._written[ascii_]
 
 
+def root_document(program: Program, key: str, held: RootHoldings) -> tuple[str, bytes] | None:
+    """The revision and the text of the shard of a root, None if nothing is held there; one with windows is made as for files."""
+    if held.rows is None:
+        return shard_document(held) if held.entities else None
+    document = shards(program, held.rows).get(key)
+    return None if document is None else (parts_of(document)[0]["revision"], json_bytes(document))
+
+
 def shard_document(held: RootHoldings) -> tuple[str, bytes]:
     """The revision and the text of a shard."""
     spelt = _JsonTexts(held)
@@ -70,14 +79,26 @@ def shard_document(held: RootHoldings) -> tuple[str, bytes]:
 
 
 def bundle_of(
-    program: Program, key: str, revision: str, text: bytes, shards: int = 0, more: Mapping[str, Any] | None = None
+    program: Program,
+    key: str,
+    revision: str,
+    text: bytes,
+    shards: int = 0,
+    more: Mapping[str, Any] | None = None,
+    *,
+    windows: bool = False,
 ) -> bytes:
     """The bundle of a part from the text of its document; `more`: additional metadata."""
     metadata: dict[str, Any] = {"kind": "state", "system": program.system, "state": SHARDED, "shard": key}
     if key == PEOPLE:
         metadata["shards"] = shards
     metadata |= more or {}
-    manifest = {"revision": revision, "roots": roots(program.system, key), "rego_version": 1, "metadata": metadata}
+    manifest = {
+        "revision": revision,
+        "roots": roots(program.system, key, windows=windows),
+        "rego_version": 1,
+        "metadata": metadata,
+    }
     content = text if key == PEOPLE else b'{"at":{' + json_bytes(shard_name(key)) + b":" + text + b"}}"
     return archive({".manifest": json_bytes(manifest), f"privtab_state/{program.system}/data.json": content})
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,15 @@ from pyspark.sql import functions as fn
 
 from privtab.bundle.archive import json_bytes
 from privtab.ir.nodes import Program
+from privtab.moments import parts_of
+from privtab.request import Entity
 from privtab.spark.state.documents import Part, bundle_of, stamped
 from privtab.spark.state.files import Root
 from privtab.spark.state.texts import Codes, Texts, is_ascii, joined, json_texts, large, nested
+from privtab.state.index import unstamped
+from privtab.state.nodes import State
 from privtab.state.principal_texts import scoped_principal
-from privtab.state.shards import PEOPLE
+from privtab.state.shards import PEOPLE, people_part
 from privtab.state.uses import uses
 
 if TYPE_CHECKING:
@@ -147,14 +152,51 @@ def write_people(
     schema = pa.schema([(name, pa.string()) for name in ("part", "name", "key", "value")])
     table = _table(batches, schema)
     revision, text = people_document(table, shards)
-    content = bundle_of(program, PEOPLE, revision, text, len(shards), more)
+    principals = int(pc.sum(pc.equal(table.column("part"), "principals")).as_py() or 0)
+    document = PeopleDocument(revision=revision, text=text, principals=principals)
+    report = write_part(program, document, len(shards), root, more)
+    yield pa.RecordBatch.from_arrays([pa.array([value]) for value in report.values()], names=list(report))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeopleDocument:
+    """The `people` part as JSON text."""
+
+    revision: str
+    text: bytes
+    principals: int
+    windows: bool = False
+    """Whether users or groups have something for a time."""
+
+
+def write_part(
+    program: Program, document: PeopleDocument, shards: int, root: Root, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write the bundle of the `people` part; the result has the columns of REPORT."""
+    revision, text = document.revision, document.text
+    content = bundle_of(program, PEOPLE, revision, text, shards, more, windows=document.windows)
     mark = f"-{hashlib.sha256(json_bytes(more)).hexdigest()[:10]}" if more else ""
     file = f"bundles/people-{revision}{mark}.tar.gz"
     root.write(file, content)
-    principals = pc.sum(pc.equal(table.column("part"), "principals")).as_py() or 0
-    columns = [revision, len(content), len(text), hashlib.sha256(content).hexdigest(), int(principals), file]
-    names = ["revision", "bytes", "json_bytes", "sha256", "principals", "file"]
-    yield pa.RecordBatch.from_arrays([pa.array([value]) for value in columns], names=names)
+    report = {
+        "revision": revision, "bytes": len(content), "json_bytes": len(text),
+        "sha256": hashlib.sha256(content).hexdigest(), "principals": document.principals, "file": file,
+    }  # fmt: skip
+    return report | ({"windows": True} if document.windows else {})
+
+
+def timed_people(program: Program, rows: State, granted: Iterable[str], shards: Iterable[str]) -> PeopleDocument:
+    """The part from rows that hold for a time, made as for files.
+
+    `rows`: assignments, memberships and service administrators; `granted`: every principal that a grant or an owner names.
+    """
+    owned = Entity(next(iter(program.entities)), "-")
+    document = people_part(unstamped(program, replace(rows, owners=tuple((owned, who) for who in granted))), shards)
+    always, windows = parts_of(document)
+    names = {*always["principals"], *windows.get("principals", ())}
+    return PeopleDocument(
+        revision=always["revision"], text=json_bytes(document), principals=len(names), windows=bool(windows)
+    )
 
 
 def _table(batches: Iterator[Any], schema: Any) -> Any:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as fn
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.spark.state import checks
+from privtab.spark.state.schemas import windows_in
 from privtab.spark.state.shards import ALLOW, DENY, ENTITY, MEMBER, OWNER, SCOPE, SUSPECT, TABLES
 from privtab.state.nodes import TABLES as ALL_TABLES
 from privtab.state.raw import COLUMNS
@@ -51,31 +52,43 @@ def scanned(
     """
     program = read.program
     frames: list[DataFrame] = []
+    window = max(
+        (windows_in(source.rows) for table in TABLES for source in read.sources.tables.get(table, ())), default=()
+    )
     for number, table in enumerate(TABLES):
         frames += [
-            _rows(program, table, number, source.rows, ordinary=not source.not_text, prints=prints)
+            _rows(program, table, number, source.rows, window, ordinary=not source.not_text, prints=prints)
             for source in read.sources.tables.get(table, ())
         ]
     if assignments is not None:
         scopes = assignments.filter("scope_type is not null")
         key = fn.concat_ws(":", "scope_type", "scope_path")
         pairs = scopes.select(key.alias("a"), fn.concat(fn.lit("role:"), "role").alias("b")).distinct()
-        frames.append(_plain(program, pairs, SCOPE, prints=prints))
+        frames.append(_plain(program, pairs, SCOPE, window, prints=prints))
     if read.sources.entities is not None:
         listed = read.sources.entities.select(fn.col("entity").alias("a"), fn.lit(None).cast("string").alias("b"))
-        frames.append(_plain(program, listed, ENTITY, prints=prints))
+        frames.append(_plain(program, listed, ENTITY, window, prints=prints))
     if not frames:
         return None
     all_rows = reduce(lambda a, b: a.unionAll(b), frames)
     return all_rows if roots is None else all_rows.filter(fn.col("root").isin(roots))
 
 
-def _rows(program: Program, table: str, number: int, rows: DataFrame, *, ordinary: bool, prints: bool) -> DataFrame:
-    """The rows of one source: ordinary ones with their part, all others as suspects."""
+def _rows(
+    program: Program,
+    table: str,
+    number: int,
+    rows: DataFrame,
+    window: Sequence[str],
+    *,
+    ordinary: bool,
+    prints: bool,
+) -> DataFrame:
+    """The rows of one source: ordinary ones with their part, all others as suspects, also those that hold for a time."""
     columns = COLUMNS[table].names
     place = _PLACES[table]
     marked = rows.withColumns({
-        "__good": checks.ordinary(program, table) if ordinary else fn.expr("false"),
+        "__good": checks.ordinary(program, table, windows_in(rows)) if ordinary else fn.expr("false"),
         "__root": root(program, place, *(c for c in columns if c != place)),
     })  # fmt: skip
     good, col = fn.col("__good"), fn.col
@@ -101,16 +114,17 @@ def _rows(program: Program, table: str, number: int, rows: DataFrame, *, ordinar
     raw = [col(name) for name in columns] + [none] * (4 - len(columns))
     cells = [fn.when(good, p).otherwise(r).alias(n) for n, p, r in zip("abcd", plain, raw, strict=True)]
     parts = fn.when(good, part).otherwise(fn.lit(SUSPECT + number)).cast("tinyint")
-    hashes = [_hash(table)] if prints else []
-    return marked.select(col("__root").alias("root"), parts.alias("part"), *cells, *hashes)
+    edges = [(col(name) if name in rows.columns else none).alias(name) for name in window]
+    hashes = [_hash(table, windows_in(rows))] if prints else []
+    return marked.select(col("__root").alias("root"), parts.alias("part"), *cells, *edges, *hashes)
 
 
-def _plain(program: Program, pairs: DataFrame, part: int, *, prints: bool) -> DataFrame:
+def _plain(program: Program, pairs: DataFrame, part: int, window: Sequence[str], *, prints: bool) -> DataFrame:
     none = fn.lit(None).cast("string")
     nothing = [fn.lit(None).cast("bigint").alias("h")] if prints else []
     return pairs.select(
         root(program, "a").alias("root"), fn.lit(part).cast("tinyint").alias("part"), "a", "b", none.alias("c"),
-        none.alias("d"), *nothing,
+        none.alias("d"), *(none.alias(name) for name in window), *nothing,
     )  # fmt: skip
 
 
@@ -137,16 +151,16 @@ def fingerprints(read: Read, tables: Sequence[str] = ALL_TABLES) -> DataFrame | 
     return hashed.groupBy("root").agg(*counted, *sums)
 
 
-def _hash(table: str) -> Column:
+def _hash(table: str, window: Sequence[str]) -> Column:
     """The hash of a raw row."""
-    columns = COLUMNS[table].names if table in COLUMNS else ("entity",)
+    columns = (*COLUMNS[table].names, *window) if table in COLUMNS else ("entity",)
     cells = [fn.coalesce(fn.col(c), fn.lit("\x00")) for c in columns]
     return fn.xxhash64(fn.lit(table), *cells).alias("h")
 
 
 def _hashed(program: Program, table: str, rows: DataFrame) -> list[DataFrame]:
     columns = COLUMNS[table].names if table in COLUMNS else ("entity",)
-    title, hash_ = fn.lit(table), _hash(table)
+    title, hash_ = fn.lit(table), _hash(table, windows_in(rows))
     place = "entity" if table == "entities" else _PLACES.get(table)
     found: list[DataFrame] = []
     counts = fn.lit(table in TABLES).alias("counts")

@@ -7,27 +7,30 @@ and deduplicates in one step. Rows that the SQL expressions did not accept are v
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from privtab.ir.nodes import Program
+from privtab.moments import ALWAYS, WINDOW, Window, moment
+from privtab.request import Entity
 from privtab.spark.state import checks
+from privtab.spark.state.encoding import as_dictionary, as_plain, ranked, type_codes, unique
 from privtab.spark.state.scoped import scoped_entries
 from privtab.spark.state.texts import Codes, Texts, large
 from privtab.state.names import StateNames
+from privtab.state.nodes import Assignment, Effect, Grant, State
 from privtab.state.raw import COLUMNS
 
 TABLES = ("grants", "owners", "members")
 """The tables whose rows are stored in shards."""
 ALLOW, DENY, OWNER, MEMBER, SCOPE, ENTITY, SUSPECT = range(7)
-_EFFECTS = ("allow", "deny")
 """Kinds of input rows; a suspect of the n-th of TABLES is SUSPECT + n."""
+_EFFECTS = ("allow", "deny")
 INPUT = ("root", "part", "a", "b", "c", "d")
 """Grants: entity, grantee, privilege; owners and members: entity, principal; scopes: entity, role; suspects: their raw cells."""
 
@@ -46,6 +49,10 @@ class RootHoldings:
     owners: tuple[Codes, Codes]
     members: tuple[Codes, Codes]
     entities: int = 0
+    timed: State = field(default_factory=State)
+    """The grants and owners that hold for a time, with their windows."""
+    rows: State | None = None
+    """All rows as in a file, if some of them hold for a time."""
 
 
 @dataclass(slots=True)
@@ -78,7 +85,7 @@ def by_root(table: Any) -> Iterator[tuple[str, Any]]:
             # Nearly all entities are distinct: encoding them for each root takes a fraction of the time of encoding all at once.
             table = table.set_column(position, "a", large(table.column(position)))
         elif field_.type == pa.string():
-            table = table.set_column(position, field_.name, _numbered(table.column(position)))
+            table = table.set_column(position, field_.name, as_dictionary(table.column(position)))
     encoded = table.column("root").chunk(0) if table.num_rows else pa.array([], pa.string()).dictionary_encode()
     names = encoded.dictionary.to_pylist()
     if len(names) == 1:
@@ -97,18 +104,19 @@ def held(
     program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings, orphans: str | None
 ) -> RootHoldings:
     """The rows of one root without duplicates; `orphans`: `report` or `quarantine` unlisted entities; None: none are listed."""
-    table = _with_judged(program, table, not_text, findings)
+    table, timed_rows = _with_judged(program, table, not_text, findings)
     part = np.asarray(table.column("part").combine_chunks()).astype(np.int8)
-    key_codes, keys = _ordered(table.column("a"))
-    name_codes, names = _ordered(table.column("b"))
+    key_codes, keys = ranked(table.column("a"))
+    name_codes, names = ranked(table.column("b"))
     grants = part <= DENY
-    raw_codes, raws = _ordered(table.column("c").filter(pa.array(grants)))
+    raw_codes, raws = ranked(table.column("c").filter(pa.array(grants)))
     raw_names = raws.to_pylist()
     listed = _listed(part, key_codes, len(keys), orphans)
     report = _Report(findings=findings, keys=keys, names=names, raws=raw_names, listed=listed, orphans=orphans)
 
     columns = [part[grants].astype(np.int64), raw_codes, key_codes[grants], name_codes[grants]]
     effect, raw, key, name = report.distinct("grants", columns, (2, len(raws), len(keys), len(names)))
+    granted = [effect, raw, key, name]
     program_names = StateNames(program)
     privileges, (effect, privilege, key, name) = _resolved(program_names, raw_names, keys, effect, raw, key, name)
     if not program_names.one_for_one:
@@ -131,29 +139,51 @@ def held(
     used = np.zeros(len(keys), bool)
     for codes in (*(g[1] for g in found.values()), *(p[0] for p in pairs.values())):
         used[codes] = True
+    timed, rows = report.timed(timed_rows), None
+    if timed.windows:
+        texts = (_EFFECTS, raw_names, keys, names)
+        rows = _file_rows(
+            timed,
+            zip(*(_texts_of(codes, own) for codes, own in zip(granted, texts, strict=True)), strict=True),
+            {
+                table: zip(
+                    *(_texts_of(codes, own) for codes, own in zip(both, (keys, names), strict=True)), strict=True
+                )
+                for table, both in (("owners", pairs[OWNER]), ("members", pairs[MEMBER]), ("scopes", (scopes, roles)))
+            },
+        )
     return RootHoldings(
         privileges=privileges, keys=keys, names=names, grants=found, scoped=scoped,
         owners=pairs[OWNER], members=pairs[MEMBER], entities=int(used.sum()),
+        timed=timed, rows=rows,
     )  # fmt: skip
 
 
-def unique(columns: Sequence[Codes], sizes: Sequence[int]) -> tuple[list[Codes], Codes]:
-    """Distinct rows of columns of numbers, sorted, and the count of each; `sizes`: upper bound of the numbers in each column."""
-    width = 1
-    for size in sizes:
-        width *= max(size, 1)
-    if width < 2**62:
-        packed = np.zeros(len(columns[0]), np.int64)
-        for column, size in zip(columns, sizes, strict=True):
-            packed = packed * max(size, 1) + column
-        values, counts = np.unique(packed, return_counts=True)
-        out: list[Codes] = []
-        for size in reversed(sizes):
-            values, column = np.divmod(values, max(size, 1))
-            out.append(column)
-        return out[::-1], counts
-    rows, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
-    return [rows[:, position] for position in range(len(columns))], counts
+def _texts_of(codes: Codes, texts: Sequence[str] | Texts) -> list[str]:
+    listed = list(texts) if isinstance(texts, Sequence) else texts.to_pylist()
+    return [listed[code] for code in codes.tolist()]
+
+
+def _file_rows(timed: State, granted: Iterable[Sequence[str]], pairs: Mapping[str, Iterable[Sequence[str]]]) -> State:
+    """The rows of a root as in a file; `user:` holds the roles within scopes, for which only the scopes count."""
+    grants = [
+        Grant(grantee=name, effect=cast("Effect", effect), privilege=raw, entity=Entity.parse(key))
+        for effect, raw, key, name in granted
+    ]
+    owners = [(Entity.parse(key), name) for key, name in pairs["owners"]]
+    return State(
+        grants=(*grants, *timed.grants),
+        owners=(*owners, *timed.owners),
+        members=tuple((name, Entity.parse(key)) for key, name in pairs["members"]),
+        assignments=tuple(
+            Assignment(principal="user:", role=role.removeprefix("role:"), scope=Entity.parse(scope))
+            for scope, role in pairs["scopes"]
+        ),
+        windows={
+            "grants": [ALWAYS] * len(grants) + list(timed.windows_of("grants")),
+            "owners": [ALWAYS] * len(owners) + list(timed.windows_of("owners")),
+        },
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -186,6 +216,41 @@ class _Report:
             self.findings.add(table, "S114", severity, message, advice, cells, int(counts[row]))
         return [column[~lost] for column in rows] if self.orphans == "quarantine" else rows
 
+    def timed(self, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> State:
+        """The rows that hold for a time, without duplicates; findings as in `distinct`."""
+        tables: dict[str, dict[tuple[Any, Window], None]] = {"grants": {}, "owners": {}}
+        keys = None if self.listed is None else set(self.keys.filter(pa.array(self.listed)).to_pylist())
+        for table, row in rows:
+            window = Window(
+                *(edge if (t := row[name]) is None else moment(t) for name, edge in zip(WINDOW, ALWAYS, strict=True))
+            )
+            entity = f"{row['type']}:{row['path']}"
+            cells = {n: row[n] for n in ("grantee", "effect", "privilege") if n in row} | {"entity": entity}
+            cells |= {n: row[n] for n in ("owner", *WINDOW) if row.get(n) is not None}
+            if keys is not None and entity not in keys:
+                severity = "error" if self.orphans == "quarantine" else "warning"
+                message = f"`{entity}` is not among the entities"
+                self.findings.add(table, "S114", severity, message, "remove the row, or name the entity", _json(cells))
+                if self.orphans == "quarantine":
+                    continue
+            found = Entity.parse(entity)
+            value: Any = (
+                Grant(
+                    grantee=row["grantee"],
+                    effect=cast("Effect", row["effect"]),
+                    privilege=row["privilege"],
+                    entity=found,
+                )
+                if table == "grants"
+                else (found, row["owner"])
+            )
+            if (value, window) in tables[table]:
+                message = f"the row says the same as another of `{table}`"
+                self.findings.add(table, "S160", "warning", message, "leave it out", _json(cells))
+            tables[table][value, window] = None
+        values: Any = {table: tuple(value for value, _ in found) for table, found in tables.items()}
+        return State(**values, windows={table: tuple(w for _, w in found) for table, found in tables.items() if found})
+
     def conflicts(self, found: Mapping[str, tuple[Codes, Codes, Codes]], privileges: Sequence[str]) -> None:
         """Report privileges that a grantee is both allowed and denied on the same entity."""
         if not all(len(columns[0]) for columns in found.values()):
@@ -217,36 +282,46 @@ class _Report:
         return _json({"entity": entity, "owner": principal} if table == "owners" else {"user": principal, "of": entity})
 
 
-def _with_judged(program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings) -> Any:
-    """The table with its suspects validated: valid ones become ordinary rows, findings are recorded."""
+def _with_judged(
+    program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings
+) -> tuple[Any, list[tuple[str, Mapping[str, Any]]]]:
+    """The table with its suspects validated, and the rows that hold for a time, by table.
+
+    Valid rows without a window become ordinary ones, findings are recorded.
+    """
     part = np.asarray(table.column("part").combine_chunks())
+    timed: list[tuple[str, Mapping[str, Any]]] = []
     if not (part >= SUSPECT).any():
-        return table
+        return table, timed
     more: list[dict[str, Any]] = []
     for number, name in enumerate(TABLES):
         suspects = table.filter(pa.array(part == SUSPECT + number))
         if not suspects.num_rows:
             continue
-        columns = COLUMNS[name].names
-        raw = suspects.select(["a", "b", "c", "d"][: len(columns)]).rename_columns(list(columns))
+        names = COLUMNS[name].names
+        window = COLUMNS[name].window if WINDOW[0] in table.column_names else ()
+        columns = (*names, *window)
+        raw = suspects.select([*"abcd"[: len(names)], *window]).rename_columns(list(columns))
         for start in range(0, raw.num_rows, 10_000):
-            cells = [checks.cells_of(_plain(column)) for column in raw.slice(start, 10_000).columns]
+            cells = [checks.cells_of(as_plain(column)) for column in raw.slice(start, 10_000).columns]
             rows = [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
-            judged = checks.examined(program, name, not_text.get(name, {}), rows)
-            more += _good(name, judged)
+            judged = checks.examined(program, name, not_text.get(name, {}), rows, window)
+            valid = [row for row in judged.to_pylist() if row["__good"]]
+            holding = [any(row.get(edge) is not None for edge in WINDOW) for row in valid]
+            timed += [(name, row) for row, of_time in zip(valid, holding, strict=True) if of_time]
+            more += _good(name, [row for row, of_time in zip(valid, holding, strict=True) if not of_time])
             _note(name, judged, findings)
     ordinary = table.filter(pa.array(part < SUSPECT))
     if not more:
-        return ordinary
+        return ordinary, timed
     ordinary = ordinary.select(["part", "a", "b", "c"])
-    plain = pa.table({name: _plain(ordinary.column(name)) for name in ordinary.column_names})
+    plain = pa.table({name: as_plain(ordinary.column(name)) for name in ordinary.column_names})
     extra = pa.Table.from_pylist([{"c": None} | row for row in more], schema=plain.schema)
-    return pa.concat_tables([plain, extra])
+    return pa.concat_tables([plain, extra]), timed
 
 
-def _good(table: str, judged: Any) -> list[dict[str, Any]]:
+def _good(table: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Valid rows in the columns of the input."""
-    rows = [row for row in judged.to_pylist() if row["__good"]]
     match table:
         case "grants":
             return [
@@ -272,48 +347,6 @@ def _note(table: str, judged: Any, findings: Findings) -> None:
             counted[key] = counted.get(key, 0) + 1
     for (code, severity, message, advice, cells), rows in counted.items():
         findings.add(table, code, severity, message, advice, cells, rows)
-
-
-def _ordered(column: Any) -> tuple[Codes, Texts]:
-    """Encode the strings of a column as their ranks: returns the ranks and the sorted strings."""
-    codes, texts = _encoded(column)
-    order = pc.sort_indices(texts)
-    number = np.empty(len(texts), np.int64)
-    number[np.asarray(order)] = np.arange(len(texts))
-    return number[codes] if len(texts) else codes, texts.take(order)
-
-
-def _encoded(column: Any) -> tuple[Codes, Texts]:
-    """Encode the strings of a column as numbers: returns the numbers and the strings; null becomes 0."""
-    encoded = _numbered(column)
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    if isinstance(encoded, pa.ChunkedArray):  # no rows
-        return np.zeros(0, np.int64), large([])
-    codes = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)
-    # The dictionary may contain strings of other roots: keep only those that occur here.
-    used = np.zeros(len(encoded.dictionary), bool)
-    used[np.asarray(encoded.indices.drop_null())] = True
-    if used.all():
-        return codes, large(encoded.dictionary)
-    number = np.cumsum(used) - 1
-    texts = large(encoded.dictionary.take(pa.array(np.flatnonzero(used))))
-    return np.maximum(number[codes], 0) if len(number) else codes, texts
-
-
-def _numbered(column: Any) -> Any:
-    """A column of strings, dictionary-encoded with a single dictionary; unchanged if it is already."""
-    if pa.types.is_dictionary(column.type):
-        return column
-    encoded = column.dictionary_encode()
-    return encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) and encoded.num_chunks > 1 else encoded
-
-
-def _plain(column: Any) -> Any:
-    """A column of strings without dictionary encoding."""
-    if not pa.types.is_dictionary(column.type):
-        return column
-    combined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return combined.dictionary_decode() if isinstance(combined, pa.Array) else pa.array([], pa.string())
 
 
 def _listed(part: Any, keys: Codes, count: int, orphans: str | None) -> Any:
@@ -345,15 +378,6 @@ def _resolved(
     within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     privilege = flat[starts[cell[rows]] + within] if len(rows) else np.zeros(0, np.int64)
     return privileges, (effect[rows], privilege, key[rows], name[rows])
-
-
-def type_codes(keys: Texts) -> tuple[Codes, list[str]]:
-    """The type of each key by number, and the types by number."""
-    if not len(keys):
-        return np.zeros(0, np.int64), []
-    types = pc.list_element(pc.split_pattern(keys, ":", max_splits=1), 0)
-    codes, names = _encoded(types)
-    return codes, names.to_pylist()
 
 
 def _json(row: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as fn
 from privtab import moments
 from privtab.errors import HasWindows, UsageError
 from privtab.ir.nodes import Program
-from privtab.moments import WINDOW
+from privtab.moments import ALWAYS, WINDOW, Window
 from privtab.spark.state.checked import program_of
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, schema
 from privtab.spark.state.vocabulary import differences, names_of
@@ -184,4 +184,15 @@ def from_arrow(tables: Mapping[str, Any]) -> State:
         return ColumnRows(table, columns)
 
     held: dict[str, Any] = {table: rows(table) for table in TABLES if table in tables}
-    return State(**held)
+    return State(**held, windows={t: _windows(rows) for t, rows in tables.items() if WINDOW[0] in rows.column_names})
+
+
+def _windows(rows: Any) -> list[Window]:
+    """The windows of the rows of an Arrow table with `from` and `until`."""
+    known: dict[str, int] = {}
+    edges = []
+    for name, beyond in zip(WINDOW, ALWAYS, strict=True):
+        texts = rows.column(name).to_pylist()
+        known |= {text: moments.moment(text) for text in set(texts) - {None} - known.keys()}
+        edges.append([beyond if text is None else known[text] for text in texts])
+    return list(map(Window, *edges))

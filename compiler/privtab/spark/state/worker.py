@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from privtab.ir.nodes import Program
-from privtab.spark.state.documents import bundle_of, shard_document
+from privtab.spark.state.documents import bundle_of, root_document
 from privtab.spark.state.files import Root
 from privtab.spark.state.schemas import FINDINGS
 from privtab.spark.state.shards import Findings, RootHoldings, by_root, held
@@ -41,8 +41,8 @@ def work_on(
         ]
         if "h" in rows.column_names:
             out.append({"kind": "fingerprint", "root": key, "row": json.dumps(_fingerprint(rows))})
-        if shard.entities:
-            revision, text = shard_document(shard)
+        if document := root_document(program, key, shard):
+            revision, text = document
             content = bundle_of(program, key, revision, text)
             file = f"bundles/{file_name(key)}-{revision}.tar.gz"
             root.write(file, content)
@@ -51,6 +51,7 @@ def work_on(
                 "sha256": hashlib.sha256(content).hexdigest(), "entities": shard.entities,
                 "allow": len(shard.grants["allow"][0]), "deny": len(shard.grants["deny"][0]),
                 "owners": len(shard.owners[0]), "members": len(shard.members[0]),
+                **({"timed": len(shard.timed.grants) + len(shard.timed.owners)} if shard.timed.windows else {}),
             }  # fmt: skip
             out.append({"kind": "shard", "root": key, "row": json.dumps(report)})
         yield from _out(out)
@@ -106,9 +107,12 @@ def _principals(key: str, shard: RootHoldings) -> Iterator[Any]:
     named = np.zeros(len(shard.names), bool)
     for codes in (*(grants[2] for grants in shard.grants.values()), shard.owners[1]):
         named[codes] = True
-    if not named.any():
-        return
     names = shard.names.filter(pa.array(named)).cast(pa.string())
+    timed = {grant.grantee for grant in shard.timed.grants} | {owner for _, owner in shard.timed.owners}
+    if timed:
+        names = pa.concat_arrays([names, pa.array(sorted(timed), pa.string())])
+    if not len(names):
+        return
     count, schema = len(names), _arrow_schema()
     columns = [
         pa.array(["principal"] * count) if field.name == "kind"
