@@ -12,7 +12,6 @@ state/
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 import uuid
@@ -24,11 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
-from privtab.bundle.archive import json_bytes
 from privtab.bundle.shards import LISTING
 from privtab.errors import FileError, StateInvalid
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import program_json
 from privtab.spark.state import scan
 from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.manifests import listing, revision, text
@@ -38,10 +34,10 @@ from privtab.spark.state.reports import finding_of
 from privtab.spark.state.schemas import FINDINGS, schema, windows_in
 from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
 from privtab.spark.state.tables import from_arrow
+from privtab.spark.state.vocabulary import policy_digest
 from privtab.spark.state.worker import RESULTS, work_on
 from privtab.state.nodes import TABLES as ALL_TABLES
 from privtab.state.shards import PEOPLE
-from privtab.state.uses import uses
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -159,7 +155,7 @@ class _Builder:
     def run(self, *, allow_partial: bool, full: bool) -> Build:
         """Run the stages and record their durations."""
         before = self.root.read_json(MANIFEST)
-        policy = policy_digest(self.program, self.read.sources.orphans)
+        policy = policy_digest(self.program, self.read.sources.orphans, FORMAT)
         usable = before is not None and before.get("policy") == policy and before.get("format") == FORMAT and not full
         old: Mapping[str, Any] = (before or {}) if usable else {}
         known: Mapping[str, Any] = old.get("fingerprints", {})
@@ -381,14 +377,6 @@ class _Builder:
 
 def _read_results(spark: SparkSession, root: Root, results: str) -> DataFrame:
     return spark.read.schema(RESULTS).option("recursiveFileLookup", "true").parquet(root.spark(results))
-
-
-def policy_digest(program: Program, orphans: str) -> str:
-    """Hash of everything a build depends on besides its rows: names and semantics of the policy, and how orphans are treated."""
-    used = uses(program)
-    used_parts = [sorted(used.member_types), used.group_membership, used.holds, used.service_admins]
-    document = {k: v for k, v in program_json(program).items() if k not in {"rules", "title"}}
-    return hashlib.sha256(json_bytes([document, used_parts, orphans, FORMAT])).hexdigest()[:16]
 
 
 def _is_root(key: str) -> bool:

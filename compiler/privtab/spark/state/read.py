@@ -21,7 +21,8 @@ from privtab.spark.state import checks, files
 from privtab.spark.state.checked import DENIES, program_of
 from privtab.spark.state.reports import finding_of, report, shaped
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, windows_in
-from privtab.spark.state.sources import Source, Sources, open_sources
+from privtab.spark.state.source_tables import Source, Sources
+from privtab.spark.state.sources import open_sources
 from privtab.spark.state.tables import SparkState, TimedTables
 from privtab.spark.state.vocabulary import names_of
 from privtab.state.load import no_table

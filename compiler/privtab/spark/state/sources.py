@@ -22,7 +22,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -46,7 +45,7 @@ from privtab.spark.state.configuration import (
     read_configuration,
     wrong_count,
 )
-from privtab.spark.state.schemas import windows_in
+from privtab.spark.state.source_tables import Source, Sources, with_same_columns
 from privtab.state.nodes import TABLES
 from privtab.state.raw import COLUMNS
 from privtab.state.read_parquet import table_format
@@ -66,29 +65,6 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """One source of a table: rows with the table's raw columns as strings."""
-
-    table: str
-    rows: DataFrame
-    label: str
-    """The name of the source in findings, without secrets."""
-    not_text: Mapping[str, str] = field(default_factory=dict)
-    """Columns whose cells are not text, with their types; each cell is a finding."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """All sources of a state."""
-
-    tables: Mapping[str, tuple[Source, ...]]
-    entities: DataFrame | None = None
-    """All entities that exist, in one column `entity`; None if they are not listed."""
-    orphans: str = "report"
-    """How rows about unlisted entities are treated: `report` or `quarantine`."""
-
-
 def open_sources(spark: SparkSession, configuration: object) -> Sources:
     """Open the sources in a configuration; raises UsageError with all errors in it, FileError for a missing file."""
     with ExitStack() as stack:
@@ -98,16 +74,6 @@ def open_sources(spark: SparkSession, configuration: object) -> Sources:
         lines = "".join(f"\n  {problem}" for problem in opening.problems)
         raise UsageError(f"{wrong_count(len(opening.problems))} in the sources of the state:{lines}")
     return found
-
-
-def _with_same_columns(sources: Sequence[Source]) -> tuple[Source, ...]:
-    """The sources of a table: `from` and `until` are in all of them if they are in any."""
-    window = max((windows_in(source.rows) for source in sources), default=())
-    none = dict.fromkeys(window, fn.lit(None).cast("string"))
-    return tuple(
-        source if windows_in(source.rows) == window else replace(source, rows=source.rows.withColumns(none))
-        for source in sources
-    )
 
 
 class _Opening:
@@ -160,7 +126,7 @@ class _Opening:
                 self.wrong(table, "contains rows instead of a source", advice)
                 continue
             opened = (self.source(table, part, COLUMNS[table].all, COLUMNS[table].required) for part in parts)
-            found[table] = _with_same_columns([source for source in opened if source is not None])
+            found[table] = with_same_columns([source for source in opened if source is not None])
         entities = None
         if document.get("entities") is not None:
             entities = self.source("entities", document["entities"], ("entity",), ("entity",))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from privtab.bundle.archive import json_bytes
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import program_json
+from privtab.state.uses import uses
 
 
 def names_of(program: Program) -> dict[str, Any]:
@@ -26,6 +30,14 @@ def names_of(program: Program) -> dict[str, Any]:
         "denials": {"denials": program.semantics.deny},
         "owners": {"owners": None if owner is None else sorted(owner.kinds)},
     }
+
+
+def policy_digest(program: Program, orphans: str, format_: int) -> str:
+    """Hash of everything a build depends on besides its rows: names and semantics of the policy, and how orphans are treated."""
+    used = uses(program)
+    parts = [sorted(used.member_types), used.group_membership, used.holds, used.service_admins]
+    document = {k: v for k, v in program_json(program).items() if k not in {"rules", "title"}}
+    return hashlib.sha256(json_bytes([document, parts, orphans, format_])).hexdigest()[:16]
 
 
 def differences(of_state: Mapping[str, Any], of_policy: Mapping[str, Any]) -> list[str]:
