@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, assert_never
 import typer
 
 from privtab.cli._options import PolicyArgument, ReadingOption, VariantOption, readings, waivers_of
-from privtab.cli._output import as_json, complain, err, fail_if, out, print_text, progress, show_diagnostics, working
+from privtab.cli._output import (
+    as_json,
+    complain,
+    delayed_spinner,
+    err,
+    fail_if,
+    out,
+    print_text,
+    progress,
+    show_diagnostics,
+)
 from privtab.cli._stored import load_policy
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -138,7 +148,7 @@ def run(
         names = (f"{rule.entity}/{rule.operation}", rule.entity, rule.operation)
         return filter_ is None or any(fnmatch(name, pattern) for pattern in filter_ for name in names)
 
-    with working("planning"):
+    with delayed_spinner("planning"):
         others = {} if chosen_readings else readings_of(policy, program, variant)
         planned = plan(program, readings=others, rows=selected, changes=system.changes, prefix=prefix)
     if not planned.questions and not planned.undecided:
