@@ -263,7 +263,7 @@ class Batches:
             batch = Batch(
                 users.dictionary, user_positions if kept_rows is None else user_positions[kept_rows], codes, paths
             )
-            answers.allowed[rows] = self._decide(group, batch, named=named)
+            answers.allowed[... if kept_rows is None else kept_rows] = self._decide(group, batch, named=named)
             if groups is not None:
                 with_groups = rows & (pc.list_value_length(groups).fill_null(0).to_numpy(zero_copy_only=False) > 0)
                 if with_groups.any():

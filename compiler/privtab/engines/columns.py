@@ -148,18 +148,18 @@ def level_of(texts: pa.Array, width: int, slashes: Codes | None = None) -> Level
     np.add(slashes[width - 2 :: width - 1], 1, out=cuts[1::2], casting="same_kind")
     encoded = pa.StringArray.from_buffers(2 * count, pa.py_buffer(cuts), pa.py_buffer(content)).dictionary_encode()
     pieces = encoded.indices.to_numpy()
-    parents, parent_codes = _used(encoded.dictionary, pieces[0::2])
-    names, name_codes = _used(encoded.dictionary, pieces[1::2])
+    distinct = encoded.dictionary
+    # Only the path above a name ends with a slash.
+    ends, signs = _content(distinct)
+    is_parent = np.diff(ends) > 0
+    is_parent &= signs[ends[1:] - 1] == _SLASH
     return Level(
-        texts=texts, parents=_without_end(parents), parent_codes=parent_codes, names=names, name_codes=name_codes
+        texts=texts,
+        parents=_without_end(distinct.filter(pa.array(is_parent))),
+        parent_codes=(np.cumsum(is_parent) - 1)[pieces[0::2]],
+        names=distinct.filter(pa.array(~is_parent)),
+        name_codes=(np.cumsum(~is_parent) - 1)[pieces[1::2]],
     )
-
-
-def _used(values: pa.Array, codes: npt.NDArray[np.int32]) -> tuple[pa.Array, Codes]:
-    """The values that codes refer to, and the codes renumbered for them alone."""
-    occurs = np.zeros(len(values), np.bool_)
-    occurs[codes] = True
-    return values.filter(pa.array(occurs)), (np.cumsum(occurs) - 1)[codes]
 
 
 def _without_end(texts: pa.Array) -> pa.Array:
