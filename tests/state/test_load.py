@@ -13,6 +13,7 @@ from privtab.ir.nodes import Program
 from privtab.names import encode_name, is_wildcard
 from privtab.request import Entity
 from privtab.state.load import from_tables, load
+from privtab.state.names import KINDS
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import RawState
 from privtab.state.validate import validate
@@ -22,7 +23,7 @@ Codes = Callable[..., list[str]]
 
 # Everything that UTF-8 files can carry in all formats: no control characters, which YAML refuses, and no NUL.
 NAMES = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=6)
-PRINCIPALS = NAMES.filter(lambda name: not is_wildcard(name))
+PRINCIPALS = NAMES.filter(lambda name: not is_wildcard(name) and name.partition(":")[0].lower() not in KINDS)
 PLAIN = PRINCIPALS.filter(lambda name: ":" not in name)
 
 
