@@ -52,6 +52,10 @@ def text(formula: ir.Formula) -> str:
             return f"{privilege}({target_text(target)})"
         case ir.Owner(target=target) | ir.Member(target=target) | ir.Self(target=target) | ir.Holds(target=target):
             return f"{type(formula).__name__.lower()}({target_text(target)})"
+        case ir.HasBelow(privilege=privilege, target=target):
+            return f"{privilege}({target_text(target)} or below)"
+        case ir.OwnsBelow(target=target):
+            return f"owner({target_text(target)} or below)"
         case ir.ServiceAdmin():
             return "service admin"
         case ir.And(parts=parts):

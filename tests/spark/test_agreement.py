@@ -44,7 +44,7 @@ def frame(spark: SparkSession, requests: list[Request]) -> DataFrame:
 def made(folder: Path, seed: int, count: int) -> tuple[Program, State, list[Request]]:
     """A policy, a state and about `count` requests."""
     path = folder / f"{seed}.yaml"
-    path.write_text(worlds.policy(seed, features=worlds.FEATURES if seed % 2 else ()), encoding="utf-8")
+    path.write_text(worlds.policy(seed, features=worlds.IN_SPARK if seed % 2 else ()), encoding="utf-8")
     program = pipeline.load_program(path)
     per_rule = count // len(program.rules) + 1
     return program, worlds.state(program, seed), worlds.requests(program, seed, per_rule)

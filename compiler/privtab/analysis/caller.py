@@ -37,6 +37,10 @@ class HypotheticalHoldings(Holdings):
             deny = frozenset(principal for principal in deny if (privilege, key, principal) not in self.removed_denials)
         return allow, deny
 
+    def named(self) -> tuple[str, ...]:
+        """The entities that rows of the state name, and those of the hypothetical changes."""
+        return tuple(dict.fromkeys((*self._base.named(), *(key for _, key in self.allowed), *self.owned)))
+
     def owners(self, key: str) -> frozenset[str]:
         """The owners in the state, and the user if their ownership is hypothetical."""
         owners = self._base.owners(key)

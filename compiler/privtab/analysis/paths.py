@@ -24,7 +24,7 @@ from privtab.analysis.goals import Goal, RelevantFacts
 from privtab.analysis.held import listing
 from privtab.analysis.universe import Universe, names, universe
 from privtab.analysis.what_can import Choices
-from privtab.ir.formula import item_condition, leaves
+from privtab.ir.formula import item_condition, leaves, refuse_below
 from privtab.ir.nodes import RESOURCE, Atom, Rule
 from privtab.reference.evaluate import Reference
 from privtab.reference.explain import Explanation
@@ -93,6 +93,7 @@ class ReachableRights:
         flags: frozenset[str] = frozenset(),
         max_steps: int | None = None,
     ) -> None:
+        refuse_below(reference.program, "`paths`")
         self.program = reference.program
         self.caller = Caller(reference, user, groups=groups, flags=flags)
         space_ = SearchSpace(reference, state) if space is None else space

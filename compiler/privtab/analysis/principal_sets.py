@@ -11,9 +11,11 @@ from privtab.ir.formula import RequestAlgebra
 from privtab.ir.nodes import (
     Atom,
     Has,
+    HasBelow,
     Holds,
     Member,
     Owner,
+    OwnsBelow,
     Self,
     ServiceAdmin,
     Target,
@@ -112,13 +114,22 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
                 return {self.user_bearer(name)} if name else set()
             case Holds():
                 return self._holding(atom.target)
+            case HasBelow():
+                return {b for path in self.context.paths_from(atom.target) for b in self._has_on(atom.privilege, path)}
+            case OwnsBelow():
+                return {
+                    b
+                    for path in self.context.paths_from(atom.target)
+                    for b in self._any(self.holdings.owners(path[-1]))
+                }
             case _:
                 assert_never(atom)
 
     def _has(self, privilege: str, target: Target) -> set[str]:
         path = self.context.path(target)
-        if not path:
-            return set()
+        return self._has_on(privilege, path) if path else set()
+
+    def _has_on(self, privilege: str, path: tuple[str, ...]) -> set[str]:
         keys = self.context.relevant_keys(path)
         allowed: set[str] = set()
         denied: set[str] = set()

@@ -26,6 +26,7 @@ from privtab.analysis.changes import (
 )
 from privtab.analysis.turns import HypotheticalDecision, Ways
 from privtab.analysis.what_can import what_can
+from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Has, Owner
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -62,12 +63,14 @@ def proposals(reference: Reference, state: State, request: Request, turns: Ways)
     for candidate in _candidates(reference, unchanged):
         found += HypotheticalDecision(reference, state, request, (candidate,), budget).sets_with_extra(unchanged)
     ways = budget.in_order(found)
-    measure = _Measure(reference, state, request)
+    below = uses_below(reference.program)
+    # What else would be gained is not measured where conditions ask about what is held below.
+    measure = None if below else _Measure(reference, state, request)
     limit = MAX_MEASURED_IF_TRUNCATED if budget.truncated else MAX_TRIED
     result = [
         Proposal(
             changes=changes,
-            gains=measure.gains(changes) if index < limit else None,
+            gains=measure.gains(changes) if measure is not None and index < limit else None,
             direct=_is_direct(changes),
         )
         for index, changes in enumerate(sorted(ways, key=_is_direct))
@@ -75,7 +78,7 @@ def proposals(reference: Reference, state: State, request: Request, turns: Ways)
     result.sort(key=_rank)
     if result and result[0].direct and not reference.program.roles:
         result.insert(0, replace(result[0], direct=False, new_role=True))
-    return tuple(result), turns.complete and not budget.truncated
+    return tuple(result), turns.complete and not budget.truncated and not below
 
 
 def _is_direct(changes: tuple[Change, ...]) -> bool:

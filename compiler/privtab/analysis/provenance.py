@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
-from privtab.ir.nodes import Atom, Has, Holds, Member, Owner, Self, ServiceAdmin, Target
+from privtab.ir.nodes import Atom, Has, HasBelow, Holds, Member, Owner, OwnsBelow, Self, ServiceAdmin, Target
 from privtab.moments import ALWAYS, Window, shown
 from privtab.names import path_of, refers_to
 from privtab.reference.evaluate import EvaluationContext
@@ -110,6 +110,11 @@ class Provenance:
             case Self():
                 is_self = self.evaluation.is_self(atom.target)
                 return ((Step(kind="self", text=f"that is {self.evaluation.user}"),),) if is_self else ()
+            case HasBelow():
+                return tuple(dict.fromkeys(self._below_chains(atom.privilege, atom.target)))
+            case OwnsBelow():
+                paths = self.evaluation.paths_from(atom.target)
+                return tuple(chain for path in paths for chain in self._ownership_chains(path[-1]))
             case ServiceAdmin():
                 rows = self.state.column("service_admins", "user").where([self.evaluation.user])
                 text = row_text("service_admins", {"user": self.evaluation.user})
@@ -140,6 +145,17 @@ class Provenance:
             for grant, step in self._grants.get(("deny", atom.privilege, key), ())
             for chain in self._to_caller(grant.grantee, path)
         )
+
+    def _below_chains(self, privilege: str, target: Target) -> Iterator[Chain]:
+        """Every chain to a privilege on an object or on an entity below it."""
+        owner = self.program.semantics.owner
+        for path in self.evaluation.paths_from(target):
+            denied = self.evaluation.denials_on(privilege, path)
+            for key in reversed(self.evaluation.relevant_keys(path)):
+                if owner is not None and privilege in owner.holds:
+                    yield from self._ownership_chains(key)
+                if not denied:
+                    yield from self._grant_chains("allow", privilege, key, path)
 
     def _owner_chains(self, atom: Has) -> Iterator[Chain]:
         owner = self.program.semantics.owner

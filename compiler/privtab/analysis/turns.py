@@ -35,9 +35,11 @@ from privtab.ir.nodes import (
     Atom,
     Can,
     Has,
+    HasBelow,
     Holds,
     Member,
     Owner,
+    OwnsBelow,
     Program,
     Self,
     ServiceAdmin,
@@ -175,7 +177,9 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
     def candidate_changes(self) -> Iterator[Change]:
         """The changes for each atom that the condition reaches; may repeat."""
         owner = self.program.semantics.owner
-        for atom in self.reachable_atoms:
+        for reachable in self.reachable_atoms:
+            # What is to be held on an entity or below it can be given on the entity itself.
+            atom = on_entity(reachable) if isinstance(reachable, HasBelow | OwnsBelow) else reachable
             match atom:
                 case ServiceAdmin():
                     yield Appoint()
@@ -263,6 +267,9 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             case ServiceAdmin():
                 yield frozenset({Appoint()})
                 return
+            case HasBelow() | OwnsBelow():
+                yield from self._atom(on_entity(atom))
+                return
             case Has() | Owner() | Member():
                 path = self.caller.path(atom.target)
             case _:
@@ -313,3 +320,10 @@ class _ReachableAtoms(RequestAlgebra[Iterator[Atom]]):
         return chain.from_iterable(values)
 
     any_of = all_of
+
+
+def on_entity(atom: HasBelow | OwnsBelow) -> Has | Owner:
+    """The same, held on the entity itself."""
+    if isinstance(atom, OwnsBelow):
+        return Owner(target=atom.target)
+    return Has(privilege=atom.privilege, target=atom.target)

@@ -16,7 +16,7 @@ from privtab.analysis.caller import Caller, EquivalenceClasses
 from privtab.analysis.universe import Universe, universe
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, atom_of, canonical
-from privtab.ir.formula import asked_condition
+from privtab.ir.formula import asked_condition, refuse_below
 from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule, ServiceAdmin
 from privtab.names import bare_name, check_user
 from privtab.reference.evaluate import Reference
@@ -74,6 +74,7 @@ def what_can(
     calls such as listings. `with` objects are chosen among the same entities. Raises InvalidRequest if `entity` is not
     valid in this policy.
     """
+    refuse_below(reference.program, "`what-can`")
     if entity is not None:
         reference.vocabulary.check_path(entity)
     found = universe(reference.program, state, None if entity is None else _types(reference.program, entity.type))

@@ -46,7 +46,7 @@ def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetS
             for other_members, other_place in listed:
                 same = place.slot == other_place.slot and len(place.types) == len(other_place.types) == 1
                 common = [p for p in members if p in other_members]
-                above = same and place.types != other_place.types
+                above = same and place.types != other_place.types and not (place.below or other_place.below)
                 if above and common and policy.hierarchy.within(other_place.types[0], place.types[0]):
                     yield place, other_place, common[0]
 

@@ -9,8 +9,21 @@ from itertools import islice
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, atom_of, canonical
 from privtab.ir.exact import settings
-from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import RESOURCE, Has, Holds, Member, Owner, Program, Rule, Self, ServiceAdmin, Target
+from privtab.ir.formula import asked_condition, refuse_below
+from privtab.ir.nodes import (
+    RESOURCE,
+    Has,
+    HasBelow,
+    Holds,
+    Member,
+    Owner,
+    OwnsBelow,
+    Program,
+    Rule,
+    Self,
+    ServiceAdmin,
+    Target,
+)
 from privtab.request import NOT_SET, Entity, Request
 from privtab.scenarios.coverage import Form
 from privtab.scenarios.needs import Caller, Callers, Denied
@@ -56,6 +69,7 @@ class Candidates:
     """Makes the callers for the rows of a program."""
 
     def __init__(self, program: Program) -> None:
+        refuse_below(program, "`conform`")
         self.program = program
         self._form = canonical(program)
 
@@ -169,3 +183,5 @@ class Candidates:
                 return HeldAtom("self") if target.slot == RESOURCE else None
             case ServiceAdmin():
                 return HeldAtom("admin")
+            case HasBelow() | OwnsBelow():
+                raise AssertionError("`conform` refuses policies with `or below`")

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
 
-Kind: TypeAlias = Literal["has", "owner", "member", "self", "holds", "service_admin"]
+Kind: TypeAlias = Literal["has", "owner", "member", "self", "holds", "service_admin", "has_below", "owns_below"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,10 @@ class ConditionReader:
                 return NEVER if case_ is None else self._read(case_, slot, form)
             case "service_admin":
                 return Atom("service_admin")
+            case "has_below":
+                return _any([self._fact("has", value, slot, form), self._fact("has_below", value, slot, form)])
+            case "owns_below":
+                return _any([self._fact("owner", value, slot, form), self._fact("owns_below", value, slot, form)])
             case "has" | "owner" | "member" | "self" | "holds":
                 return self._fact(name, value, slot, form)
             case _:

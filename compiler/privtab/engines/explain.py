@@ -112,6 +112,8 @@ class Explanation:
                 through = min(self.owners(atom["type"], self.path(atom) or ""))
             case "member":
                 through = min(self.memberships(atom))[1]
+            case "has_below" | "owns_below":
+                through = min(self._below(atom))[1]
             case _:
                 path = self.path(atom) or ""
                 through = min(
@@ -142,6 +144,8 @@ class Explanation:
                 return any(self.memberships(atom))
             case "self":
                 return last_name(path) == user
+            case "has_below" | "owns_below":
+                return any(self._below(atom))
             case _:
                 return any(refers_to(role, path) for role in roles_of(self.index, self.caller.principals))
 
@@ -166,8 +170,31 @@ class Explanation:
                 return "service admin"
             case "has":
                 return f"{atom['privilege']} ({self.key_or_type(atom)})"
+            case "has_below":
+                return f"{atom['privilege']} ({self.key_or_type(atom)} or below)"
+            case "owns_below":
+                return f"owner ({self.key_or_type(atom)} or below)"
             case kind:
                 return f"{kind} ({self.key_or_type(atom)})"
+
+    def _below(self, atom: Atom) -> Iterable[tuple[int, str]]:
+        """How something is held on an entity or below it: as an owner first."""
+        path, principals = self.path(atom), self.caller.principals
+        if path is None:
+            return
+        key = f"{atom['type']}:{path}"
+        if atom["kind"] == "owns_below":
+            yield from ((0, owner) for owner in self.owners(atom["type"], path))
+            yield from ((0, owner) for owner in self.index.owning_below(key, principals))
+            return
+        if atom["privilege"] in self.meaning.owner_holds:
+            yield from ((0, grant.through) for grant in self.ownerships(atom))
+            yield from ((0, f"owner {owner}") for owner in self.index.owning_below(key, principals))
+        if not any(self.denials(atom)):
+            yield from ((1, grant.through) for grant in self.grants(atom))
+        within = self.index.within
+        for principal in self.index.granted_below(atom["privilege"], key, principals):
+            yield 1, within[principal][0] if principal in within else principal
 
     def relevant_entities(self, atom: Atom) -> list[tuple[str, str]]:
         """(type, path) of the entities whose grants and denials count, nearest first; empty if the entity is not named."""

@@ -60,6 +60,8 @@ class EntityHoldings:
         self.tables: dict[str, Table] = {}
         self.origins: dict[tuple[str, str, str, str], tuple[str, ...]] = {}
         self.members: dict[str, dict[str, frozenset[str]]] = {}
+        self.below: Mapping[str, Mapping[str, Mapping[str, Any]]] = document.get("below", {})
+        self.owned_below: Mapping[str, Mapping[str, Any]] = document.get("owned_below", {})
         self._bits: dict[int, int] = {}
         text, true = texts.__getitem__, repeat(object=True)
         for effect in ("allow", "deny"):
@@ -172,8 +174,13 @@ class Index:
         """(`allow` or `deny`, privilege, key, principal for a role within a scope) → the entities of the rows."""
         self.members: dict[str, dict[str, frozenset[str]]] = {}
         """By entity type and path: users."""
+        self.below: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
+        """Privilege → key → principal → `true` or lists of principals to whom it is denied (`state/below.py`)."""
+        self.owned_below: Mapping[str, Mapping[str, Any]] = {}
+        """Key → owners of something below it."""
         if len(holdings) == 1:
             self.tables, self.origins, self.members = holdings[0].tables, holdings[0].origins, holdings[0].members
+            self.below, self.owned_below = holdings[0].below, holdings[0].owned_below
             return
         for part in holdings:
             self.origins |= part.origins
@@ -198,6 +205,19 @@ class Index:
     def table(self, type_: str) -> Table:
         """What is held on entities of a type."""
         return self.tables.setdefault(type_, {})
+
+    def granted_below(self, privilege: str, key: str, principals: Sequence[str]) -> Iterator[str]:
+        """The principals through which somebody holds a privilege below an entity."""
+        entries = self.below.get(privilege, {}).get(key, {})
+        for principal in principals if entries else ():
+            entry = entries.get(principal)
+            if entry is True or (entry and any(set(principals).isdisjoint(denied) for denied in entry)):
+                yield principal
+
+    def owning_below(self, key: str, principals: Sequence[str]) -> Iterator[str]:
+        """The principals that own something below an entity."""
+        owners = self.owned_below.get(key, {})
+        return (principal for principal in principals if principal in owners)
 
     def principals(self, user: str, groups: Iterable[str] = ()) -> tuple[str, ...]:
         """The principals of a user, and those of the groups that a request brings."""

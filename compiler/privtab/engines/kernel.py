@@ -90,8 +90,9 @@ class Batch:
 
 
 def in_columns(plan: Plan) -> bool:
-    """Whether a form of request can be decided in columns; otherwise its condition has too many privileges."""
-    return len(_privileges(plan)) <= MOST_PRIVILEGES
+    """Whether a form of request can be decided in columns; otherwise its condition has too many privileges, or `or below`."""
+    below = any(fact.kind in ("has_below", "owns_below") for fact in facts(plan.condition))
+    return not below and len(_privileges(plan)) <= MOST_PRIVILEGES
 
 
 def _privileges(plan: Plan) -> list[str]:

@@ -173,6 +173,14 @@ class Plan:
                         user in members.get(path, ()) or any(refers_to(group, path) for group in groups_of(principals))
                     )
                 return lambda user, _, path: user in members.get(path, ())
+            case "has_below":
+                owners_have = fact.privilege in self.meaning.owner_holds
+                return lambda _, principals, path: (
+                    any(index.granted_below(fact.privilege, f"{type_}:{path}", principals))
+                    or (owners_have and any(index.owning_below(f"{type_}:{path}", principals)))
+                )
+            case "owns_below":
+                return lambda _, principals, path: any(index.owning_below(f"{type_}:{path}", principals))
             case _:
                 raise AssertionError(fact.kind)
 

@@ -18,10 +18,12 @@ from privtab.ir.nodes import (
     Can,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Or,
     Owner,
+    OwnsBelow,
     Self,
     ServiceAdmin,
     When,
@@ -36,7 +38,7 @@ class Algebra(ABC, Generic[T]):
     def fold(self, formula: Formula) -> T:
         """The value of a condition."""
         match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow():
                 return self.atom(formula)
             case And():
                 return self.all_of(map(self.fold, formula.parts))

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias, assert_never
 from privtab._once import once
 from privtab.errors import Undecided
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import RequestAlgebra, call_condition, move, resolve
+from privtab.ir.formula import RequestAlgebra, call_condition, move, resolve, uses_below
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -31,9 +31,11 @@ from privtab.ir.nodes import (
     Can,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     Self,
@@ -69,7 +71,9 @@ class Canonical:
         self._owner_privileges = frozenset(owner.holds) if owner else frozenset()
         self._down = program.semantics.inheritance == "down"
         self._denies = program.semantics.deny == "overrides"
-        self._implied = _Implications(program)
+        self._implied = any(privilege.implies for privilege in program.privileges.values())
+        self._below = uses_below(program)
+        self._facts = FactSemantics(program)
         self._sets_of_can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
         self._steps_left = STEPS
         self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
@@ -108,6 +112,10 @@ class Canonical:
                 return (4, target.slot, self._position[target.type], "")
             case Owner(target=target):
                 return (5, target.slot, self._position[target.type], "")
+            case HasBelow(target=target, privilege=privilege):
+                return (3, target.slot, self._position[target.type], f"{privilege} or below")
+            case OwnsBelow(target=target):
+                return (5, target.slot, self._position[target.type], "or below")
             case ByType(slot=slot, text=text):
                 return (6, slot, 0, text)
             case _:
@@ -116,7 +124,12 @@ class Canonical:
     @property
     def independent(self) -> bool:
         """Whether no atom entails another."""
-        return not self._down and not self._owner_privileges and not self._implied
+        return not self._down and not self._owner_privileges and not self._implied and not self._below
+
+    @property
+    def _ambiguous(self) -> bool:
+        """Whether different reduced sets may suffice for each other."""
+        return self._implied or self._below
 
     def entails(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether every state that gives all of `atoms` gives `atom`."""
@@ -136,8 +149,13 @@ class Canonical:
                 )
                 if not self._denies or not above:
                     return above
-                same = [a.target for a in atoms if isinstance(a, Has) and a.privilege == privilege]
+                same = [a.target for a in atoms if isinstance(a, Has | HasBelow) and a.privilege == privilege]
                 return not owners_have and any(self._reaches(target, t) for t in same)
+            case HasBelow():
+                on_it = Has(privilege=atom.privilege, target=atom.target)
+                return any(self._gives_below(a, atom) for a in atoms) or self.entails(atoms, on_it)
+            case OwnsBelow(target=target):
+                return any(isinstance(a, Owner | OwnsBelow) and self._within(a.target, target) for a in atoms)
             case Owner() | Member() | Self() | Holds() | ServiceAdmin() | ByType():
                 return False
             case _:
@@ -145,9 +163,30 @@ class Canonical:
 
     def _gives(self, atom: Has, privilege: str) -> bool:
         """Whether every grant that gives the atom gives a privilege on the same object."""
-        return atom.privilege == privilege or bool(
-            self._implied and privilege in self._implied.by(atom.privilege, atom.target.type)
-        )
+        if atom.privilege == privilege:
+            return True
+        return self._implied and privilege in self._facts.gives(atom.privilege, atom.target.type)
+
+    def _gives_below(self, atom: Leaf, below: HasBelow) -> bool:
+        """Whether an atom on the target or below it gives what is to be held there."""
+        match atom:
+            case Owner(target=target) | OwnsBelow(target=target):
+                return below.privilege in self._owner_privileges and self._within(target, below.target)
+            case Has(target=target):
+                sure = atom.privilege == below.privilege or (not self._denies and self._gives(atom, below.privilege))
+                return sure and self._within(target, below.target)
+            case HasBelow(target=target):
+                sure = atom.privilege == below.privilege or (
+                    below.privilege in self._facts.gives(atom.privilege, target.type)
+                    and below.privilege in self._facts.gives_below(atom.privilege, target.type)
+                )
+                return sure and self._within(target, below.target)
+            case _:
+                return False
+
+    def _within(self, lower: Target, upper: Target) -> bool:
+        """Whether a target is another one or lies below it on the same path."""
+        return lower.slot == upper.slot and upper.type in self._chains[lower.type]
 
     def entailments(self, atoms: Collection[Atom]) -> Iterator[tuple[tuple[Atom, ...], Atom]]:
         """Pairs of premises and a conclusion among the atoms: the premises together entail the conclusion, as in `entails`."""
@@ -168,8 +207,13 @@ class Canonical:
                 if not self._denies:
                     yield from (((upper,), lower) for upper in above)
                 elif above and not owners_have:
-                    below = [a for a in same if a is not lower and self._reaches(lower.target, a.target)]
+                    below: list[Atom] = [a for a in same if a is not lower and self._reaches(lower.target, a.target)]
+                    belows = (a for a in atoms if isinstance(a, HasBelow) and a.privilege == name)
+                    below += [a for a in belows if self._reaches(lower.target, a.target)]
                     yield from (((upper, under), lower) for upper in above for under in below)
+        for head in atoms:
+            if isinstance(head, HasBelow | OwnsBelow):
+                yield from (((a,), head) for a in atoms if a is not head and self._follows(frozenset({a}), head))
 
     def implies(self, premise: Iterable[AtomSet], conclusion: Iterable[AtomSet]) -> bool:
         """Whether each set of the premise suffices for some set of the conclusion, so that the first condition implies the second."""
@@ -188,8 +232,8 @@ class Canonical:
     def reduce(self, atoms: AtomSet) -> AtomSet:
         """Drop the atoms that the others entail. The result is unique: only implication has cycles, and then order decides."""
         remaining = atoms
-        for atom in sorted(atoms, key=self.order, reverse=True) if self._implied else atoms:
-            if isinstance(atom, Has):  # only privileges are ever entailed
+        for atom in sorted(atoms, key=self.order, reverse=True) if self._ambiguous else atoms:
+            if isinstance(atom, Has | HasBelow | OwnsBelow):  # nothing else is ever entailed
                 rest = remaining - {atom}
                 remaining = rest if self._follows(rest, atom) else remaining
         return remaining
@@ -200,7 +244,7 @@ class Canonical:
         if len(distinct) < 2:
             return distinct
         weakest: list[AtomSet] = []
-        for atoms in sorted(distinct, key=self._rank if self._implied else len):
+        for atoms in sorted(distinct, key=self._rank if self._ambiguous else len):
             self.spend(len(weakest))
             if any(self._suffices(atoms, known) for known in weakest):
                 continue
@@ -242,32 +286,6 @@ class Canonical:
         return frozenset(frozenset(_moved(a, can.target.slot) for a in atoms) for atoms in sets)
 
 
-class _Implications:
-    """What each privilege gives wherever it is held, since every grant that gives it gives that too; false if nothing."""
-
-    def __init__(self, program: Program) -> None:
-        self._facts = FactSemantics(program)
-        self._privileges = {p.name: p.implies for p in program.privileges.values() if p.implies}
-        self._found: dict[tuple[str, str], frozenset[str]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._privileges)
-
-    def by(self, privilege: str, type_: str) -> frozenset[str]:
-        """The privileges that a privilege on an object of a type gives there."""
-        key = privilege, type_
-        if key not in self._found:
-            found = frozenset(self._privileges.get(privilege, ()))
-            for place in self._facts.looked_at(Target(slot=RESOURCE, type=type_)) if found else ():
-                for name in self._facts.names_on(privilege, place.type, "allow"):
-                    found &= self._facts.given(name, place.type, "allow")
-                for role in self._facts.program.roles:
-                    by_default = self._facts.default_grants(role, place.type)
-                    found &= frozenset(by_default) if privilege in by_default else found
-            self._found[key] = found
-        return self._found[key]
-
-
 class _Sets(RequestAlgebra[frozenset[AtomSet]]):
     """The minimal sets of conditions for one kind of request."""
 
@@ -299,7 +317,7 @@ class _Sets(RequestAlgebra[frozenset[AtomSet]]):
 
 def _moved(atom: Leaf, slot: str) -> Leaf:
     moved = move(atom, slot)
-    assert isinstance(moved, Has | Owner | Member | Self | Holds | ServiceAdmin | ByType)
+    assert isinstance(moved, Has | Owner | Member | Self | Holds | ServiceAdmin | HasBelow | OwnsBelow | ByType)
     return moved
 
 
@@ -356,5 +374,9 @@ def atom_words(atom: Leaf, place: Callable[[Target], str]) -> str:
             return f"member ({place(atom.target)})"
         case Holds():
             return f"holds ({place(atom.target)})"
+        case HasBelow():
+            return f"{atom.privilege} ({place(atom.target)} or below)"
+        case OwnsBelow():
+            return f"owner ({place(atom.target)} or below)"
         case _:
             assert_never(atom)

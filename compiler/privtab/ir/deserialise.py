@@ -26,6 +26,7 @@ from privtab.ir.nodes import (
     Formula,
     GroupSource,
     Has,
+    HasBelow,
     Holds,
     Inheritance,
     Member,
@@ -34,6 +35,7 @@ from privtab.ir.nodes import (
     Owner,
     OwnerKind,
     OwnerSemantics,
+    OwnsBelow,
     Privilege,
     Program,
     Role,
@@ -253,6 +255,11 @@ def _formula(part: _JsonObject) -> Formula:
             return Has(privilege=inside.text("privilege"), target=_target(inside))
         case "owner" | "member" | "self" | "holds":
             return _NODES_WITH_TARGET[kind](target=_target(part.part(kind)))
+        case "has_below":
+            inside = part.part(kind)
+            return HasBelow(privilege=inside.text("privilege"), target=_target(inside))
+        case "owns_below":
+            return OwnsBelow(target=_target(part.part(kind)))
         case "service_admin":
             return ServiceAdmin()
         case "and":
@@ -279,6 +286,10 @@ def _condition_text(formula: Formula, rule: Rule, *, inner: bool = False) -> str
             return "self" if target.slot == RESOURCE and target.type == rule.entity else f"self ({target.type})"
         case Owner(target=target) | Member(target=target) | Holds(target=target):
             return f"{type(formula).__name__.lower()} ({target_text(target, rule)})"
+        case HasBelow():
+            return f"{formula.privilege} ({target_text(formula.target, rule)} or below)"
+        case OwnsBelow():
+            return f"owner ({target_text(formula.target, rule)} or below)"
         case ServiceAdmin():
             return "service admin"
         case Can():

@@ -22,7 +22,7 @@ from itertools import chain, combinations, islice, product
 from math import prod
 from typing import assert_never
 
-from privtab.errors import UnsupportedError
+from privtab.errors import Undecided, UnsupportedError
 from privtab.ir.canonical import AtomSet, Leaf, canonical
 from privtab.ir.facts import (
     Administers,
@@ -32,10 +32,12 @@ from privtab.ir.facts import (
     Facts,
     FactSemantics,
     Granted,
+    GrantedBelow,
     HasRole,
     Is,
     Joined,
     Owned,
+    OwnedBelow,
 )
 from privtab.ir.formula import followed, leaves, rule_flags, without_name
 from privtab.ir.nodes import (
@@ -44,10 +46,12 @@ from privtab.ir.nodes import (
     Can,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Or,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     Self,
@@ -94,6 +98,7 @@ class ImplicationChecker:
     def _implies(self, f: Formula, g: Formula, flags: frozenset[str] | None, slots: Slots, unnamed: str | None) -> bool:
         if unnamed is not None:
             f, g = without_name(self.program, f, unnamed), without_name(self.other_program, g, unnamed)
+        self._check_below(f, g)
         solver = self.solver
         solver.renew()
         assumptions = [solver.literal(f, 0), -solver.literal(g, self._side), solver.requests(slots)]
@@ -120,6 +125,11 @@ class ImplicationChecker:
                         node.privilege
                     ) == self.other_semantics.grantable_names(node.privilege)
                 return self._same_words[node.privilege] and self._same_path(node.target.type)
+            case HasBelow(privilege=privilege, target=target):
+                own = Has(privilege=privilege, target=target)
+                return self._same_meaning(own) and self._same_below(target)
+            case OwnsBelow(target=target):
+                return self._same_path(target.type) and self._same_below(target)
             case Owner() | Member() | Self() | Holds() | Can():
                 return self._same_path(node.target.type)
             case ByType():
@@ -128,6 +138,17 @@ class ImplicationChecker:
                 return True
             case _:
                 assert_never(node)
+
+    def _same_below(self, target: Target) -> bool:
+        """Whether the same types lie below a target in both programs."""
+        both = [semantics.at_or_below(target) for semantics in (self.semantics, self.other_semantics)]
+        return {*both[0]} == {*both[1]} and all(self._same_path(place.type) for place in both[0])
+
+    def _check_below(self, f: Formula, g: Formula) -> None:
+        """Raise Undecided for conditions on what is held below that mean different things in the two programs."""
+        nodes = (*followed(self.program, f), *followed(self.other_program, g))
+        if any(isinstance(node, HasBelow | OwnsBelow) for node in nodes) and not self.alike(f, g):
+            raise Undecided("not decided: `or below` under declarations that differ")
 
     def _same_path(self, type_: str) -> bool:
         return self.semantics.place(type_) == self.other_semantics.place(type_)
@@ -166,6 +187,7 @@ class ImplicationChecker:
     ) -> Iterator[Facts]:
         if unnamed is not None:
             f, g = without_name(self.program, f, unnamed), without_name(self.other_program, g, unnamed)
+        self._check_below(f, g)
         form = canonical(self.program)
         alike = self.alike(f, g)
         other_sets = (
@@ -216,10 +238,28 @@ class ImplicationChecker:
                     yield HasRole(target=target, carrier=carrier)
             case ServiceAdmin():
                 yield Administers()
+            case HasBelow(privilege=privilege, target=target):
+                if self.semantics.elsewhere(target, privilege):
+                    yield GrantedBelow(privilege=privilege, target=target)
+                if privilege in self.semantics.owner_privileges and self.semantics.elsewhere(target):
+                    yield OwnedBelow(target=target)
+                for place in self._only_once_below(target):
+                    yield from self._facts_giving(Has(privilege=privilege, target=place))
+            case OwnsBelow(target=target):
+                if self.semantics.elsewhere(target):
+                    yield OwnedBelow(target=target)
+                for place in self._only_once_below(target):
+                    yield from self._owned(place)
             case ByType():
                 raise AssertionError("every object of a request has a type")
             case _:
                 assert_never(atom)
+
+    def _only_once_below(self, target: Target) -> Iterator[Target]:
+        """The objects at or below a target that no other entity below it can stand for."""
+        for place in self.semantics.at_or_below(target):
+            if place == target or place.type not in self.semantics.elsewhere(target):
+                yield place
 
     def _carriers(self) -> tuple[Carrier, ...]:
         """The caller, and the sources of groups that count in the first program only."""
@@ -289,7 +329,10 @@ class ImplicationChecker:
         if not self.other_semantics.denies:
             return frozenset()
         protected = self._protected(atoms, base)
-        required = {(a.privilege, a.target) for a in leaves(self.other_program, g) if isinstance(a, Has)}
+        atoms_of_g = leaves(self.other_program, g)
+        required = {(a.privilege, a.target) for a in atoms_of_g if isinstance(a, Has)}
+        below = (a for a in atoms_of_g if isinstance(a, HasBelow))
+        required |= {(a.privilege, place) for a in below for place in self.other_semantics.at_or_below(a.target)}
         found: set[Fact] = set()
         for privilege, target in sorted(required, key=repr):
             if privilege not in self.other_program.privileges or target.type not in self.other_program.entities:
@@ -306,12 +349,15 @@ class ImplicationChecker:
     def _protected(self, atoms: AtomSet, base: Facts) -> frozenset[tuple[str, Target]]:
         """What must not be denied in the first program: each privilege that no ownership gives, wherever a denial counts."""
         owned = {fact.target for fact in base if isinstance(fact, Owned)}
+        owned_below = {fact.target for fact in base if isinstance(fact, OwnedBelow)}
         protected: set[tuple[str, Target]] = set()
         for atom in atoms:
             if isinstance(atom, Has):
                 looked_at = self.semantics.looked_at(atom.target)
                 if not (atom.privilege in self.semantics.owner_privileges and owned.intersection(looked_at)):
                     protected |= {(atom.privilege, place) for place in looked_at}
+            elif isinstance(atom, HasBelow) and atom.target not in owned_below:
+                protected |= {(atom.privilege, place) for place in self.semantics.looked_at(atom.target)}
         return frozenset(protected)
 
     def _with_fewest_denials(

@@ -18,10 +18,12 @@ from privtab.ir.nodes import (
     Atom,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Owner,
     OwnerKind,
+    OwnsBelow,
     Program,
     Self,
     ServiceAdmin,
@@ -88,7 +90,25 @@ class Administers:
     """The caller is a service administrator."""
 
 
-Fact: TypeAlias = Granted | Owned | Joined | Assigned | HasRole | Is | Administers
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantedBelow:
+    """The caller is granted a privilege on an entity strictly below the target, which is not one of the request's.
+
+    No denial between the target and that entity applies; one on the target or above it may.
+    """
+
+    privilege: str
+    target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedBelow:
+    """The caller owns an entity strictly below the target, which is not one of the request's."""
+
+    target: Target
+
+
+Fact: TypeAlias = Granted | Owned | Joined | Assigned | HasRole | Is | Administers | GrantedBelow | OwnedBelow
 Facts: TypeAlias = frozenset[Fact]
 
 
@@ -116,6 +136,7 @@ class FactSemantics:
             }
         )
         self._given: dict[tuple[str, str, str], frozenset[str]] = {}
+        self._gives: dict[tuple[str, str], frozenset[str]] = {}
 
     def carriers_of(self, kind: OwnerKind) -> tuple[Carrier, ...]:
         """The carriers through which the caller can be an owner of that kind."""
@@ -234,8 +255,82 @@ class FactSemantics:
                 return Is(target=target) in facts
             case ServiceAdmin():
                 return Administers() in facts
+            case HasBelow(privilege=privilege, target=target):
+                return self.has_below(privilege, target, facts)
+            case OwnsBelow(target=target):
+                places = self.at_or_below(target)
+                owned = (fact for fact in facts if self.owns(fact) or isinstance(fact, OwnedBelow))
+                return any(fact.target in places for fact in owned if isinstance(fact, Owned | OwnedBelow))
             case _:
                 assert_never(atom)
+
+    def has_below(self, privilege: str, target: Target, facts: Facts) -> bool:
+        """Whether the caller has a privilege on the target or on an entity below it."""
+        places = self.at_or_below(target)
+        if any(self.has(privilege, place, facts) for place in places):
+            return True
+        for fact in facts:
+            match fact:
+                case OwnedBelow() if privilege in self.owner_privileges and fact.target in places:
+                    return True
+                case GrantedBelow() if fact.target in places and (
+                    fact.privilege == privilege or privilege in self.gives_below(fact.privilege, fact.target.type)
+                ):
+                    if not any(self._denied(privilege, place, facts) for place in self.looked_at(fact.target)):
+                        return True
+                case _:
+                    pass
+        return False
+
+    def _denied(self, privilege: str, place: Target, facts: Facts) -> bool:
+        """Whether a row on the place denies a privilege."""
+        return self.denies and any(
+            fact.effect == "deny" and fact.target == place and fact.carrier in self.carriers
+            and privilege in self.given(fact.name, place.type, "deny")
+            for fact in facts if isinstance(fact, Granted)
+        )  # fmt: skip
+
+    def at_or_below(self, target: Target) -> tuple[Target, ...]:
+        """The target and one object of each type below it, which stands for an entity of that type below."""
+        types = [target.type]
+        types += [t for t in self.program.entities if t != target.type and target.type in self.program.chain(t)]
+        return tuple(Target(slot=target.slot, type=type_) for type_ in types)
+
+    def elsewhere(self, target: Target, privilege: str | None = None) -> tuple[str, ...]:
+        """The types of entities below a target of which there may be several, where a privilege can be granted."""
+        entities, depth = self.program.entities, len(self.program.chain(target.type))
+        on = self.program.privileges[privilege].on if privilege is not None else tuple(entities)
+        return tuple(
+            place.type
+            for place in self.at_or_below(target)[1:]
+            if place.type in on and not all(entities[t].single for t in self.program.chain(place.type)[depth:])
+        )
+
+    def gives(self, privilege: str, type_: str) -> frozenset[str]:
+        """The privileges that every grant gives on an object of a type if it gives a privilege there."""
+        key = privilege, type_
+        if key not in self._gives:
+            known = self.program.privileges.get(privilege)
+            found = frozenset(known.implies if known else ())
+            for place in self.looked_at(Target(slot=RESOURCE, type=type_)) if found else ():
+                for name in self.names_on(privilege, place.type, "allow"):
+                    found &= self.given(name, place.type, "allow")
+                for role in self.program.roles:
+                    by_default = self.default_grants(role, place.type)
+                    found &= frozenset(by_default) if privilege in by_default else found
+            self._gives[key] = found
+        return self._gives[key]
+
+    def gives_below(self, privilege: str, type_: str) -> frozenset[str]:
+        """The privileges that are held below an object of a type wherever a privilege is; with denials, none is certain."""
+        known = self.program.privileges.get(privilege)
+        if self.denies or known is None or not known.implies:
+            return frozenset()
+        found = frozenset(known.implies)
+        for place in self.at_or_below(Target(slot=RESOURCE, type=type_))[1:]:
+            if not {*known.on}.isdisjoint(other.type for other in self.looked_at(place)):
+                found &= self.gives(privilege, place.type)
+        return found
 
     def has(self, privilege: str, target: Target, facts: Facts) -> bool:
         """Whether the caller has a privilege on the target: by ownership, or by a grant without a denial."""

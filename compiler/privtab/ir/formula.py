@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from privtab._once import once
+from privtab.errors import UsageError
 from privtab.ir.algebra import Algebra, Rebuilt, T
 from privtab.ir.nodes import (
     ALWAYS,
@@ -18,10 +19,12 @@ from privtab.ir.nodes import (
     Can,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Or,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     Self,
@@ -30,7 +33,7 @@ from privtab.ir.nodes import (
     When,
 )
 
-ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin)
+ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin, HasBelow, OwnsBelow)
 
 
 def conjunction(*parts: Formula) -> Formula:
@@ -190,7 +193,7 @@ def walk(formula: Formula) -> Iterator[Formula]:
         node = waiting.pop()
         yield node
         match node:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | Can():
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Can():
                 pass
             case And() | Or():
                 waiting += reversed(node.parts)
@@ -283,6 +286,8 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
                     return False
                 privilege_keys.add(key)
                 owners |= privilege in owner_privileges
+            case HasBelow() | OwnsBelow():
+                return False
             case _:
                 if node in visited:
                     return False
@@ -298,6 +303,19 @@ def _related_privileges(program: Program) -> dict[str, str]:
             one, other = found.get(privilege.name, privilege.name), found.get(name, name)
             found |= {key: one for key, value in found.items() if value == other} | {name: one, privilege.name: one}
     return found
+
+
+def refuse_below(program: Program, what: str) -> None:
+    """Raise UsageError for a policy with `or below`, which some analyses and engines do not support."""
+    if uses_below(program):
+        raise UsageError(f"{what} does not support policies with `or below`")
+
+
+@once
+def uses_below(program: Program) -> bool:
+    """Whether some condition asks what is held below an entity."""
+    conditions = (item_condition(rule) for rule in program.rules.values())
+    return any(isinstance(atom, HasBelow | OwnsBelow) for formula in conditions for atom in atoms(formula))
 
 
 def without_name(program: Program, formula: Formula, type_: str) -> Formula:

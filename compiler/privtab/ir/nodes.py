@@ -79,7 +79,22 @@ class ServiceAdmin:
     """The caller is a service administrator."""
 
 
-Atom: TypeAlias = Has | Owner | Member | Self | Holds | ServiceAdmin
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HasBelow:
+    """The caller holds `privilege` on the target or on an entity below it."""
+
+    privilege: str
+    target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnsBelow:
+    """The caller owns the target or an entity below it."""
+
+    target: Target
+
+
+Atom: TypeAlias = Has | Owner | Member | Self | Holds | ServiceAdmin | HasBelow | OwnsBelow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

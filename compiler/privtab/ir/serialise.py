@@ -19,10 +19,12 @@ from privtab.ir.nodes import (
     EntityType,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Or,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     Self,
@@ -229,6 +231,10 @@ def _atom(program: Program, atom: Leaf) -> dict[str, Any]:
             return {"kind": "has", "privilege": atom.privilege, **_target(program, atom.target)}
         case Owner() | Member() | Self() | Holds():
             return {"kind": type(atom).__name__.lower(), **_target(program, atom.target)}
+        case HasBelow():
+            return {"kind": "has_below", "privilege": atom.privilege, **_target(program, atom.target)}
+        case OwnsBelow():
+            return {"kind": "owns_below", **_target(program, atom.target)}
         case ServiceAdmin():
             return {"kind": "service_admin"}
         case ByType():
@@ -242,6 +248,10 @@ def formula_json(formula: Formula) -> dict[str, Any]:
     match formula:
         case Has(privilege=privilege, target=target):
             return {"has": {"privilege": privilege, "slot": target.slot, "type": target.type}}
+        case HasBelow(privilege=privilege, target=target):
+            return {"has_below": {"privilege": privilege, "slot": target.slot, "type": target.type}}
+        case OwnsBelow(target=target):
+            return {"owns_below": {"slot": target.slot, "type": target.type}}
         case Owner(target=target) | Member(target=target) | Self(target=target) | Holds(target=target):
             return {type(formula).__name__.lower(): {"slot": target.slot, "type": target.type}}
         case ServiceAdmin():

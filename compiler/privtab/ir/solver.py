@@ -7,7 +7,7 @@ types of `with` objects are variables too, so that one query covers every reques
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 from weakref import finalize
@@ -21,10 +21,12 @@ from privtab.ir.facts import (
     Facts,
     FactSemantics,
     Granted,
+    GrantedBelow,
     HasRole,
     Is,
     Joined,
     Owned,
+    OwnedBelow,
 )
 from privtab.ir.formula import resolve
 from privtab.ir.nodes import (
@@ -34,10 +36,12 @@ from privtab.ir.nodes import (
     Can,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Or,
     Owner,
+    OwnsBelow,
     Self,
     ServiceAdmin,
     Target,
@@ -178,7 +182,7 @@ class Solver:
     def literal(self, formula: Formula, side: int = 0) -> int:
         """The literal of a condition under the semantics of one side."""
         match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow():
                 return self._atom_literal(formula, side)
             case And():
                 return self.all_of([self.literal(part, side) for part in formula.parts])
@@ -237,8 +241,32 @@ class Solver:
                 return self._any_fact([Is(target=target)])
             case ServiceAdmin():
                 return self._any_fact([Administers()])
+            case HasBelow(privilege=privilege, target=target):
+                return self.any_of(list(self._held_below(privilege, target, side)))
+            case OwnsBelow(target=target):
+                places = semantics.at_or_below(target)
+                elsewhere = self._any_fact(OwnedBelow(target=p) for p in places if semantics.elsewhere(p))
+                return self.any_of([elsewhere, *(self._owner(place, side) for place in places)])
             case _:
                 assert_never(atom)
+
+    def _held_below(self, privilege: str, target: Target, side: int) -> Iterator[int]:
+        """The ways to hold a privilege on a target or below it."""
+        semantics = self.sides[side]
+        for place in semantics.at_or_below(target):
+            yield self._atom_literal(Has(privilege=privilege, target=place), side)
+            giving = [
+                name
+                for name in semantics.program.privileges
+                if (name == privilege or privilege in semantics.gives_below(name, place.type))
+                and semantics.elsewhere(place, name)
+            ]
+            granted = self._any_fact(GrantedBelow(privilege=name, target=place) for name in giving)
+            if semantics.denies:
+                granted = self.all_of([granted, -self._on_path("deny", privilege, place, side)])
+            yield granted
+            if privilege in semantics.owner_privileges and semantics.elsewhere(place):
+                yield self._any_fact([OwnedBelow(target=place)])
 
     def _on_path(self, kind: str, privilege: str, target: Target, side: int) -> int:
         """Whether a grant, a denial or an ownership counts for a target; circuits are shared along its path."""

@@ -58,13 +58,13 @@ def resolve(
         sources=sources,
         rows_unknown=_unknown_rows(tables),
     )
+    names.roles = resolve_roles(_overlaid(tables.roles, overlay), names, found)
     resolved = _resolve_rows(rows, selection.pairs.items(), found)
     _report_clashes(rows, selection, found)
     _check_unused(rows, selection, found)
     cycles = find_cycles(resolved)
     found.extend(cycles or find_deep(resolved))
     found.extend(_unknown_flags(resolved))
-    roles = resolve_roles(_overlaid(tables.roles, overlay), names, found)
     conflicts = resolve_conflicts(tables.conflicts, names, selection.pairs, rows.rows_unknown, found)
     for other in tables.variants:
         if other is not overlay:
@@ -89,7 +89,7 @@ def resolve(
         privileges=names.privileges,
         aliases=names.aliases,
         sets=names.sets,
-        roles=roles,
+        roles=names.roles,
         semantics=semantics,
         rows=resolved,
         variant=variant,

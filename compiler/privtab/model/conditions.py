@@ -19,6 +19,7 @@ from privtab.findings import (
     p209_can_with_objects,
     p210_not_a_principal,
     p211_no_owners,
+    p221_below_not_exact,
 )
 from privtab.hints import nearest
 from privtab.ir.nodes import RESOURCE
@@ -41,6 +42,7 @@ class Scope:
     pairs: Mapping[m.PairKey, ChosenRow]
     owners: bool
     """Whether conditions may refer to owners."""
+    owner_privileges: frozenset[str] = frozenset()
     objects: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rows_unknown: frozenset[str] = frozenset()
     """Types whose rows could not be read; the empty name stands for all types."""
@@ -108,7 +110,25 @@ class Scope:
                     on = self.names.privileges[wrong[0]].on
                     span = use.spot.span
                     self.fail(p206_privilege_cannot_bind.finding(span, use.written, wrong, place.types, on))
+                if place.below and not wrong and len(place.types) == 1:
+                    self._check_below(use, place.types[0])
+                by_default = self._given_by_default(use) if place.below else None
+                if by_default is not None:
+                    self.fail(p221_below_not_exact.by_default(use.spot.span, use.written, by_default))
         return m.HoldsPrivilege(uses, term.every, places) if uses and places else None
+
+    def _check_below(self, use: m.PrivilegeUse, type_: str) -> None:
+        """Report a privilege that nothing below can hold: `or below` would add nothing."""
+        under = self.names.hierarchy.below(type_)
+        held = self.owner_privileges if under else frozenset()
+        idle = [p for p in use.members if self.names.binds[p].isdisjoint(under) and p not in held]
+        if idle:
+            self.fail(p221_below_not_exact.nothing_below(use.spot.span, idle[0], type_))
+
+    def _given_by_default(self, use: m.PrivilegeUse) -> str | None:
+        """A declared role that gives one of the privileges by default: for which entities, no row says."""
+        roles = ((r, {p for _, given in r.grants for p in given}) for r in self.names.roles.values())
+        return next((role.name for role, given in roles if not given.isdisjoint(use.members)), None)
 
     def _unbound(self, use: m.PrivilegeUse, place: m.TargetSlot) -> tuple[str, ...]:
         binds = self.names.binds
@@ -134,7 +154,7 @@ class Scope:
         """The object that a target names; with `children`, also a type directly inside the row's entity type."""
         name, spot = target.text, m.Spot(cell, target.start, target.end)
         if name in self.objects:
-            return m.TargetSlot(name, self.objects[name], name, spot)
+            return m.TargetSlot(name, self.objects[name], name, spot, target.below)
         if name in self.poisoned_objects:
             self.poisoned = True
             return None
@@ -147,7 +167,7 @@ class Scope:
         if type_ is not None and type_ in hierarchy.entities:
             inside = children and hierarchy.entities[type_].parent == self.entity
             if inside or hierarchy.reaches(self.entity, type_):
-                return m.TargetSlot(RESOURCE, (type_,), name, spot)
+                return m.TargetSlot(RESOURCE, (type_,), name, spot, target.below)
         self._report_unresolved(name, spot)
         return None
 
@@ -177,6 +197,8 @@ class Scope:
             self.fail(p211_no_owners.finding(cell.part(word.start, word.end), "the condition"))
             return None
         places = self._places(targets, cell)
+        if kind != "owner":
+            self.refuse_below(f"`{kind}`", targets, cell)
         if kind == "holds":
             for place in places:
                 if not any(self.names.entities[t].principal == "role" for t in place.types):
@@ -187,6 +209,13 @@ class Scope:
             case _:
                 raise AssertionError(kind)
 
+    def refuse_below(self, what: str, targets: tuple[x.Name, ...], cell: Cell) -> None:
+        """Report targets with `or below` where only privileges and owners may have it."""
+        for target in targets:
+            if target.below:
+                span = cell.part(target.start, target.end)
+                self.fail(p221_below_not_exact.not_of(span, what, target.text))
+
     def _principal(self, word: x.Name, type_: str, kind: str, cell: Cell) -> None:
         if self.names.entities[type_].principal != kind:
             self.fail(p210_not_a_principal.finding(cell.part(word.start, word.end), word.text, type_, kind))
@@ -195,6 +224,7 @@ class Scope:
         operation = term.operation.text
         spot = m.Spot(cell, term.operation.start, term.operation.end)
         places = self._places(term.targets, cell)
+        self.refuse_below("`can`", term.targets, cell)
         valid: list[m.TargetSlot] = []
         for place in places:
             chosen = [self.pairs[t, operation] for t in place.types if (t, operation) in self.pairs]

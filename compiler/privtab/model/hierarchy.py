@@ -53,6 +53,10 @@ class Hierarchy:
             named.extend(single for single in self.singles.get(name, ()) if single not in named)
         return tuple(named)
 
+    def below(self, type_: str) -> frozenset[str]:
+        """The types strictly below a type."""
+        return frozenset(name for name in self.entities if name != type_ and self.within(name, type_))
+
     def inside(self, type_: str) -> tuple[str, ...]:
         """`type_` and everything below it, in the order of the file."""
         return tuple(name for name in self.entities if self.within(name, type_))

@@ -109,7 +109,7 @@ class Lowering:
                 terms = [_any(_all(self.has(p, place) for p in use.members) for place in places) for use in uses]
                 return _all(terms) if every else _any(terms)
             case m.Related(kind="owner", places=places):
-                return _any(self.at_place(place, lambda t: ir.Owner(target=t), "owner") for place in places)
+                return _any(map(self.owner, places))
             case m.Related(kind="member", places=places):
                 return _any(self.at_place(place, lambda t: ir.Member(target=t), "member") for place in places)
             case m.Related(places=places):
@@ -132,9 +132,28 @@ class Lowering:
     def has(self, privilege: str, place: m.TargetSlot) -> ir.Formula:
         """A privilege on a place, for the types that it can be granted on."""
         on = self.policy.privileges[privilege].on
-        return self.at_place(
-            place, lambda t: ir.Has(privilege=privilege, target=t), privilege, lambda type_: type_ in on
-        )
+
+        def atom(target: ir.Target) -> ir.Formula:
+            under = self.policy.hierarchy.below(target.type)
+            if place.below and under and (not under.isdisjoint(on) or self.owners_have(privilege)):
+                return ir.HasBelow(privilege=privilege, target=target)
+            return ir.Has(privilege=privilege, target=target)
+
+        return self.at_place(place, atom, privilege, lambda type_: type_ in on)
+
+    def owners_have(self, privilege: str) -> bool:
+        """Whether ownership gives a privilege."""
+        owner = self.policy.semantics.owner
+        return owner is not None and privilege in owner.holds
+
+    def owner(self, place: m.TargetSlot) -> ir.Formula:
+        """Ownership of a place, or of something below it."""
+
+        def atom(target: ir.Target) -> ir.Formula:
+            below = place.below and self.policy.hierarchy.below(target.type)
+            return ir.OwnsBelow(target=target) if below else ir.Owner(target=target)
+
+        return self.at_place(place, atom, "owner")
 
     def can(self, operation: str, place: m.TargetSlot) -> ir.Formula:
         """An operation on a place, for the types whose row for it needs no `with` objects."""

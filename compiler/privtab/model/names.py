@@ -34,6 +34,8 @@ class DeclaredNames:
     """The types that each privilege can be granted on."""
     aliases: dict[str, Alias] = field(default_factory=dict)
     sets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    roles: dict[str, Role] = field(default_factory=dict)
+    """The declared roles, once they are resolved."""
     declared: dict[str, Word] = field(default_factory=dict)
     poisoned: set[str] = field(default_factory=set)
     findings_by_key: dict[tuple[str, ...], Diagnostic] = field(default_factory=dict)

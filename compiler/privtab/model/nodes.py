@@ -48,6 +48,8 @@ class TargetSlot:
     types: tuple[str, ...]
     written: str
     spot: Spot
+    below: bool = False
+    """Whether it is enough to hold something on an entity below."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,15 @@ class Rows:
 
     def _scope(self, entity: str) -> Scope:
         owners = self.semantics.owner is not None or not self.tables.semantics.owner_known
-        return Scope(entity=entity, names=self.names, pairs=self.pairs, owners=owners, rows_unknown=self.rows_unknown)
+        owner = self.semantics.owner
+        return Scope(
+            entity=entity,
+            names=self.names,
+            pairs=self.pairs,
+            owners=owners,
+            owner_privileges=frozenset(owner.holds) if owner else frozenset(),
+            rows_unknown=self.rows_unknown,
+        )
 
     def _objects(self, decl: RowDecl, scope: Scope) -> None:
         names = self.names
@@ -139,6 +147,7 @@ class Rows:
             on = [] if term.targets else [(RESOURCE, scope.entity)]
             for target in term.targets:
                 place = scope.place(target, cell.cell, children=True)
+                scope.refuse_below("an effect", (target,), cell.cell)
                 if place is not None and len(place.types) > 1:
                     scope.fail(p215_effect_on_many_types.finding(place.spot.span, place.written, place.types))
                 elif place is not None:

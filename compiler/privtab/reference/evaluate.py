@@ -18,10 +18,12 @@ from privtab.ir.nodes import (
     Can,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Or,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     Self,
@@ -32,7 +34,7 @@ from privtab.ir.nodes import (
 from privtab.ir.serialise import listing, vocabulary
 from privtab.names import last_name, path_of, refers_to
 from privtab.reference.explain import Explanation
-from privtab.request import Decision, Request
+from privtab.request import Decision, Entity, Request
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
 
@@ -82,6 +84,7 @@ class EvaluationContext:
     def __init__(self, reference: Reference, request: Request) -> None:
         self.program = reference.program
         self.holdings = reference.holdings
+        self.vocabulary = reference.vocabulary
         self.revision = reference.revision
         self.user = request.user
         self.flags = request.flags
@@ -106,7 +109,7 @@ class EvaluationContext:
         """Whether a condition holds, evaluated as written. `results`: those for each `can` in it, which is evaluated once."""
         results = {} if results is None else results
         match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow():
                 return self.why(formula) is not None
             case And():
                 return all(self.holds(part, results) for part in formula.parts)
@@ -139,6 +142,10 @@ class EvaluationContext:
                 return Reason(None, f"user:{self.user}") if self.is_self(atom.target) else None
             case ServiceAdmin():
                 return Reason(None, f"user:{self.user}") if self.user in self.holdings.service_admins else None
+            case HasBelow():
+                return self.why_below(atom.privilege, atom.target)
+            case OwnsBelow():
+                return self.why_owns_below(atom.target)
             case _:
                 assert_never(atom)
 
@@ -172,6 +179,43 @@ class EvaluationContext:
             return None
         return self.granted(privilege, path)
 
+    def why_below(self, privilege: str, target: Target) -> Reason | None:
+        """Through which principal the caller holds a privilege on an object or on an entity below it, or None."""
+        paths = self.paths_from(target)
+        if not paths:
+            return None
+        owner = self.program.semantics.owner
+        if owner is not None and privilege in owner.holds:
+            owned = {p for below in paths for key in self.relevant_keys(below) for p in self.owners(key)}
+            if owned:
+                return Reason(paths[0][-1], f"owner {min(owned)}")
+        held = [below for below in paths if not self.denials_on(privilege, below)]
+        holders = {
+            principal
+            for below in held
+            for key in self.relevant_keys(below)
+            for principal in self.holdings.grants_on(privilege, key)[0] & self.principals_within(below)
+        }
+        return Reason(paths[0][-1], min(holders)) if holders else None
+
+    def why_owns_below(self, target: Target) -> Reason | None:
+        """Through which principal the caller owns an object or an entity below it, or None."""
+        paths = self.paths_from(target)
+        owned = {principal for below in paths for principal in self.owners(below[-1])}
+        return Reason(paths[0][-1], min(owned)) if owned else None
+
+    def paths_from(self, target: Target) -> list[tuple[str, ...]]:
+        """The keys from the root to an object and to each entity below it that a row of the state names; none if it is not named."""
+        path = self.path(target)
+        if not path:
+            return []
+        named = (self.vocabulary.keys(Entity.parse(key)) for key in self.holdings.named())
+        return [path, *(tuple(keys) for keys in named if path[-1] in keys[:-1])]
+
+    def owners(self, key: str) -> frozenset[str]:
+        """The caller's principals that own an entity."""
+        return self.holdings.owners(key) & self.principals
+
     def relevant_keys(self, path: tuple[str, ...]) -> tuple[str, ...]:
         """The keys whose grants and denials count for the last of them."""
         return path if self.program.semantics.inheritance == "down" else path[-1:]
@@ -197,7 +241,10 @@ class EvaluationContext:
 
     def denials(self, privilege: str, target: Target) -> tuple[tuple[str, str], ...]:
         """The denials of a privilege that apply on an object: (key, principal)."""
-        path = self.path(target)
+        return self.denials_on(privilege, self.path(target))
+
+    def denials_on(self, privilege: str, path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        """The denials of a privilege that apply on the last of the keys: (key, principal)."""
         if self.program.semantics.deny != "overrides":
             return ()
         principals = self.principals_within(path)

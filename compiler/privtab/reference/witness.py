@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, assert_never
 
-from privtab.ir.facts import Administers, Assigned, Carrier, Fact, Facts, Granted, HasRole, Is, Joined, Owned
+from privtab.ir.facts import (
+    Administers,
+    Assigned,
+    Carrier,
+    Fact,
+    Facts,
+    FactSemantics,
+    Granted,
+    GrantedBelow,
+    HasRole,
+    Is,
+    Joined,
+    Owned,
+    OwnedBelow,
+)
 from privtab.ir.nodes import RESOURCE, Program, Rule, Target
 from privtab.request import Entity, Request
 from privtab.state.load import to_tables
@@ -77,6 +91,13 @@ class WitnessBuilder:
         ]
         return Entity(target.type, "/".join(names))
 
+    def _elsewhere(self, target: Target, privilege: str | None = None) -> Entity:
+        """An entity strictly below a target, which is none of the request's, where a privilege can be granted."""
+        type_ = FactSemantics(self.program).elsewhere(target, privilege)[0]
+        inside = self.program.chain(type_)[len(self.program.chain(target.type)) :]
+        names = [f"other_{t}" for t in inside if not self.program.entities[t].single]
+        return Entity(type_, "/".join([*self.entity(target).names, *names]))
+
     def _name(self, target: Target) -> str:
         """The name of one entity: the caller's or their group's if the facts say so, otherwise one made from its type."""
         if Is(target=target) in self.facts:
@@ -134,6 +155,11 @@ class WitnessBuilder:
                 return State()
             case Administers():
                 return State(service_admins=(self.user,))
+            case GrantedBelow(privilege=privilege, target=target):
+                user, entity = f"user:{self.user}", self._elsewhere(target, privilege)
+                return State(grants=(Grant(grantee=user, effect="allow", privilege=privilege, entity=entity),))
+            case OwnedBelow(target=target):
+                return State(owners=((self._elsewhere(target), f"user:{self.user}"),))
             case _:
                 assert_never(fact)
 

@@ -20,10 +20,12 @@ from privtab.ir.nodes import (
     Effect,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Or,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     Self,
@@ -157,7 +159,7 @@ class _Point:
     def changes(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
         """Every change of one point in a condition."""
         match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow():
                 yield from self._atom(formula, types)
             case And() | Or():
                 yield from self._parts(formula, types)
@@ -220,6 +222,12 @@ class _Point:
                 for other in self._targets(target, types):
                     changed = replace(atom, target=other)
                     yield "target", self._replaced(changed, atom), changed
+            case HasBelow(privilege=privilege, target=target):
+                changed = Has(privilege=privilege, target=target)
+                yield "target", self._replaced(changed, atom), changed
+            case OwnsBelow(target=target):
+                changed = Owner(target=target)
+                yield "target", self._replaced(changed, atom), changed
             case Self() | Holds() | ServiceAdmin():
                 return
             case _:
@@ -251,7 +259,7 @@ class _Point:
 def formula_text(formula: Formula, rule: Rule) -> str:
     """A condition in words."""
     match formula:
-        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | ByType():
+        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | ByType():
             return atom_text(formula, rule)
         case And() | Or():
             if not formula.parts:

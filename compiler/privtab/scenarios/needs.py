@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
+from privtab.ir.formula import refuse_below
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -35,6 +36,7 @@ class Callers:
     """Generates the callers for the ways to one request."""
 
     def __init__(self, program: Program, request: Request, ways: Ways) -> None:
+        refuse_below(program, "`needs`")
         self.program = program
         self.ways = ways
         self.keys = vocabulary(program).keys

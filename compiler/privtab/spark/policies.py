@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from privtab.errors import PolicyError, UsageError
+from privtab.ir.formula import refuse_below
 from privtab.ir.nodes import Program
 from privtab.vocabulary import Vocabulary
 
@@ -80,6 +82,7 @@ def open_policy(policy: PolicyLike) -> OpenPolicy:
 def _of_program(program: Program) -> OpenPolicy:
     from privtab.pipeline import policy_artifacts
 
+    refuse_below(program, "Spark")
     # The same JSON as in the bundle, so that both have the same digest.
     return OpenPolicy(json=policy_artifacts(program).program, program=program)
 
@@ -89,6 +92,9 @@ def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
         Vocabulary.from_program(program)
     except (KeyError, TypeError, AttributeError) as error:
         raise PolicyError(f"this is not the program of a policy bundle: {error!r}") from error
+    text = json.dumps(program)
+    if any(f'"{kind}":' in text for kind in ("has_below", "owns_below")):
+        raise UsageError("Spark does not support policies with `or below`")
     return OpenPolicy(json=program, program=None)
 
 

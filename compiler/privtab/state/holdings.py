@@ -28,6 +28,7 @@ class Holdings:
         self._grants: dict[str, Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {}
         self._owners: dict[str, frozenset[str]] = {}
         self._members: dict[str, frozenset[str]] = {}
+        self._named: tuple[str, ...] | None = None
         self.service_admins: frozenset[str] = frozenset(state.service_admins)
 
     def groups(self, user: str, request_groups: Collection[str] = ()) -> frozenset[str]:
@@ -87,6 +88,13 @@ class Holdings:
                 found.setdefault(privilege, (set(), set()))[effect == "deny"].add(str(grantee))
         # Frozen once: an entity can have thousands of grantees, and each of them may be looked up.
         return {privilege: (frozenset(allow), frozenset(deny)) for privilege, (allow, deny) in found.items()}
+
+    def named(self) -> tuple[str, ...]:
+        """The entities that grants, owners and the scopes of assignments name."""
+        if self._named is None:
+            columns = (("grants", "entity"), ("owners", "entity"), ("assignments", "scope"))
+            self._named = tuple(sorted(self._state.distinct(*columns)))
+        return self._named
 
     def owners(self, key: str) -> frozenset[str]:
         """The principals that own the entity."""

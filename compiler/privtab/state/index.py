@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from privtab._collection import no_collection
+from privtab.errors import UsageError
+from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOWED
 from privtab.request import Entity
-from privtab.state import windowed
+from privtab.state import below, windowed
 from privtab.state.names import StateNames
 from privtab.state.nodes import Effect, State
 from privtab.state.principal_texts import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
@@ -33,7 +35,7 @@ def index(program: Program, state: State) -> dict[str, Any]:
     they take effect: at their entity if that lies in the scope, at the scope if their entity contains it. So an engine looks up
     a user's principals without checking scopes. Such an entry lists the entities that the rows name.
     """
-    if state.has_columns and not state.windows:
+    if state.has_columns and not state.windows and not uses_below(program):
         document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
         return document
     return stamped(unstamped(program, state))
@@ -41,7 +43,7 @@ def index(program: Program, state: State) -> dict[str, Any]:
 
 def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; serialised once for both."""
-    if state.windows or not state.has_columns:
+    if state.windows or not state.has_columns or uses_below(program):
         return stamped_bytes(unstamped(program, state))
     from privtab.state.large_index import index_parts
 
@@ -105,8 +107,10 @@ def unstamped(program: Program, state: State) -> dict[str, Any]:
     """The index without its revision, which is the hash of this."""
     with no_collection():
         if state.windows:
+            if uses_below(program):
+                raise UsageError("`or below` cannot be decided for a state with rows that hold for a time")
             return _windowed(program, state)
-        if state.has_columns:
+        if state.has_columns and not uses_below(program):
             from privtab.state.large_index import index_parts
 
             document: dict[str, Any] = json.loads(b"".join(_document(index_parts(program, state))))
@@ -116,7 +120,7 @@ def unstamped(program: Program, state: State) -> dict[str, Any]:
 
 def _plain(program: Program, state: State) -> dict[str, Any]:
     grants = _grants(program, StateNames(program), state, scopes_of_roles(state))
-    return {
+    document: dict[str, Any] = {
         "allow": grants["allow"],
         "deny": grants["deny"],
         "owners": _nested(state.texts("owners", "entity", "owner")),
@@ -124,6 +128,7 @@ def _plain(program: Program, state: State) -> dict[str, Any]:
         "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
         **_people(program, state, uses(program)),
     }
+    return document | (below.parts(program, document) if uses_below(program) else {})
 
 
 def _windowed(program: Program, state: State) -> dict[str, Any]:

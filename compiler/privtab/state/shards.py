@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from privtab.errors import UsageError
+from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
@@ -62,6 +64,8 @@ def shards(program: Program, state: State) -> dict[str, Document]:
 
 def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
     """Split a whole index, with or without its revision; the parts share its inner maps."""
+    if uses_below(program):
+        raise UsageError("a state for a policy with `or below` cannot be sharded")
     root = root_keys(program)
     always, windows = parts_of(document)
     found: dict[str, Document] = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, Literal, TypeAlias, assert_never
@@ -18,11 +18,12 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name in a cell and its position."""
+    """A name in a cell and its position; `below`: a target that is followed by `or below`."""
 
     text: str
     start: int
     end: int
+    below: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,7 @@ _WORDS = {
     "PLUS": "`+`",
     "_AND": "`and`",
     "_OR": "`or`",
+    "OR_BELOW": "`or below`",
     "WHEN": "`when`",
     "CAN": "`can`",
     "OWNER": "`owner`",
@@ -133,7 +135,7 @@ RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "s
 _PARENTHESIS_OR_OR = re.compile(r"[()]|\bor\b")
 _BLANKS = " \t\r\n"
 _ANY_WORD = re.compile(
-    rf"(?P<kept>service[ \t\r\n]+admin\b|(?:{'|'.join(sorted(RESERVED))})(?![\w.:\-]))|[^\W\d](?:[\w.:\-]*\w)?"
+    rf"(?P<kept>service[ \t\r\n]+admin\b|or[ \t\r\n]+below(?=[ \t\r\n]*[,)])|(?:{'|'.join(sorted(RESERVED))})(?![\w.:\-]))|[^\W\d](?:[\w.:\-]*\w)?"
 )
 
 
@@ -155,8 +157,11 @@ class _Tree(Transformer[Token, Expression]):
     def all_of(self, children: list[Any]) -> Expression:
         return AllOf(tuple(children))
 
-    def targets(self, children: list[Token]) -> tuple[Name, ...]:
-        return tuple(_name(t) for t in children)
+    def targets(self, children: list[Token | Name]) -> tuple[Name, ...]:
+        return tuple(t if isinstance(t, Name) else _name(t) for t in children)
+
+    def below(self, children: list[Token]) -> Name:
+        return replace(_name(children[0]), below=True)
 
     def held(self, children: list[Any]) -> Expression:
         *tokens, targets = children
@@ -264,7 +269,8 @@ def _placed(shape: Expression, words: Mapping[int, Name], start: int) -> Express
     """The tree of an alternative that starts there, filled with the words of a cell."""
 
     def names(shape_names: tuple[Name, ...]) -> tuple[Name, ...]:
-        return tuple([words[start + name.start] for name in shape_names])
+        found = [words[start + name.start] for name in shape_names]
+        return tuple([replace(f, below=True) if name.below else f for f, name in zip(found, shape_names, strict=True)])
 
     match shape:
         case PrivilegeTerm(privileges, every, targets):

@@ -15,7 +15,7 @@ import pytest
 import requests
 import signing_keys
 from pyspark.sql import DataFrame, SparkSession
-from worlds import FEATURES, policy
+from worlds import IN_SPARK, policy
 from worlds import state as random_state
 from worlds import timed as with_windows
 
@@ -223,7 +223,7 @@ def test_what_is_half_written_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [3, 11])
 def test_random_worlds(spark: SparkSession, seed: int, tmp_path: Path) -> None:
-    program = program_of(SourceFile.of("world.yaml", policy(seed, features=FEATURES)))
+    program = program_of(SourceFile.of("world.yaml", policy(seed, features=IN_SPARK)))
     world = random_state(program, seed)
     made = build(spark, frames(spark, world), program, tmp_path, allow_partial=True)
     assert files(made) == shard_bundles(program, world)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from worlds import FEATURES, policy, timed
+from worlds import IN_SPARK, policy, timed
 from worlds import state as random_state
 
 from privtab.bundle.archive import json_bytes
@@ -73,7 +73,7 @@ def usable(state: State) -> State:
     return replace(state, grants=tuple(grants), owners=tuple(owners))
 
 
-@pytest.mark.parametrize("features", [(), FEATURES], ids=["plain", "features"])
+@pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
 @pytest.mark.parametrize("seed", range(20))
 def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
@@ -89,7 +89,7 @@ def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[
     assert made == wanted
 
 
-@pytest.mark.parametrize("features", [(), FEATURES], ids=["plain", "features"])
+@pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
 @pytest.mark.parametrize("seed", range(20))
 def test_people_with_windows_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
@@ -121,7 +121,7 @@ def without_empty(bundles: dict[str, bytes], wanted: dict[str, bytes]) -> dict[s
     return {root: content for root, content in bundles.items() if root in wanted}
 
 
-@pytest.mark.parametrize("features", [(), FEATURES], ids=["plain", "features"])
+@pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
 @pytest.mark.parametrize("seed", range(40))
 def test_shards_of_random_worlds_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))

@@ -6,13 +6,14 @@ from `features.generator(name, seed)`: a world has it only if the caller lists i
 
 from worlds.asking import requests, stated_flags
 from worlds.names import GROUPS, PRIVILEGES, ROLES, USERS, Names, entity, names
-from worlds.policies import FEATURES, policy
+from worlds.policies import FEATURES, IN_SPARK, policy
 from worlds.states import EPOCH, moments, state, timed
 
 __all__ = [
     "EPOCH",
     "FEATURES",
     "GROUPS",
+    "IN_SPARK",
     "PRIVILEGES",
     "ROLES",
     "USERS",

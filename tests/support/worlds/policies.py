@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from worlds import implies
+from worlds import below, implies
 from worlds.names import PRIVILEGES, ROLES
 
 
@@ -23,6 +23,7 @@ class Draft:
     singles: set[str] = field(default_factory=set)
     on: dict[str, list[str]] = field(default_factory=dict)
     owners: bool = False
+    roles: bool = False
     gate: bool = False
     rows: list[tuple[str, str, bool]] = field(default_factory=list)
     """(entity, operation, whether it has `with` objects)"""
@@ -49,8 +50,10 @@ class Draft:
         return chain + [s for s in self.singles if s not in chain and self.parents[s] in chain]
 
 
-FEATURES = ("implies",)
+FEATURES = ("implies", "below")
 """What a world can have besides what every world has; each is a module of this package."""
+IN_SPARK = ("implies",)
+"""Those of the features that Spark and sharded states support."""
 
 
 def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> str:
@@ -86,6 +89,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
         semantics.append(f"groups: [{rnd.choice(['state, request', 'request'])}]")
     lines += ["semantics:", *(f"  {s}" for s in semantics)]
     if rnd.random() < 0.5:
+        draft.roles = True
         lines += ["roles:", *_roles(draft)]
     tables: list[str] = []
     for type_ in draft.parents:
@@ -194,7 +198,8 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
     reachable = draft.reachable(type_)
     choice = rnd.random()
     if choice < 0.12 and draft.owners:
-        return f"owner ({', '.join(rnd.sample(reachable, k=rnd.randint(1, len(reachable))))})"
+        targets = rnd.sample(reachable, k=rnd.randint(1, len(reachable)))
+        return f"owner ({', '.join(below.target(draft, target, ()) for target in targets)})"
     if choice < 0.2:
         return f"member ({rnd.choice([t for t in reachable if t != 'role'])})"
     if choice < 0.26:
@@ -215,4 +220,4 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
     if not fitting:
         return "READ (top)"
     chosen = rnd.sample(fitting, k=min(len(fitting), rnd.choice([1, 1, 1, 2])))
-    return f"{rnd.choice(['/', ' + ']).join(chosen)} ({target})"
+    return f"{rnd.choice(['/', ' + ']).join(chosen)} ({below.target(draft, target, chosen)})"

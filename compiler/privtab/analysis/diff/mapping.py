@@ -14,9 +14,11 @@ from privtab.ir.nodes import (
     Effect,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     Self,
@@ -59,11 +61,11 @@ class Renaming:
 
     def _leaf(self, part: Atom | Can) -> Formula:
         match part:
-            case Has():
-                return Has(privilege=self.privilege(part.privilege), target=self.target(part.target))
+            case Has() | HasBelow():
+                return replace(part, privilege=self.privilege(part.privilege), target=self.target(part.target))
             case Can(operation=operation, target=target):
                 return Can(operation=self.pair(target.type, operation)[1], target=self.target(target))
-            case Owner() | Member() | Self() | Holds():
+            case Owner() | Member() | Self() | Holds() | OwnsBelow():
                 return replace(part, target=self.target(part.target))
             case ServiceAdmin():
                 return part

@@ -23,10 +23,12 @@ from privtab.ir.nodes import (
     Can,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Or,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     Self,
@@ -324,14 +326,14 @@ class _RowKeys:
     def formula(self, formula: Formula, own: str) -> Key:
         """The content of a condition, regardless of the order of its parts."""
         match formula:
-            case Has():
+            case Has() | HasBelow():
                 return (
-                    "has",
+                    type(formula).__name__,
                     self.privilege(formula.privilege),
                     formula.target.slot,
                     self.type(formula.target.type, own),
                 )
-            case Owner() | Member() | Self() | Holds():
+            case Owner() | Member() | Self() | Holds() | OwnsBelow():
                 return type(formula).__name__, formula.target.slot, self.type(formula.target.type, own)
             case ServiceAdmin():
                 return "service admin"

@@ -18,7 +18,7 @@ from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDi
 from privtab.analysis.state_diff.rows import changed_rows, with_windows
 from privtab.analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
 from privtab.analysis.what_can import questions
-from privtab.ir.formula import rule_flags
+from privtab.ir.formula import refuse_below, rule_flags
 from privtab.ir.nodes import RESOURCE, Program, Rule
 from privtab.moments import now
 from privtab.state.nodes import State
@@ -50,6 +50,7 @@ def state_diff(
     windows, decisions at one moment (default: now). `tell` is called with the number of affected subjects that are done, and
     of all of them.
     """
+    refuse_below(program, "`state diff`")
     rows = tuple(changed_rows(before, after, places))
     at_moment = now() if moment is None else moment
     held = before.at(at_moment), after.at(at_moment)

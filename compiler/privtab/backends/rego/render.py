@@ -14,6 +14,7 @@ from privtab._resources import opa
 from privtab._templates import environment
 from privtab.backends.rego.dispatch import dispatched
 from privtab.backends.rego.view import Emitter, RowView
+from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 
 if TYPE_CHECKING:
@@ -48,12 +49,13 @@ def render(
             **common,
             groups="request" if "request" in program.semantics.groups else "state",
             layout="sharded" if sharded else "whole",
+            below=uses_below(program),
             role_grants=role_grants(program),
             links=links(program),
             paths=key_paths(program),
             shapes=key_shapes(program),
         ),
-        f"{base}/explain/explain.rego": explanation(name, program.system),
+        f"{base}/explain/explain.rego": explanation(name, program.system, below=uses_below(program)),
     }
     if not indexed:
         rows, found = dispatched(rows, emitter)
@@ -63,9 +65,11 @@ def render(
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 
-def explanation(name: str, system: str) -> str:
+def explanation(name: str, system: str, *, below: bool = False) -> str:
     """The hand-written module that explains decisions, with the names of a package and of the system whose state it reads."""
     text = (opa() / "lib/privtab/example_system/explain/explain.rego").read_text(encoding="utf-8")
+    if below:
+        text += "\n" + _template("explain_below.rego.j2").render()
     return _PLACEHOLDER.sub(lambda found: f"privtab_state.{system}" if found[1] else name, text)
 
 

@@ -16,10 +16,12 @@ from privtab.ir.nodes import (
     Can,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Or,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     Self,
@@ -214,6 +216,10 @@ class Body:
                 return (f"lib.holds(user, {self.key(target)})",)
             case ServiceAdmin():
                 return ("lib.service_admin(user)",)
+            case HasBelow(privilege=privilege, target=target):
+                return (f'lib.has_below(user, "{privilege}", {self.keys(target)})',)
+            case OwnsBelow(target=target):
+                return (f"lib.owns_below(user, {self.keys(target)})",)
             case Can(operation=operation, target=target):
                 # A rule that is called with a shorter path checks for that itself.
                 called = self.emitter.functions[target.type, operation]

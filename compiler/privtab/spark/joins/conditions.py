@@ -45,6 +45,8 @@ class Texts:
                 return self._member(fact, case)
             case "holds":
                 return self._set(MEMBER, fact, case, self.layout.tests(fact))
+            case "has_below" | "owns_below":
+                raise AssertionError("Spark refuses policies with `or below`")
             case _:
                 assert_never(fact.kind)
 

@@ -144,6 +144,8 @@ class Pairs:
             case "holds":
                 ways = self._named("role", fact)
                 return PairFacts(truth=ways != NONE, ways=ways)
+            case "has_below" | "owns_below":
+                raise AssertionError("Spark refuses policies with `or below`")
 
     def _direct(self, truth: Truth) -> PairFacts:
         """A fact that the subject has directly, not through another principal."""

@@ -1,0 +1,72 @@
+"""What is held below entities: the parts of an index by which `or below` is one look-up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from privtab.ir.formula import atoms, item_condition
+from privtab.ir.nodes import HasBelow, OwnsBelow, Program
+from privtab.ir.serialise import vocabulary
+from privtab.request import Entity
+
+Entry = Any
+"""`true`, or alternatives: each a list of principals whom a caller must not have, since they are denied the privilege."""
+
+
+def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts `below` and `owned_below` of an index, from its finished `allow`, `deny` and `owners`.
+
+    `below`: privilege → entity → principal → entry, for the entities of the types that conditions ask about.
+    `owned_below`: entity → owners of something below it, each with `true`.
+    """
+    privileges, owned = asked(program)
+    keys = vocabulary(program).keys
+    down = program.semantics.inheritance == "down"
+    below: dict[str, dict[str, dict[str, Entry]]] = {}
+    for privilege in sorted(privileges):
+        found: dict[str, dict[str, Entry]] = {}
+        denied = document["deny"].get(privilege, {})
+        for key, holders in document["allow"].get(privilege, {}).items():
+            path = keys(Entity.parse(key))
+            above = [k for k in path[:-1] if k.partition(":")[0] in privileges[privilege]]
+            blockers = {p for k in (path if down else path[-1:]) for p in denied.get(k, ())} if above else ()
+            entry = [sorted(blockers)] if blockers else True
+            for upper in above:
+                entries = found.setdefault(upper, {})
+                for principal in holders:
+                    entries[principal] = _either(entries.get(principal), entry)
+        if found:
+            below[privilege] = {key: dict(sorted(found[key].items())) for key in sorted(found)}
+    owners: dict[str, dict[str, bool]] = {}
+    for key, holders in document["owners"].items() if owned else ():
+        for upper in keys(Entity.parse(key))[:-1]:
+            if upper.partition(":")[0] in owned:
+                owners.setdefault(upper, {}).update(dict.fromkeys(holders, True))
+    return {"below": below, "owned_below": {key: dict(sorted(owners[key].items())) for key in sorted(owners)}}
+
+
+def asked(program: Program) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
+    """The types on which conditions ask for each privilege `or below`, and those on which ownership below counts."""
+    privileges: dict[str, frozenset[str]] = {}
+    owned: set[str] = set()
+    owner = program.semantics.owner
+    for atom in _atoms(program):
+        if isinstance(atom, OwnsBelow) or (owner is not None and atom.privilege in owner.holds):
+            owned.add(atom.target.type)
+        if isinstance(atom, HasBelow):
+            privileges[atom.privilege] = privileges.get(atom.privilege, frozenset()) | {atom.target.type}
+    return privileges, frozenset(owned)
+
+
+def _atoms(program: Program) -> Iterator[HasBelow | OwnsBelow]:
+    for rule in program.rules.values():
+        yield from (atom for atom in atoms(item_condition(rule)) if isinstance(atom, HasBelow | OwnsBelow))
+
+
+def _either(known: Entry, entry: Entry) -> Entry:
+    """Two entries together: alternatives that ask for no less than another are left out."""
+    if known is None or known is True or entry is True:
+        return entry if known is None else True
+    sets = {frozenset(alternative) for alternative in (*known, *entry)}
+    return sorted(sorted(one) for one in sets if not any(other < one for other in sets))

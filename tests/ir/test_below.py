@@ -1,0 +1,77 @@
+"""What follows for conditions with `or below`: minimal sets, the solver, counterexamples and states agree."""
+
+from __future__ import annotations
+
+from itertools import islice, product
+
+import generated_programs
+import pytest
+import small_policies
+import worlds
+
+from privtab.ir.canonical import canonical
+from privtab.ir.exact import ImplicationChecker, settings
+from privtab.ir.formula import item_condition, leaves
+from privtab.ir.nodes import ByType, HasBelow, OwnsBelow, Program, Rule
+from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.reference.witness import WitnessBuilder
+
+SEEDS = range(24)
+
+
+def rules(program: Program) -> list[Rule]:
+    """Those whose conditions ask about something below."""
+    return [
+        rule
+        for rule in program.rules.values()
+        if any(isinstance(a, HasBelow | OwnsBelow) for a in leaves(program, item_condition(rule)))
+    ]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_atom_entails_another_if_the_solver_says_so(seed: int) -> None:
+    program = generated_programs.program(seed, "below")
+    form, exact = canonical(program), ImplicationChecker(program)
+    for rule in rules(program):
+        atoms = [a for a in leaves(program, item_condition(rule)) if not isinstance(a, ByType)][:8]
+        for one, other in product(atoms, repeat=2):
+            assert form.entails(frozenset({one}), other) == exact.implies(one, other), f"{one} => {other}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_counterexample_is_a_state(seed: int) -> None:
+    program = generated_programs.program(seed, "below")
+    exact = ImplicationChecker(program)
+    asked = [(a, b) for a, b in product(rules(program), repeat=2) if a.entity == b.entity and a.withs == b.withs]
+    for rule, other in asked[:30]:
+        f, g = item_condition(rule), item_condition(other)
+        for flags, types in islice(settings(program, rule, f, g), 4):
+            facts = exact.counterexample(f, g, flags, types)
+            assert (facts is None) == exact.implies(f, g, flags, types)
+            if facts is not None:
+                scene = WitnessBuilder(program, rule, types, facts)
+                request = scene.request(worlds.stated_flags(rule, flags))
+                context = EvaluationContext(Reference(program, small_policies.known(program, scene.state())), request)
+                assert context.holds(f), (facts, scene.state())
+                assert not context.holds(g), (facts, scene.state())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_implies_another_allows_no_more_in_any_state(seed: int) -> None:
+    program = generated_programs.program(seed, "below")
+    exact = ImplicationChecker(program)
+    asked = [(a, b) for a, b in product(rules(program), repeat=2) if a.entity == b.entity and a is not b]
+    implied = [
+        (a, b)
+        for a, b in asked
+        if not (a.withs or b.withs) and exact.always_implies(a, item_condition(a), item_condition(b))
+    ]
+    for turn in range(6):
+        state = worlds.state(program, seed * 100 + turn)
+        reference = Reference(program, state)
+        for request in worlds.requests(program, seed * 100 + turn, 2):
+            for rule, other in implied:
+                if (request.resource.type, request.action) == (rule.entity, rule.operation):
+                    context = EvaluationContext(reference, request)
+                    if "" in context.complete and context.holds(item_condition(rule)):
+                        assert context.holds(item_condition(other)), (rule.id, other.id, state)
