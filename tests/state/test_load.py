@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
-from privtab.names import encode_name, is_wildcard
+from privtab.names import KINDS, encode_name, is_wildcard
 from privtab.request import Entity
 from privtab.state.load import from_tables, load
-from privtab.state.names import KINDS
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import RawState
 from privtab.state.validate import validate
