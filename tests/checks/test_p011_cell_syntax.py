@@ -75,7 +75,7 @@ def test_the_caret_finds_its_way_into_folded_text(only: Callable[..., Any]) -> N
         "P011",
     )
     assert found.message == "unexpected `or`"
-    assert found.help == "expected `)` or `,`"
+    assert found.help == "expected `)`, `,` or `or below`"
     assert found.under == "or"
 
 
