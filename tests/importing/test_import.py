@@ -144,11 +144,22 @@ def serving(answers: Mapping[str, Callable[[dict[str, list[str]]], object] | obj
         thread.join()
 
 
-def test_scim_groups_are_memberships_page_by_page(lake: Path) -> None:
+def with_hierarchy(policy: Path) -> Path:
+    """The policy with groups in groups and roles held by roles."""
+    text = policy.read_text(encoding="utf-8").replace("semantics: {", "semantics: {hierarchy: [groups, roles], ")
+    assert "hierarchy" in text
+    policy.write_text(text, encoding="utf-8")
+    return policy
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
+def test_scim_groups_are_memberships_page_by_page(lake: Path, *, nested: bool) -> None:
+    if nested:
+        lake = with_hierarchy(lake)
     people = [{"id": str(n), "userName": f"user{n}@x", "active": n != 4} for n in range(5)]
     groups = [
-        {"displayName": "hr", "members": [{"value": "0"}, {"value": "3", "type": "User"}, {"value": "4"}]},
-        {"displayName": "all", "members": [{"value": "g1", "display": "hr", "type": "Group"}]},
+        {"id": "g1", "displayName": "hr", "members": [{"value": "0"}, {"value": "3", "type": "User"}, {"value": "4"}]},
+        {"id": "g2", "displayName": "all", "members": [{"value": "g1", "display": "hr", "type": "Group"}]},
     ]
 
     def page(resources: list[dict[str, Any]]) -> Callable[[dict[str, list[str]]], object]:
@@ -160,8 +171,9 @@ def test_scim_groups_are_memberships_page_by_page(lake: Path) -> None:
 
     with serving({"/scim/v2/Users": page(people), "/scim/v2/Groups": page(groups)}, token=TOKEN) as url:
         found = imported("scim", f"{url}/scim/v2", lake, token=TOKEN)
-    assert set(found.state.memberships) == {("user0@x", "hr"), ("user3@x", "hr")}
-    assert any("group `hr` in group `all`: a group in a group" in one.what for one in found.not_taken)
+    more = {("group:hr", "all")} if nested else set()
+    assert set(found.state.memberships) == {("user0@x", "hr"), ("user3@x", "hr")} | more
+    assert any("group `hr` in group `all`: a group in a group" in one.what for one in found.not_taken) != nested
     assert any(one.what == "a row of memberships" and one.denies for one in found.not_taken), "the inactive user"
 
 
@@ -229,7 +241,10 @@ def test_gravitino_is_read_through_its_api() -> None:
     assert not owner.denies
 
 
-def test_polaris_catalog_roles_are_granted_to_the_principal_roles_that_hold_them(tmp_path: Path, lake: Path) -> None:
+@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
+def test_polaris_catalog_roles_are_held_by_principal_roles(tmp_path: Path, lake: Path, *, nested: bool) -> None:
+    if nested:
+        lake = with_hierarchy(lake)
     source = saved(
         tmp_path / "saved",
         {
@@ -249,11 +264,13 @@ def test_polaris_catalog_roles_are_granted_to_the_principal_roles_that_hold_them
         },
     )
     found = imported("polaris", source, lake)
+    grantee = "role:prod/reader" if nested else "role:engineer"
     assert grants(found) == {
-        ("role:engineer", "allow", "TABLE_READ_DATA", "namespace:prod/a"),
-        ("role:engineer", "allow", "VIEW_LIST", "view:prod/a/v%2F1"),
+        (grantee, "allow", "TABLE_READ_DATA", "namespace:prod/a"),
+        (grantee, "allow", "VIEW_LIST", "view:prod/a/v%2F1"),
     }
-    assert [(a.principal, a.role) for a in found.state.assignments] == [("user:etl", "engineer")]
+    chain = [("role:engineer", "prod/reader", Entity("catalog", "prod"))] if nested else []
+    assert [(a.principal, a.role, a.scope) for a in found.state.assignments] == [("user:etl", "engineer", None), *chain]
     whys = sorted(f"{one.what} {one.why}" for one in found.not_taken)
     assert "`POLICY_READ` on a policy of prod, granted to `reader`" in whys[0]
     assert "wrong depth: `namespace:prod/a/b`" in whys[1]

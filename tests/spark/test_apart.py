@@ -28,7 +28,7 @@ def told(frame: DataFrame) -> list[str]:
 
 def in_portions(spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch, depth: int, **asked: Any) -> list[str]:
     """The matrix of a world in portions that begin with so many names."""
-    program = generated_programs.program(seed)
+    program = generated_programs.program(seed, *(worlds.IN_SPARK if seed % 2 else ()))
     state = state_tables(spark, program, worlds.state(program, seed))
     with monkeypatch.context() as patched:
         patched.setattr(opening, "LOCAL", -1)
@@ -58,7 +58,7 @@ def test_portions_have_the_rows_of_the_whole(spark: SparkSession, monkeypatch: p
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(30))
 def test_portions_of_many_worlds(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    rnd, program = random.Random(seed), generated_programs.program(seed)
+    rnd, program = random.Random(seed), generated_programs.program(seed, *(worlds.IN_SPARK if seed % 2 else ()))
     slots = {w.name: w.types for rule in program.rules.values() for w in rule.withs}
     known = {f for s in open_policy(program).vocabulary.operations.values() for o in s.values() for f in o.flags}
     asked: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from privtab.analysis.universe import named_principals
@@ -20,9 +20,15 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
 )
+from privtab.ir.serialise import vocabulary
 from privtab.names import last_name, path_of, refers_to
 from privtab.reference.evaluate import EvaluationContext
+from privtab.state.chains import GROUP, ROLE, ScopeOverlap
+from privtab.state.hierarchy import closed
 from privtab.state.nodes import State
+
+CHAIN = " → "
+"""Between the principals of a chain."""
 
 
 class PrincipalSets(RequestAlgebra[set[str] | None]):
@@ -35,7 +41,9 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         super().__init__(context.program, context.flags, context.types)
         self.context = context
         self.holdings = context.holdings
-        self.state = state
+        self.rows = state
+        self.state = closed(context.program, state)
+        """The rows, with those that follow from chains of groups and of roles."""
         self._bearers_of: dict[Atom, set[str]] = {}
         self._assigned: dict[str, list[tuple[str, str | None]]] = {}
 
@@ -46,6 +54,12 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
             columns = (self.state.column("assignments", name).take(rows) for name in ("principal", "scope"))
             self._assigned[role] = [(str(p), scope) for p, scope in zip(*columns, strict=True)]
         return self._assigned[role]
+
+    def groups_in(self, group: str) -> set[str]:
+        """A `group:…` and the groups that it contains."""
+        rows = self.state.column("memberships", "group").where([group.removeprefix(GROUP)])
+        members = map(str, self.state.column("memberships", "user").take(rows))
+        return {group, *(member for member in members if member.startswith(GROUP))}
 
     def unscoped_bearers(self, principal: str) -> set[str]:
         """The bearers of a principal without regard to scopes: of roles, only assignments without a scope count."""
@@ -204,23 +218,45 @@ class UserSets(PrincipalSets):
                     found = {name}
                 case "group":
                     rows = self.state.column("memberships", "group").where([name]) if self._state_groups else []
-                    found = set(map(str, self.state.column("memberships", "user").take(rows)))
+                    members = set(map(str, self.state.column("memberships", "user").take(rows)))
+                    found = {member for member in members if not member.startswith(GROUP)}
                 case _:
-                    holders = (p for p, scope in self.assigned(principal) if scope is None)
-                    found = {user for p in holders for user in self.unscoped_bearers(p)}
+                    given = (p for p, scope in self.assigned(principal) if scope is None and not p.startswith(ROLE))
+                    found = {user for p in given for user in self.unscoped_bearers(p)}
             self._everywhere[principal] = found
         return self._everywhere[principal]
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
         """Pairs of a scope's key and the users who hold the role within that scope."""
-        return [(scope, self.unscoped_bearers(p)) for p, scope in self.assigned(role) if scope is not None]
+        return [
+            (scope, self.unscoped_bearers(p))
+            for p, scope in self.assigned(role)
+            if scope is not None and not p.startswith(ROLE)
+        ]
 
     def via(self, user: str, role: str) -> str | None:
-        """The first group through which a user holds a `role:…`; None if they are assigned the role themselves."""
-        holders = [principal for principal, _ in self.assigned(role)]
-        if f"user:{user}" in holders:
-            return None
-        return min((p for p in holders if user in self.unscoped_bearers(p)), default=None)
+        """The groups and roles through which a user holds a `role:…`, from the user on; None if they are assigned it themselves."""
+        chains: dict[str, tuple[str, ...]] = {f"user:{user}": ()}
+        while role not in chains:
+            more: dict[str, tuple[str, ...]] = {}
+            for principal, chain in chains.items():
+                for container in self._containers(principal):
+                    if container not in chains:
+                        more[container] = min(more.get(container, (*chain, principal)), (*chain, principal))
+            if not more:
+                return None
+            chains |= more
+        return CHAIN.join(chains[role][1:]) or None
+
+    def _containers(self, principal: str) -> Iterator[str]:
+        """What rows say that a principal is in or holds."""
+        kind, _, name = principal.partition(":")
+        columns = self.rows.column("memberships", "user"), self.rows.column("memberships", "group")
+        if kind == "group" or (kind == "user" and self._state_groups):
+            for group in columns[1].take(columns[0].where([name if kind == "user" else principal])):
+                yield f"{GROUP}{group}"
+        rows = self.rows.column("assignments", "principal").where([principal])
+        yield from (f"{ROLE}{role}" for role in self.rows.column("assignments", "role").take(rows))
 
     def user_bearer(self, user: str) -> str:
         """The user's name, unchanged."""
@@ -238,30 +274,48 @@ class SinglePrincipalSets(PrincipalSets):
 
     def __init__(self, context: EvaluationContext, state: State) -> None:
         super().__init__(context, state)
+        self._meet = ScopeOverlap(vocabulary(context.program))
         self._groups = state.distinct(("memberships", "group")) | {
             p.removeprefix("group:") for p in named_principals(state) if p.startswith("group:")
         }
 
     def unscoped_bearers(self, principal: str) -> set[str]:
-        """The principal itself and, for a role, the groups that hold it; empty for roles that need a scope."""
-        if not principal.startswith("role:"):
+        """The principal itself, and the groups in it or the groups and roles that hold it; empty for roles that need a scope."""
+        kind = principal.partition(":")[0]
+        if kind == "user":
             return {principal}
+        if kind == "group":
+            return self.groups_in(principal)
         if self._scope(principal) is not None:
             return set()
-        groups = {p for p, scope in self.assigned(principal) if scope is None and p.startswith("group:")}
-        return {principal} | groups
+        return {principal}.union(*(self._holders(p) for p, scope in self.assigned(principal) if scope is None))
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
-        """For each scope in which the role is or could be held: the role there, and the groups that hold it there."""
+        """For each scope in which the role is or could be held: the role there, and the groups and roles that hold it there."""
         found: dict[str, set[str]] = defaultdict(set)
-        type_ = self._scope(role)
-        for key in (key for keys in self.context.keys.values() for key in keys):
-            if key.partition(":")[0] == type_:
-                found[key].add(f"{role}\n{key}")
+        for key in self._scopes_of(role):
+            found[key].add(f"{role}\n{key}")
         for principal, scope in self.assigned(role):
             if scope is not None:
-                found[scope] |= {f"{role}\n{scope}"} | ({principal} if principal.startswith("group:") else set())
+                found[scope] |= {f"{role}\n{scope}"} | self._holders(principal)
+            if principal.startswith(ROLE) and self._scope(principal) is not None:
+                for key in (
+                    *self._scopes_of(principal),
+                    *(own for _, own in self.assigned(principal) if own is not None),
+                ):
+                    common, both = self._meet.both(key, scope)
+                    if common and both is not None:
+                        found[both].add(f"{principal}\n{key}")
         return found.items()
+
+    def _holders(self, principal: str) -> set[str]:
+        """The bearers other than users of a principal that holds a role."""
+        return set() if principal.startswith("user:") else self.unscoped_bearers(principal)
+
+    def _scopes_of(self, role: str) -> Iterator[str]:
+        """The scopes, among what contains the objects of the request, for which a role is declared."""
+        type_ = self._scope(role)
+        return (key for keys in self.context.keys.values() for key in keys if key.partition(":")[0] == type_)
 
     def _scope(self, role: str) -> str | None:
         """The entity type that a `role:…` is scoped to; None if it is held everywhere."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.ir.nodes import Atom, Has, HasBelow, Holds, Member, Owner, OwnsBelow, Self, ServiceAdmin, Target
+from privtab.ir.serialise import vocabulary
 from privtab.moments import ALWAYS, Window, shown
 from privtab.names import path_of, refers_to
 from privtab.reference.evaluate import EvaluationContext
+from privtab.request import Entity
 from privtab.state.names import StateNames
-from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State
+from privtab.state.nodes import Effect, Grant, RowLocation, State
 from privtab.state.places import NOWHERE, Places
 from privtab.state.wording import row_text
 
@@ -34,6 +36,8 @@ class Step:
 
 Chain: TypeAlias = tuple[Step, ...]
 """The links from a right on the object back to the user, in order."""
+_Row: TypeAlias = tuple[str, str | None, Step]
+"""A row that puts a principal into a group or gives it a role: the principal, the scope, and the link."""
 
 
 class Provenance:
@@ -46,26 +50,18 @@ class Provenance:
         self.places = places
         names = StateNames(evaluation.program)
         user = evaluation.user
-        self._groups: dict[str, list[Step]] = defaultdict(list)
-        if "state" in self.program.semantics.groups:
-            for row, group in self._rows_of("memberships", "user", {user}, "group"):
-                self._groups[group].append(
-                    self._step(
-                        "membership", row_text("memberships", {"user": user, "group": group}), "memberships", row
-                    )
-                )
-        for group in sorted(evaluation.groups - set(self._groups)):
-            self._groups[group].append(Step(kind="request", text=f"the request says that {user} is in group:{group}"))
-        direct_principals = {f"user:{user}", *(f"group:{group}" for group in evaluation.groups)}
-        self._roles: dict[str, list[tuple[Assignment, Step]]] = defaultdict(list)
-        for row in state.column("assignments", "principal").where(direct_principals):
-            assignment = state.assignments[row]
-            cells = {"principal": assignment.principal, "role": assignment.role} | (
-                {} if assignment.scope is None else {"scope": str(assignment.scope)}
-            )
-            step = self._step("assignment", row_text("assignments", cells), "assignments", row)
-            self._roles[f"role:{assignment.role}"].append((assignment, step))
-        all_principals = direct_principals | set(self._roles)
+        self._takes_groups = "state" in self.program.semantics.groups
+        self._rows: dict[str, list[_Row]] = defaultdict(list)
+        """For each group and role of the caller, the rows by which they are in it or hold it, with the holders in these rows."""
+        self._shortest: dict[frozenset[str], Mapping[str, Chain]] = {}
+        self._link({f"user:{user}"})
+        in_state = set(self._rows)
+        brought = [group for group in sorted(evaluation.brought) if f"group:{group}" not in in_state]
+        for group in brought:
+            step = Step(kind="request", text=f"the request says that {user} is in group:{group}")
+            self._rows[f"group:{group}"].append((f"user:{user}", None, step))
+        self._link({f"group:{group}" for group in brought})
+        all_principals = {f"user:{user}", *self._rows}
         self._grants: dict[tuple[Effect, str, str], list[tuple[Grant, Step]]] = defaultdict(list)
         for row in state.column("grants", "grantee").where(all_principals):
             grant = state.grants[row]
@@ -84,6 +80,29 @@ class Provenance:
             step = self._step("owner", row_text("owners", {"entity": str(entity), "owner": owner}), "owners", row)
             self._owners[str(entity)].append((owner, step))
 
+    def _link(self, principals: set[str]) -> None:
+        """Collect the rows about some principals of the caller, and about what these rows give them."""
+        state, nested = self.state, "groups" in self.program.semantics.hierarchy
+        waiting = principals
+        while waiting:
+            before = set(self._rows)
+            members = {p[5:] for p in waiting if p.startswith("user:")} if self._takes_groups else set()
+            members |= {p for p in waiting if nested and p.startswith("group:")}
+            for row in state.column("memberships", "user").where(members):
+                member, group = state.memberships[row]
+                text = row_text("memberships", {"user": member, "group": group})
+                holder = member if member.startswith("group:") else f"user:{member}"
+                step = self._step("membership", text, "memberships", row)
+                self._rows[f"group:{group}"].append((holder, None, step))
+            for row in state.column("assignments", "principal").where(waiting):
+                assignment = state.assignments[row]
+                cells = {"principal": assignment.principal, "role": assignment.role}
+                scope = None if assignment.scope is None else str(assignment.scope)
+                text = row_text("assignments", cells | ({} if scope is None else {"scope": scope}))
+                step = self._step("assignment", text, "assignments", row)
+                self._rows[f"role:{assignment.role}"].append((assignment.principal, scope, step))
+            waiting = set(self._rows) - before
+
     def of(self, atom: Atom) -> tuple[Chain, ...]:
         """Every chain through which an atom holds for the caller; empty if it does not hold."""
         match atom:
@@ -96,17 +115,9 @@ class Provenance:
                 return tuple(self._member_chains(atom.target))
             case Holds():
                 path = self.evaluation.path(atom.target)
-                roles = [
-                    role
-                    for role in sorted(self._roles)
-                    if path and refers_to(role.removeprefix("role:"), path_of(path[-1]))
-                ]
-                return tuple(
-                    chain
-                    for role in roles
-                    for assignment, step in self._roles[role]
-                    for chain in self._assignment_chains(assignment, step)
-                )
+                roles = [role for role in sorted(self._rows) if role.startswith("role:")]
+                named = [role for role in roles if path and refers_to(role[5:], path_of(path[-1]))]
+                return tuple(chain for role in named for chain in self._holding_chains(role))
             case Self():
                 is_self = self.evaluation.is_self(atom.target)
                 return ((Step(kind="self", text=f"that is {self.evaluation.user}"),),) if is_self else ()
@@ -173,21 +184,41 @@ class Provenance:
             for chain in self._to_caller(owner, ()):
                 yield (step, *chain)
 
-    def _to_caller(self, principal: str, path: Iterable[str]) -> Iterator[Chain]:
-        """The chains by which the caller is a principal; scoped roles count only if the scope is on the path."""
-        kind, _, name = principal.partition(":")
-        if kind == "role":
-            for assignment, step in self._roles.get(principal, ()):
-                if assignment.scope is None or str(assignment.scope) in path:
-                    yield from self._assignment_chains(assignment, step)
-        elif kind == "group":
-            yield from ((step,) for step in self._groups.get(name, ()))
-        else:
-            yield ()
+    def _holding_chains(self, role: str) -> Iterable[Chain]:
+        """The chains by which the caller holds a role anywhere, one for each row that gives it."""
+        scopes = [scope for held, scope in self.evaluation.scoped if held == role]
+        keys = vocabulary(self.program).keys
+        paths = [(), *(keys(Entity.parse(scope)) for scope in scopes)]
+        found = {chain[0]: chain for path in reversed(paths) for chain in self._to_caller(role, path)}
+        steps = [step for _, _, step in self._rows[role]]
+        return (found[step] for step in steps if step in found)
 
-    def _assignment_chains(self, assignment: Assignment, step: Step) -> Iterator[Chain]:
-        for chain in self._to_caller(assignment.principal, ()):
-            yield (step, *chain)
+    def _to_caller(self, principal: str, path: Iterable[str]) -> Iterator[Chain]:
+        """The chains by which the caller is a principal: one for each row that gives it; scopes count only if they are on the path."""
+        if principal == f"user:{self.evaluation.user}":
+            yield ()
+        shortest = self._chains(frozenset(path))
+        for holder, scope, step in self._rows.get(principal, ()):
+            if (scope is None or scope in path) and holder in shortest:
+                yield (step, *shortest[holder])
+
+    def _chains(self, path: frozenset[str]) -> Mapping[str, Chain]:
+        """The shortest chain by which the caller is each of their principals; of two, the one whose first row comes first."""
+        found = self._shortest.get(path)
+        if found is None:
+            found = {}
+            more: dict[str, Chain] = {f"user:{self.evaluation.user}": ()}
+            while more:
+                found = {**found, **more}
+                more = {
+                    principal: (step, *found[holder])
+                    for principal, rows in self._rows.items()
+                    if principal not in found
+                    for holder, scope, step in reversed(rows)
+                    if holder in found and (scope is None or scope in path)
+                }
+            self._shortest[path] = found
+        return found
 
     def _member_chains(self, target: Target) -> Iterator[Chain]:
         path = self.evaluation.path(target)
@@ -198,9 +229,10 @@ class Provenance:
             if entity == path[-1]:
                 yield (self._step("member", row_text("members", {"user": user, "of": entity}), "members", row),)
         if self.program.entities[target.type].principal == "group":
-            for group, steps in sorted(self._groups.items()):
-                if refers_to(group, path_of(path[-1])):
-                    yield from ((step,) for step in steps)
+            for principal in sorted(self._rows):
+                kind, _, group = principal.partition(":")
+                if kind == "group" and refers_to(group, path_of(path[-1])):
+                    yield from self._to_caller(principal, ())
 
     def _rows_of(self, table: str, column: str, texts: set[str], other: str) -> Iterator[tuple[int, str]]:
         """The rows with any of these texts in one column, and what they have in another."""

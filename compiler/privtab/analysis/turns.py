@@ -116,13 +116,13 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         self.additions = tuple(additions)
         for change in self.additions:
             if isinstance(change, Assign):
-                self._add_role(change.role, change.scope)
+                self._add_role(reference, change.role, change.scope)
                 continue
-            group = f"group:{change.group}"
-            self.caller.groups |= {change.group}
-            self.caller.principals |= {group}
-            for row in state.column("assignments", "principal").where([group]):
-                self._add_role(state.assignments[row].role, state.assignments[row].scope)
+            principals, scoped, roles = reference.holdings.of_principal(f"group:{change.group}")
+            self.caller.groups |= reference.holdings.above([change.group])
+            self.caller.principals |= principals
+            self.caller.scoped = (*self.caller.scoped, *scoped)
+            self.caller.roles |= roles
         self.state = apply(state, request.user, self.additions)
         self.provenance = Provenance(self.caller, self.state)
         self._sets: dict[Atom, frozenset[Changes]] = {}
@@ -136,12 +136,13 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             if isinstance(candidate, Give)
         }
 
-    def _add_role(self, role: str, scope: Entity | None) -> None:
-        self.caller.roles |= {role}
-        if scope is None:
-            self.caller.principals |= {f"role:{role}"}
-        else:
-            self.caller.scoped = (*self.caller.scoped, (f"role:{role}", str(scope)))
+    def _add_role(self, reference: Reference, name: str, within: Entity | None) -> None:
+        for role, scope in reference.holdings.held_with(name, None if within is None else str(within)):
+            self.caller.roles |= {role}
+            if scope is None:
+                self.caller.principals |= {f"role:{role}"}
+            else:
+                self.caller.scoped = (*self.caller.scoped, (f"role:{role}", scope))
 
     def roles(self) -> tuple[Assign, ...]:
         """The roles that the condition requires and the caller does not hold."""

@@ -8,6 +8,7 @@ from copy import copy
 from privtab.ir.nodes import Program
 from privtab.names import decode_name
 from privtab.request import Entity
+from privtab.state.chains import GROUP
 from privtab.state.nodes import State
 
 PRINCIPALS = (("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
@@ -116,7 +117,7 @@ def names(program: Program, state: State) -> frozenset[str]:
 
 def users(program: Program, state: State) -> frozenset[str]:
     """Every user that some row of the state names."""
-    found = state.distinct(*USERS)
+    found = {name for name in state.distinct(*USERS) if not name.startswith(GROUP)}
     found |= {principal.removeprefix("user:") for principal in named_principals(state) if principal.startswith("user:")}
     kinds = {entity_type.name for entity_type in program.entities.values() if entity_type.principal == "user"}
     if kinds:

@@ -27,6 +27,7 @@ from privtab.ir.nodes import (
     GroupSource,
     Has,
     HasBelow,
+    HierarchyKind,
     Holds,
     Inheritance,
     Member,
@@ -190,6 +191,10 @@ def _semantics(part: _JsonObject) -> Semantics:
         deny=part.one_of("deny", DenyMode),
         owner=None if part.get("owner") is None else _owner(part.part("owner")),
         groups=tuple(_one_of(group, part.where, GroupSource) for group in part.texts("groups")),
+        hierarchy=tuple(
+            _one_of(kind, part.where, HierarchyKind)
+            for kind in (part.texts("hierarchy") if "hierarchy" in part.document else ())
+        ),
     )
 
 

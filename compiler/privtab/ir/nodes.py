@@ -24,6 +24,7 @@ Inheritance: TypeAlias = Literal["none", "down"]
 DenyMode: TypeAlias = Literal["none", "overrides"]
 Origin: TypeAlias = Literal["row", "core", "any"]
 GroupSource: TypeAlias = Literal["state", "request"]
+HierarchyKind: TypeAlias = Literal["groups", "roles"]
 EffectKind: TypeAlias = Literal["grant", "become", "revoke"]
 
 
@@ -192,6 +193,8 @@ class Semantics:
     deny: DenyMode = "none"
     owner: OwnerSemantics | None = None
     groups: tuple[GroupSource, ...] = ("state",)
+    hierarchy: tuple[HierarchyKind, ...] = ()
+    """The kinds of principals that contain others of their kind: groups in groups, roles held by roles."""
     gate: str | None = None
 
 

@@ -102,6 +102,7 @@ def semantics_json(semantics: Semantics) -> dict[str, Any]:
         "deny": semantics.deny,
         "owner": owner and {"kinds": list(owner.kinds), "creator": owner.creator, "holds": list(owner.holds)},
         "groups": list(semantics.groups),
+        **({"hierarchy": list(semantics.hierarchy)} if semantics.hierarchy else {}),
     }
 
 

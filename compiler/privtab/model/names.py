@@ -279,6 +279,7 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
         deny=decl.deny,
         owner=owner,
         groups=decl.groups,
+        hierarchy=decl.hierarchy,
         gate=None if decl.gate is None else " ".join(decl.gate.cell.text.split()),
     )
 

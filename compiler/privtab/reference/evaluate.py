@@ -89,6 +89,8 @@ class EvaluationContext:
         self.user = request.user
         self.flags = request.flags
         groups = request.groups if "request" in self.program.semantics.groups else ()
+        self.brought = frozenset(groups)
+        """The groups that the request brings, if the policy takes any from it."""
         self.groups = self.holdings.groups(request.user, groups)
         self.principals = self.holdings.principals(request.user, groups)
         self.scoped = self.holdings.scoped(request.user, groups)

@@ -130,6 +130,27 @@ class CodedColumn:
         return [None if code < 0 else self.array[code].as_py() for code in codes]
 
 
+class Runs:
+    """The values of each of `count` owners."""
+
+    def __init__(self, owners: Codes, values: Codes, count: int) -> None:
+        order = np.argsort(owners, kind="stable")
+        self.values = values[order]
+        self.first: Codes = np.append(0, np.cumsum(np.bincount(owners, minlength=count)))
+
+    def counts(self, owners: Codes) -> Codes:
+        """How many values each owner has."""
+        found: Codes = self.first[owners + 1] - self.first[owners]
+        return found
+
+    def spread(self, owners: Codes) -> tuple[Codes, Codes]:
+        """All values of some owners: the position of the owner, and the value."""
+        counts = self.counts(owners)
+        rows = np.repeat(np.arange(len(owners)), counts)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return rows, self.values[self.first[owners][rows] + within]
+
+
 def groups(columns: Iterable[CodedColumn]) -> Codes:
     """Number the rows by what several columns contain together: equal numbers for equal rows."""
     found: Codes | None = None
@@ -153,7 +174,7 @@ def only_in_one(columns: Iterable[tuple[Column, Column]]) -> tuple[list[int], li
     first_length = 0
     for first, second in columns:
         first_length = len(first)
-        joined.append(_joined(_coded(first), _coded(second)))
+        joined.append(appended(_coded(first), _coded(second)))
     found = groups(joined)
     first_groups, second_groups = found[:first_length], found[first_length:]
     return _missing(first_groups, second_groups), _missing(second_groups, first_groups)
@@ -170,7 +191,7 @@ def _coded(column: Column) -> CodedColumn:
     return column if isinstance(column, CodedColumn) else CodedColumn.of_texts(column)
 
 
-def _joined(first: CodedColumn, second: CodedColumn) -> CodedColumn:
+def appended(first: CodedColumn, second: CodedColumn) -> CodedColumn:
     """The rows of both, one after the other."""
     size = len(first.array)
     codes = np.concatenate([first.codes, np.where(second.codes < 0, -1, second.codes + size)])

@@ -55,6 +55,8 @@ CODES = {
     "S164": "empty-group",
     "S165": "unheld-role",
     "S170": "wrong-time",
+    "S184": "too-deep",
+    "S186": "cycle-of-principals",
     "S201": "expired-row",
     "S202": "window-never-opens",
     "S203": "row-ends-soon",

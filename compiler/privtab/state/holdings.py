@@ -6,6 +6,9 @@ from collections.abc import Collection, Mapping
 
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.state.chains import GROUP, ScopeOverlap
+from privtab.state.hierarchy import closed
 from privtab.state.nodes import State
 
 _NOBODY: frozenset[str] = frozenset()
@@ -19,12 +22,15 @@ class Holdings:
     """
 
     def __init__(self, program: Program, state: State) -> None:
-        self._state = state.plain("the reference engine, which is given the state of one moment,")
+        plain = state.plain("the reference engine, which is given the state of one moment,")
+        self._state = closed(program, plain)
         self._names = PrivilegeNames(program)
         sources = program.semantics.groups
         self._takes_state_groups = "state" in sources
         self._takes_request_groups = "request" in sources
+        self._nests_groups = "groups" in program.semantics.hierarchy
         self._bound = {role.name for role in program.roles.values() if role.scope is not None}
+        self._scopes = ScopeOverlap(vocabulary(program))
         self._grants: dict[str, Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {}
         self._owners: dict[str, frozenset[str]] = {}
         self._members: dict[str, frozenset[str]] = {}
@@ -32,27 +38,34 @@ class Holdings:
         self.service_admins: frozenset[str] = frozenset(state.service_admins)
 
     def groups(self, user: str, request_groups: Collection[str] = ()) -> frozenset[str]:
-        """The names of the groups that the user is in."""
-        from_request = frozenset(request_groups) if self._takes_request_groups else _NOBODY
+        """The names of the groups that the user is in, with the groups that contain these."""
+        from_request = self.above(request_groups) if self._takes_request_groups else _NOBODY
         return (
             from_request | self._values_where("memberships", "user", user, "group")
             if self._takes_state_groups
             else from_request
         )
 
+    def above(self, groups: Collection[str]) -> frozenset[str]:
+        """Some groups, with the groups that contain them."""
+        found = frozenset(groups)
+        if not self._nests_groups:
+            return found
+        return found.union(*(self._values_where("memberships", "user", f"{GROUP}{group}", "group") for group in found))
+
     def principals(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
         """The user's principals that count everywhere, `user:…`, `group:…` and `role:…`, without roles assigned for a scope."""
         direct = self._user_and_groups(user, groups)
-        return direct | {f"role:{role}" for role, scope in self._assigned(direct) if scope is None}
+        return direct | {f"role:{role}" for role, scope in self.held_by(direct) if scope is None}
 
     def scoped(self, user: str, groups: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
         """(`role:…`, key of the scope) for each role that the user holds within a scope, sorted."""
         direct = self._user_and_groups(user, groups)
-        return tuple(sorted({(f"role:{role}", scope) for role, scope in self._assigned(direct) if scope is not None}))
+        return tuple(sorted({(f"role:{role}", scope) for role, scope in self.held_by(direct) if scope is not None}))
 
     def roles(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
-        """The names of the roles that the user holds, directly or through a group, everywhere or within a scope."""
-        return frozenset({role for role, _ in self._assigned(self._user_and_groups(user, groups))})
+        """The names of the roles that the user holds, directly, through a group or a role, everywhere or within a scope."""
+        return frozenset({role for role, _ in self.held_by(self._user_and_groups(user, groups))})
 
     def of_principal(self, principal: str) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str]]:
         """`principals`, `scoped` and `roles` for a user who only belongs to one group, or only holds one role.
@@ -61,14 +74,25 @@ class Holdings:
         """
         kind, _, name = principal.partition(":")
         if kind == "group":
-            held = self._assigned({principal})
-            everywhere = {principal, *(f"role:{role}" for role, scope in held if scope is None)}
-            scoped = {(f"role:{role}", scope) for role, scope in held if scope is not None}
-            return frozenset(everywhere), tuple(sorted(scoped)), frozenset({role for role, _ in held})
-        if name not in self._bound:
-            return frozenset({principal}), (), frozenset({name})
-        scopes = self._values_where("assignments", "role", name, "scope")
-        return _NOBODY, tuple(sorted((principal, scope) for scope in scopes)), frozenset({name})
+            own = {f"{GROUP}{group}" for group in self.above([name])}
+            held = self.held_by(own)
+        else:
+            own = set()
+            scopes = self._values_where("assignments", "role", name, "scope") if name in self._bound else [None]
+            held = [pair for scope in scopes for pair in self.held_with(name, scope)]
+        everywhere = {*own, *(f"role:{role}" for role, scope in held if scope is None)}
+        scoped = {(f"role:{role}", scope) for role, scope in held if scope is not None}
+        names = {role for role, _ in held} | ({name} if kind == "role" else set())
+        return frozenset(everywhere), tuple(sorted(scoped)), frozenset(names)
+
+    def held_with(self, role: str, scope: str | None) -> list[tuple[str, str | None]]:
+        """What holding a role within a scope gives: (role, key of the scope) for the role and the roles that it holds."""
+        found = [(role, scope)]
+        for other, own in self.held_by([f"role:{role}"]):
+            common, both = self._scopes.both(scope, own)
+            if common:
+                found.append((other, both))
+        return found
 
     def grants_on(self, privilege: str, key: str) -> tuple[frozenset[str], frozenset[str]]:
         """The principals that a grant on this very entity allows or denies the privilege, with aliases and sets resolved."""
@@ -113,8 +137,8 @@ class Holdings:
         found = self._state.column(table, result_column).take(self._state.column(table, column).where([text]))
         return frozenset(value for value in found if value is not None)
 
-    def _assigned(self, principals: Collection[str]) -> list[tuple[str, str | None]]:
-        """(role, key of the scope) for each row that assigns a role to any of the principals."""
+    def held_by(self, principals: Collection[str]) -> list[tuple[str, str | None]]:
+        """(role, key of the scope) for each role that one of the principals holds, at any distance."""
         rows = self._state.column("assignments", "principal").where(principals)
         roles, scopes = (self._state.column("assignments", name).take(rows) for name in ("role", "scope"))
         return [(str(role), scope) for role, scope in zip(roles, scopes, strict=True)]

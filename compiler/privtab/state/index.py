@@ -15,6 +15,8 @@ from privtab.ir.nodes import Program
 from privtab.moments import WINDOWED
 from privtab.request import Entity
 from privtab.state import below, windowed
+from privtab.state.chains import GROUP
+from privtab.state.hierarchy import closed
 from privtab.state.names import StateNames
 from privtab.state.nodes import Effect, State
 from privtab.state.principal_texts import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
@@ -35,6 +37,7 @@ def index(program: Program, state: State) -> dict[str, Any]:
     they take effect: at their entity if that lies in the scope, at the scope if their entity contains it. So an engine looks up
     a user's principals without checking scopes. Such an entry lists the entities that the rows name.
     """
+    state = closed(program, state)
     if state.has_columns and not state.windows and not uses_below(program):
         document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
         return document
@@ -43,6 +46,7 @@ def index(program: Program, state: State) -> dict[str, Any]:
 
 def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; serialised once for both."""
+    state = closed(program, state)
     if state.windows or not state.has_columns or uses_below(program):
         return stamped_bytes(unstamped(program, state))
     from privtab.state.large_index import index_parts
@@ -105,6 +109,7 @@ def _digest(text: str, document: Mapping[str, Any]) -> str:
 
 def unstamped(program: Program, state: State) -> dict[str, Any]:
     """The index without its revision, which is the hash of this."""
+    state = closed(program, state)
     with no_collection():
         if state.windows:
             if uses_below(program):
@@ -186,8 +191,13 @@ def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
     granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
     declared = {f"role:{role.name}" for role in program.roles.values()}
     groups: dict[str, set[str]] = defaultdict(set)
-    for user, group in state.texts("memberships", "user", "group") if used.state_groups else ():
-        groups[user].add(f"group:{group}")
+    above: dict[str, set[str]] = defaultdict(set)
+    """Group → the groups that contain it."""
+    for user, group in state.texts("memberships", "user", "group"):
+        if user.startswith(GROUP):
+            above[user[6:]].add(f"group:{group}")
+        elif used.state_groups:
+            groups[user].add(f"group:{group}")
     principal_of: dict[tuple[str, str | None], str | None] = {}
     """Role and scope → the principal for them; None if nothing depends on it."""
     within: dict[str, list[str]] = {}
@@ -213,15 +223,17 @@ def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
         if not principal.startswith("role:"):
             held_by.setdefault(principal, set()).add(principal)
     users = sorted({p[5:] for p in held_by if p.startswith("user:")} | set(groups))
-    request_groups = sorted(p[6:] for p in held_by if p.startswith("group:")) if used.request_groups else []
+    holding = {p[6:] for p in held_by if p.startswith("group:")}
+    request_groups = sorted(holding | set(above)) if used.request_groups else []
     if used.group_membership:
         for group in {
-            *(g for of_user in groups.values() for g in of_user),
+            *(g for of_member in (*groups.values(), *above.values()) for g in of_member),
+            *(f"group:{group}" for group in above),
             *(p for p in held_by if p.startswith("group:")),
         }:
             held_by.setdefault(group, set()).add(group)
     by_user = {user: (f"user:{user}", *groups.get(user, ())) for user in users}
-    by_group = {group: (f"group:{group}",) for group in request_groups}
+    by_group = {group: (f"group:{group}", *above.get(group, ())) for group in request_groups}
     return {
         "principals": _flat(by_user, held_by),
         "within": dict(sorted(within.items(), key=lambda item: item[1])),

@@ -13,6 +13,7 @@ from privtab.moments import text as text_of
 from privtab.names import KINDS
 from privtab.request import Entity
 from privtab.state.coded import CodedColumn
+from privtab.state.links import holding_roles
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, RawRow
 from privtab.state.raw_table import RawTable
@@ -45,6 +46,7 @@ class ColumnChecker:
         owners = self._table("owners", self._owners, checker.owner)
         first = State(grants=grants, owners=owners)
         checker.grantees = first.distinct(("grants", "grantee"), ("owners", "owner"))
+        checker.grantees |= holding_roles(self.program, checker.raw)
         return State(
             members=self._table("members", self._members, checker.member),
             memberships=self._table("memberships", self._memberships, checker.membership),
@@ -138,13 +140,16 @@ class ColumnChecker:
         return _Screened(passes, assessments)
 
     def _memberships(self, columns: Mapping[str, CodedColumn]) -> _Screened:
-        assessments = {name: self.assessor.bare(column_, name) for name, column_ in columns.items()}
+        assessments = {
+            "user": self.assessor.bare(columns["user"], "user", self.checker.names.member),
+            "group": self.assessor.bare(columns["group"], "group"),
+        }
         return _Screened(self._without_finding(columns, assessments) & self.checker.uses.state_groups, assessments)
 
     def _assignments(self, columns: Mapping[str, CodedColumn]) -> _Screened:
         checker = self.checker
         assessments = {
-            "principal": self.assessor.principals(columns["principal"], ("user", "group")),
+            "principal": self.assessor.principals(columns["principal"], checker.names.holders),
             "role": self.assessor.bare(columns["role"], "role"),
             "scope": self.assessor.entities(columns["scope"]),
         }

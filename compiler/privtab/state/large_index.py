@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 from privtab import arrow
 from privtab.arrow import Codes
 from privtab.ir.nodes import Program
-from privtab.state.coded import CodedColumn
+from privtab.state.chains import GROUP
+from privtab.state.coded import CodedColumn, Runs
+from privtab.state.hierarchy import closed
 from privtab.state.names import StateNames
 from privtab.state.nodes import State
 from privtab.state.principal_texts import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
@@ -38,7 +40,7 @@ def index_parts(program: Program, state: State, *, ascii_only: bool = False) -> 
 
 def coded_parts(program: Program, state: State) -> tuple[dict[str, Part], dict[str, list[str]]]:
     """The parts of the index in columns of numbers, and the role and the scope of each principal that stands for both."""
-    state.plain("an index by columns")
+    state = closed(program, state.plain("an index by columns"))
     used_parts = uses(program)
     allow, deny = _grants(program, state)
     people = _People(program, state, used_parts)
@@ -261,7 +263,7 @@ def given_privileges(
     owners = np.repeat(
         np.arange(len(privileges_of_distinct)), [len(granted_names) for granted_names in privileges_of_distinct]
     )
-    rows, codes = _Runs(owners, granted.codes, len(privileges_of_distinct)).spread(inverse)
+    rows, codes = Runs(owners, granted.codes, len(privileges_of_distinct)).spread(inverse)
     return rows, CodedColumn(codes, granted.array)
 
 
@@ -280,28 +282,31 @@ class _People:
         granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
         direct = arrow.texts([principal for principal in granted if not principal.startswith("role:")])
         holders, roles, scopes = (coded_column(state, "assignments", name) for name in ("principal", "role", "scope"))
-        members, groups = (
-            coded_column(state, "memberships", name) if used.state_groups else CodedColumn.of_texts(())
-            for name in ("user", "group")
-        )
-        name_sources = (holders.array, direct, _prefixed("user:", members.array), _prefixed("group:", groups.array))
+        members, groups = (coded_column(state, "memberships", name) for name in ("user", "group"))
+        nested = arrow.truth(pc.starts_with(members.array, GROUP))
+        if not used.state_groups:
+            kept = np.append(nested, False)[members.codes]
+            members, groups = members.rows(kept), groups.rows(kept)
+            nested = np.ones(len(members.array), np.bool_)
+        member_names = pc.if_else(arrow.truths(nested), members.array, _prefixed("user:", members.array))
+        name_sources = (holders.array, direct, member_names, _prefixed(GROUP, groups.array))
         self.names, (holder, direct_holder, member, group) = _united(name_sources)
-        """Users and groups."""
-        of_users = arrow.truth(pc.starts_with(self.names, "user:"))
-        self.users: Codes = np.flatnonzero(of_users)
+        """Users and groups, and roles that hold others."""
+        self.users: Codes = np.flatnonzero(arrow.truth(pc.starts_with(self.names, "user:")))
+        of_groups = arrow.truth(pc.starts_with(self.names, GROUP))
         holds_something = np.zeros(len(self.names), np.bool_)
-        holds_something[np.append(holder, direct_holder)] = True
-        self.groups: Codes = np.flatnonzero(holds_something & ~of_users)
-        """Those that hold something themselves."""
-        self._members = _Runs(member[members.codes], group[groups.codes], len(self.names))
+        holds_something[np.concatenate([holder, direct_holder, member])] = True
+        self.groups: Codes = np.flatnonzero(holds_something & of_groups)
+        """Those that hold something themselves, or that others contain."""
+        self._members = Runs(member[members.codes], group[groups.codes], len(self.names))
 
         self.within: dict[str, list[str]] = {}
         """The role and the scope of each principal that stands for both."""
         assignment_numbers, principals = self._assigned_principals(roles, scopes, granted | declared, every=used.holds)
         self._principals, (assigned, name_principals) = _united((principals.array, self.names))
         has_effect = principals.codes[assignment_numbers] >= 0
-        own_holders = np.append(direct_holder, np.flatnonzero(~of_users)) if used.group_membership else direct_holder
-        self._holds = _Runs(
+        own_holders = np.append(direct_holder, np.flatnonzero(of_groups)) if used.group_membership else direct_holder
+        self._holds = Runs(
             np.append(holder[holders.codes][has_effect], own_holders),
             np.append(assigned[principals.codes[assignment_numbers][has_effect]], name_principals[own_holders]),
             len(self.names),
@@ -311,7 +316,7 @@ class _People:
         (scope, self._scopes), (role, self._roles) = _sorted(scopes), _sorted(roles)
         pairs, pair_numbers = np.unique(scope[scoped] * len(roles.array) + role[scoped], return_inverse=True)
         self._pairs = np.divmod(pairs, max(len(roles.array), 1))
-        self._scoped = _Runs(holder[holders.codes][scoped], pair_numbers, len(self.names))
+        self._scoped = Runs(holder[holders.codes][scoped], pair_numbers, len(self.names))
 
     def _assigned_principals(
         self, roles: CodedColumn, scopes: CodedColumn, effective: set[str], *, every: bool
@@ -353,7 +358,7 @@ class _People:
     def _bare(self, people: Codes, prefix: str) -> pa.Array:
         return pc.utf8_slice_codeunits(self.names.take(arrow.integers(people)), len(prefix))
 
-    def _values_of(self, people: Codes, values: _Runs, size: int) -> Iterator[tuple[Codes, Codes]]:
+    def _values_of(self, people: Codes, values: Runs, size: int) -> Iterator[tuple[Codes, Codes]]:
         """The values of some people and of their groups, below `size`: pairs of a position in `people` and a value, in blocks."""
         per_group = values.counts(self._members.values)
         by_group = np.append(0, np.cumsum(per_group))[self._members.first]
@@ -367,27 +372,6 @@ class _People:
             if len(found[0]):
                 positions, distinct_values = _distinct(found, (len(block), size))
                 yield positions + block[0], distinct_values
-
-
-class _Runs:
-    """The values of each of `count` owners."""
-
-    def __init__(self, owners: Codes, values: Codes, count: int) -> None:
-        order = np.argsort(owners, kind="stable")
-        self.values = values[order]
-        self.first: Codes = np.append(0, np.cumsum(np.bincount(owners, minlength=count)))
-
-    def counts(self, owners: Codes) -> Codes:
-        """How many values each owner has."""
-        found: Codes = self.first[owners + 1] - self.first[owners]
-        return found
-
-    def spread(self, owners: Codes) -> tuple[Codes, Codes]:
-        """All values of some owners: the position of the owner, and the value."""
-        counts = self.counts(owners)
-        rows = np.repeat(np.arange(len(owners)), counts)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return rows, self.values[self.first[owners][rows] + within]
 
 
 def _prefixed(prefix: str, texts: pa.Array) -> pa.Array:

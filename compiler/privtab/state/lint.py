@@ -64,7 +64,8 @@ def _windows(state: State, at: int, soon: int) -> Iterator[Found]:
 def _roles(program: Program, state: State) -> Iterator[Found]:
     """Roles that give nothing, and roles that nobody holds."""
     column = state.column("assignments", "role")
-    granted_to = state.distinct(("grants", "grantee"), ("owners", "owner"))
+    # A role that holds others gives what they give.
+    granted_to = state.distinct(("grants", "grantee"), ("owners", "owner"), ("assignments", "principal"))
     declared = {role.name for role in program.roles.values() if role.grants}
     for role in column.names if not uses(program).holds else ():
         if f"role:{role}" not in granted_to and role not in declared:

@@ -40,6 +40,9 @@ class StateNames(PrivilegeNames):
         super().__init__(program)
         self._entities: dict[str, Entity | Problem] = {}
         self._depths = program.depths
+        self._hierarchy = program.semantics.hierarchy
+        self.holders = ("user", "group", "role") if "roles" in self._hierarchy else ("user", "group")
+        """The kinds of principals that hold roles."""
 
     def grantable(self, name: str, type_: str) -> Problem | None:
         """Why a privilege, alias or set cannot be granted on a type; None if it gives something there."""
@@ -139,6 +142,13 @@ class StateNames(PrivilegeNames):
         if name.startswith("group:") if kind == "group" else kind == "user" and _begins_with_kind(name):
             return Problem("S120", f"no {kind}'s name begins as `{name}` does", f"write `{kind}:` once")
         return kind, name
+
+    def member(self, text: str, kind: str) -> str | Problem:
+        """Read the member of a group: a user as by `bare`, or a group as `group:name` if groups contain groups."""
+        if "groups" not in self._hierarchy or not text.startswith("group:"):
+            return self.bare(text, kind)
+        found = self.principal(text, ("group",))
+        return found if isinstance(found, Problem) else text
 
     def bare(self, text: str, kind: str) -> str | Problem:
         """Read a name of a known kind, bare or as `kind:name`; other colons belong to the name."""

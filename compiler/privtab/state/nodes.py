@@ -44,7 +44,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """`principal` (`user:…` or `group:…`) holds `role` (a bare name), everywhere or within `scope`."""
+    """`principal` (`user:…`, `group:…` or, in a hierarchy, `role:…`) holds `role` (a bare name), everywhere or within `scope`."""
 
     principal: str
     role: str
@@ -71,7 +71,7 @@ class State:
     members: Sequence[tuple[str, Entity]] = ()
     """(user, entity)"""
     memberships: Sequence[tuple[str, str]] = ()
-    """(user, group)"""
+    """(user, group). A group in a group is `group:…` in the place of the user, as no user is called."""
     assignments: Sequence[Assignment] = ()
     grants: Sequence[Grant] = ()
     owners: Sequence[tuple[Entity, str]] = ()
@@ -80,6 +80,8 @@ class State:
     windows: Mapping[str, Sequence[Window]] = field(default_factory=dict)
     """The window of each row, for the tables that have any: look-ups need the rows of one moment (`at`)."""
     _columns: Any = field(default_factory=dict, init=False, repr=False, compare=False)
+    derived: Any = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was derived from the rows and is kept with them (`hierarchy.closed`)."""
 
     @property
     def has_columns(self) -> bool:

@@ -83,14 +83,16 @@ class TextAssessor:
 
         return _assess(texts, kinds, texts, read)
 
-    def bare(self, column: CodedColumn, kind: str) -> Assessment:
-        """Names of one kind."""
+    def bare(
+        self, column: CodedColumn, kind: str, reader: Callable[[str, str], str | Problem] | None = None
+    ) -> Assessment:
+        """Names of one kind, read by `reader` if it is given."""
         texts = column.array
         colons = arrow.numbers(pc.count_substring(texts, ":"))
         kinds = np.where(self._plain(texts, "") & (colons == 0), 0, -1)
 
         def read(text: str) -> tuple[int, str] | None:
-            found = self.names.bare(text, kind)
+            found = (reader or self.names.bare)(text, kind)
             return None if isinstance(found, Problem) else (0, found)
 
         return _assess(texts, kinds, texts, read)

@@ -13,6 +13,7 @@ from privtab.names import KINDS
 from privtab.request import Entity
 from privtab.state import raw as raw_rows
 from privtab.state.findings import in_order
+from privtab.state.links import holding_roles, inherits_scope, without_wrong_links
 from privtab.state.names import Problem, StateNames
 from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State, StateFinding
 from privtab.state.places import Places
@@ -23,7 +24,6 @@ T = TypeVar("T")
 
 MAX_FINDINGS_OF_KIND = 10_000
 """Limit on findings of one kind in one table; the others are only counted."""
-_ASSIGNABLE = ("user", "group")
 
 
 def validate(program: Program, raw: RawState) -> tuple[State, tuple[StateFinding, ...]]:
@@ -44,6 +44,7 @@ def validate_with_places(program: Program, raw: RawState) -> tuple[State, Places
         from privtab.state.large import ColumnChecker
 
         state = ColumnChecker(checker).state()
+    state = without_wrong_links(checker, state)
     checker.note_unused_names(state)
     checker.report_omitted()
     return state, Places(rows=checker.valid_rows), in_order(checker.findings)
@@ -108,6 +109,7 @@ class Checker:
         )
         owners = self.table("owners", self.owner)
         self.grantees = {grant.grantee for grant in grants} | {owner for _, owner in owners}
+        self.grantees |= holding_roles(self.program, self.raw)
         return State(
             members=self.table("members", self.member),
             memberships=self.table("memberships", self.membership),
@@ -238,20 +240,21 @@ class Checker:
 
     def membership(self, row: RawRow) -> tuple[str, str] | None:
         """One row of `memberships`."""
-        user = self.bare(row, "user", "user")
+        user = self.bare(row, "user", "user", self.names.member)
         group = self.bare(row, "group", "group")
         if user is None or group is None:
             return None
-        if not self.uses.state_groups:
+        if not self.uses.state_groups and not user.startswith("group:"):
             self.warn(row, "S162", f"`{self.program.system}` takes groups only from the request")
         return user, group
 
     def assignment(self, row: RawRow) -> Assignment | None:
         """One row of `assignments`."""
-        principal = self.principal(row, "principal", _ASSIGNABLE)
+        principal = self.principal(row, "principal", self.names.holders)
         role = self.bare(row, "role", "role")
         scope = self.entity(row, "scope") if "scope" in row.cells else None
-        problem = self.scope(role, scope, given="scope" in row.cells) if role is not None else None
+        given = "scope" in row.cells or inherits_scope(self.program, principal, role)
+        problem = self.scope(role, scope, given=given) if role is not None else None
         if problem is not None:
             self.error(row, problem)
         if principal is None or role is None or problem is not None or (scope is None and "scope" in row.cells):
@@ -318,9 +321,11 @@ class Checker:
             return None
         return row.cells[column]
 
-    def bare(self, row: RawRow, column: str, kind: str) -> str | None:
+    def bare(
+        self, row: RawRow, column: str, kind: str, read: Callable[[str, str], str | Problem] | None = None
+    ) -> str | None:
         """The value of a cell with a name of one kind; None after reporting what is wrong with it."""
-        found = self.names.bare(row.cells[column], kind)
+        found = (read or self.names.bare)(row.cells[column], kind)
         if isinstance(found, Problem):
             self.error(row, found)
             return None

@@ -117,7 +117,7 @@ class _People:
         self.scoped: dict[str, dict[tuple[str, str], list[Window]]] = defaultdict(dict)
         """Holder → (scope, declared role) → windows."""
         self.groups: dict[str, Times] = defaultdict(dict)
-        """User → groups (`group:…`) → windows."""
+        """User or group (`user:…`, `group:…`) → groups → windows."""
         changing: set[str] = set()
         for (holder, role, scope), window in _rows(state, "assignments", "principal", "role", "scope"):
             principal, declared = roles(role, scope)
@@ -127,14 +127,16 @@ class _People:
                 self.scoped[holder].setdefault((scope, f"role:{role}"), []).append(window)
             if window != ALWAYS:
                 changing.add(holder)
+        for (user, group), window in _rows(state, "memberships", "user", "group"):
+            member = user if user.startswith("group:") else f"user:{user}"
+            if member is user or used.state_groups:
+                self.groups[member].setdefault(f"group:{group}", []).append(window)
+                if window != ALWAYS or f"group:{group}" in changing:
+                    changing.add(member)
         self.users: set[str] = {holder[5:] for holder in changing if holder.startswith("user:")}
         self.request_groups: set[str] = {holder[6:] for holder in changing if holder.startswith("group:")}
         if not used.request_groups:
             self.request_groups = set()
-        for (user, group), window in _rows(state, "memberships", "user", "group") if used.state_groups else ():
-            self.groups[user].setdefault(f"group:{group}", []).append(window)
-            if window != ALWAYS or f"group:{group}" in changing:
-                self.users.add(user)
 
     def parts(self, found: Document) -> Document:
         """The parts of `windows` for users and groups; takes what they hold for a time only out of `found`."""
@@ -145,7 +147,7 @@ class _People:
         ):
             windows_by_part[part], windows_by_part[scoped] = {}, {}
             for name in sorted(names):
-                holders = {f"{kind}:{name}": [ALWAYS], **(self.groups.get(name, {}) if kind == "user" else {})}
+                holders = {f"{kind}:{name}": [ALWAYS], **self.groups.get(f"{kind}:{name}", {})}
                 self._principals(name, holders, found[part], windows_by_part[part])
                 self._scopes(name, holders, found[scoped], windows_by_part[scoped])
         return windows_by_part

@@ -83,6 +83,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("deny", "deny", "`overrides`: denials exist and beat grants, at their object and below; `none`"),
         Key("owner", "owner", "what ownership means, or `none`"),
         Key("groups", "groups", "where groups come from: `state`, `request`"),
+        Key("hierarchy", "hierarchy", "which principals contain others: `groups`, `roles`"),
         Key("gate", "condition", "a condition conjoined to every row without `gate: none`"),
     ),
     "ownership": (
@@ -165,9 +166,12 @@ VALUES: dict[str, tuple[str, ...]] = {
     "inheritance": ("none", "down"),
     "deny": ("none", "overrides"),
     "groups": ("state", "request"),
+    "hierarchy": ("groups", "roles"),
     "kinds": ("user", "group", "role"),
 }
-"""Shapes whose values are a closed set of words; `groups` and `kinds` are lists of them."""
+"""Shapes whose values are a closed set of words."""
+LISTED = ("groups", "hierarchy", "kinds")
+"""Those of them that are lists."""
 
 SECTIONS: dict[str, str] = {
     "sources": "sources: {NAME: {document: FILE}}",

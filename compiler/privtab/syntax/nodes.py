@@ -206,6 +206,7 @@ class SemanticsDecl:
     deny: Literal["none", "overrides"] = "none"
     owner: OwnerDecl | None = None
     groups: tuple[Literal["state", "request"], ...] = ("state",)
+    hierarchy: tuple[Literal["groups", "roles"], ...] = ()
     gate: ConditionCell | None = None
     owner_known: bool = True
     """False if `owner` itself has a finding, so that later stages do not report owners again."""

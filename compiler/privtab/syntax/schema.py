@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from privtab.syntax.keys import KEYS, OPEN, SNAKE, VALUES, Key
+from privtab.syntax.keys import KEYS, LISTED, OPEN, SNAKE, VALUES, Key
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TEXT = {"type": "string"}
@@ -134,6 +134,6 @@ _SHAPES: dict[str, dict[str, Any]] = {
     },
     "count": {"type": "integer", "minimum": 1},
     "variants": _by_name(_WORD, _ref("variant")),
-    **{shape: {"enum": list(words)} for shape, words in VALUES.items() if shape not in ("groups", "kinds")},
-    **{shape: _one_or_many({"enum": list(VALUES[shape])}) for shape in ("groups", "kinds")},
+    **{shape: {"enum": list(words)} for shape, words in VALUES.items() if shape not in LISTED},
+    **{shape: _one_or_many({"enum": list(VALUES[shape])}) for shape in LISTED},
 }

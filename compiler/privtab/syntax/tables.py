@@ -277,16 +277,21 @@ def _semantics(reader: Reader, node: Node) -> SemanticsDecl:
     mistakes_before = reader.mistakes
     owner = _owner(reader, fields["owner"][1]) if "owner" in fields else None
     owner_known = reader.mistakes == mistakes_before
-    inheritance = (
-        reader.choice(fields["inheritance"][1], "inheritance", "`inheritance`") if "inheritance" in fields else None
-    )
-    deny = reader.choice(fields["deny"][1], "deny", "`deny`") if "deny" in fields else None
-    groups = reader.choices(fields["groups"][1], "groups", "`groups`") if "groups" in fields else None
+
+    def word(name: str) -> str | None:
+        return reader.choice(fields[name][1], name, f"`{name}`") if name in fields else None
+
+    def words(name: str) -> tuple[Any, ...]:
+        return (
+            tuple(w.value for w in reader.choices(fields[name][1], name, f"`{name}`") or ()) if name in fields else ()
+        )
+
     return SemanticsDecl(
-        inheritance=cast(Literal["none", "down"], inheritance or "none"),
-        deny=cast(Literal["none", "overrides"], deny or "none"),
+        inheritance=cast(Literal["none", "down"], word("inheritance") or "none"),
+        deny=cast(Literal["none", "overrides"], word("deny") or "none"),
         owner=owner,
-        groups=cast(tuple[Literal["state", "request"], ...], tuple(g.value for g in groups)) if groups else ("state",),
+        groups=words("groups") or ("state",),
+        hierarchy=tuple(dict.fromkeys(words("hierarchy"))),
         gate=_gate(reader, fields["gate"][1]) if "gate" in fields else None,
         owner_known=owner_known,
     )

@@ -23,6 +23,7 @@ from privtab.spark.state.documents import bundle_of, root_document, shard_docume
 from privtab.spark.state.principals import timed_people
 from privtab.spark.state.shards import ALLOW, DENY, MEMBER, OWNER, SCOPE, SUSPECT, Findings, by_root, held
 from privtab.spark.state.texts import json_texts, large, nested
+from privtab.state.hierarchy import closed
 from privtab.state.names import unusable_name
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.shards import PEOPLE, root_keys, shards
@@ -45,7 +46,9 @@ def rows(program: Program, state: State, suspects: bool) -> pa.Table:
     found += [(root(str(e)), OWNER, str(e), owner, None, None) for e, owner in state.owners]
     found += [(root(str(e)), MEMBER, str(e), user, None, None) for user, e in state.members]
     found += [
-        (root(str(a.scope)), SCOPE, str(a.scope), f"role:{a.role}", None, None) for a in state.assignments if a.scope
+        (root(str(a.scope)), SCOPE, str(a.scope), f"role:{a.role}", None, None)
+        for a in closed(program, state).assignments
+        if a.scope
     ]
     random.Random(1).shuffle(found)
     return pa.table({name: [row[at] for row in found] for at, name in enumerate(SCHEMA.names)}, schema=SCHEMA)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from worlds import below, implies
+from worlds import below, hierarchy, implies
 from worlds.names import PRIVILEGES, ROLES
 
 
@@ -50,9 +50,9 @@ class Draft:
         return chain + [s for s in self.singles if s not in chain and self.parents[s] in chain]
 
 
-FEATURES = ("implies", "below")
+FEATURES = ("implies", "below", "hierarchy")
 """What a world can have besides what every world has; each is a module of this package."""
-IN_SPARK = ("implies",)
+IN_SPARK = ("implies", "hierarchy")
 """Those of the features that Spark and sharded states support."""
 
 
@@ -87,6 +87,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
         semantics.append("gate: member (top)")
     if rnd.random() < 0.3:
         semantics.append(f"groups: [{rnd.choice(['state, request', 'request'])}]")
+    semantics += hierarchy.declared(draft.generator("hierarchy"))
     lines += ["semantics:", *(f"  {s}" for s in semantics)]
     if rnd.random() < 0.5:
         draft.roles = True

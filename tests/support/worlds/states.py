@@ -9,6 +9,7 @@ from typing import Any
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, FIRST, LAST, Window
 from privtab.state.nodes import Assignment, Grant, State
+from worlds import hierarchy
 from worlds.names import entity, names
 
 
@@ -40,7 +41,7 @@ def state(program: Program, seed: int) -> State:
         assignments.append(Assignment(principal=rnd.choice(principals), role=role, scope=scope))
     owner = program.semantics.owner
     owning = [p for p in grantees if owner is not None and p.partition(":")[0] in owner.kinds]
-    return State(
+    flat = State(
         members=tuple(
             (u, entity(program, t, rnd)) for u in known.users for t in program.entities if rnd.random() < 0.4
         ),
@@ -53,6 +54,7 @@ def state(program: Program, seed: int) -> State:
         ),
         service_admins=tuple(u for u in known.users if rnd.random() < 0.2),
     )
+    return hierarchy.nested(program, flat, seed) if program.semantics.hierarchy else flat
 
 
 EPOCH = 1_772_323_200_000_000_000

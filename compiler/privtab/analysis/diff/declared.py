@@ -63,6 +63,8 @@ def _semantics(before: Semantics, after: Semantics) -> Iterator[Declared]:
         yield from change("owner.holds", _list(old.holds), _list(new.holds), _inclusion(old.holds, new.holds))
     groups = Verdict.CHANGED if denies else _inclusion(before.groups, after.groups)
     yield from change("groups", _list(before.groups), _list(after.groups), groups)
+    hierarchy = Verdict.CHANGED if denies else _inclusion(before.hierarchy, after.hierarchy)
+    yield from change("hierarchy", _list(before.hierarchy), _list(after.hierarchy), hierarchy)
     yield from change("gate", before.gate, after.gate)
 
 

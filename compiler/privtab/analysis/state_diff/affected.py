@@ -10,6 +10,7 @@ from privtab.analysis.state_diff.nodes import ChangedRow
 from privtab.analysis.state_diff.subjects import PRINCIPAL_COLUMN, Side, Subject
 from privtab.ir.nodes import Program
 from privtab.names import path_of
+from privtab.state.chains import GROUP
 
 EVERYWHERE = frozenset({""})
 """The root of all paths: every entity."""
@@ -28,7 +29,7 @@ class Affected:
         self.uses = sides[0].uses
         self._tree = tree
         self._defaults = {role.name for role in program.roles.values() if role.grants}
-        self._paths_of_role: dict[str, frozenset[str]] = {}
+        self._paths_of_role: dict[tuple[str, str | None], frozenset[str]] = {}
 
     def by_subject(self, rows: Iterable[ChangedRow]) -> dict[Subject, set[str]]:
         """For each affected subject, the paths at or below which its decisions may change."""
@@ -43,6 +44,8 @@ class Affected:
     def subjects(self, row: ChangedRow) -> set[Subject]:
         """The subjects that a row is about, in either state."""
         match row.table:
+            case "memberships" if row.cells["user"].startswith(GROUP):
+                return self.sides[0].bearers(row.cells["user"]) | self.sides[1].bearers(row.cells["user"])
             case "members" | "memberships" | "service_admins":
                 return {f"user:{row.cells['user']}"}
             case table:
@@ -58,41 +61,40 @@ class Affected:
                     frozenset({path_of(entity)}) if entity.partition(":")[0] in self.uses.member_types else frozenset()
                 )
             case "memberships":
-                return self._of_group(row.cells["group"]) if self.uses.state_groups else frozenset()
+                counts = self.uses.state_groups or row.cells["user"].startswith(GROUP)
+                return self._of_group(row.cells["group"]) if counts else frozenset()
             case "assignments":
-                scope = row.cells.get("scope")
-                return (
-                    self._of_role(row.cells["role"])
-                    if scope is None
-                    else frozenset({path_of(scope)}) | self._paths_named_after("role", row.cells["role"])
-                )
+                return self._of_role(row.cells["role"], row.cells.get("scope"))
             case "service_admins":
                 return EVERYWHERE if self.uses.service_admins else frozenset()
             case _:
                 return frozenset({path_of(row.cells["entity"])})
 
-    def _of_role(self, name: str) -> frozenset[str]:
-        """Where a role counts that is held everywhere."""
-        found = self._paths_of_role.get(name)
+    def _of_role(self, name: str, scope: str | None) -> frozenset[str]:
+        """Where a role counts that is held within a scope, with the roles that it holds."""
+        key = name, scope
+        found = self._paths_of_role.get(key)
         if found is None:
-            held_paths = EVERYWHERE if name in self._defaults else self._paths_held({f"role:{name}"})
-            found = self._paths_of_role[name] = held_paths | self._paths_named_after("role", name)
+            pairs = {pair for side in self.sides for pair in side.holdings.held_with(name, scope)}
+            found = self._paths_of_role[key] = frozenset[str]().union(*(self._of_held(*pair) for pair in pairs))
         return found
 
+    def _of_held(self, name: str, scope: str | None) -> frozenset[str]:
+        """Where a role counts, without the roles that it holds."""
+        if scope is not None:
+            return frozenset({path_of(scope)}) | self._paths_named_after("role", name)
+        own = EVERYWHERE if name in self._defaults else self._paths_held({f"role:{name}"})
+        return own | self._paths_named_after("role", name)
+
     def _of_group(self, name: str) -> frozenset[str]:
-        """Where membership in a group counts: what it has itself, and its roles."""
-        principal = f"group:{name}"
-        found = set(self._paths_held({principal})) | self._paths_named_after("group", name)
-        for side in self.sides:
-            state = side.state
-            rows = state.column("assignments", "principal").where([principal])
-            columns = (state.column("assignments", column).take(rows) for column in ("role", "scope"))
-            for role, scope in zip(*columns, strict=True):
-                found |= (
-                    self._of_role(str(role))
-                    if scope is None
-                    else {path_of(scope), *self._paths_named_after("role", str(role))}
-                )
+        """Where membership in a group counts: what it has itself and through the groups that contain it, and their roles."""
+        found: set[str] = set()
+        for group in {group for side in self.sides for group in side.holdings.above([name])}:
+            principal = f"group:{group}"
+            found |= self._paths_held({principal}) | self._paths_named_after("group", group)
+            for side in self.sides:
+                for role, scope in side.holdings.held_by([principal]):
+                    found |= self._of_held(role, scope)
         return frozenset(found)
 
     def _paths_held(self, principals: set[str]) -> frozenset[str]:

@@ -8,9 +8,10 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from privtab.analysis.state_diff.nodes import ChangedRow
-from privtab.analysis.state_diff.subjects import PRINCIPAL_COLUMN, Question, Side, Subject, SubjectSets
+from privtab.analysis.state_diff.subjects import PRINCIPAL_COLUMN, Holding, Question, Side, Subject, SubjectSets
 from privtab.ir.nodes import Program
 from privtab.request import Entity
+from privtab.state.chains import GROUP
 from privtab.state.nodes import TABLES, State
 
 Rows: TypeAlias = tuple[ChangedRow, ...]
@@ -36,8 +37,10 @@ class Causes:
                 case "assignments":
                     self._assigned[row.cells["principal"]].append(row)
                 case _:
-                    self._of_user[f"user:{row.cells['user']}"].append(row)
+                    user = row.cells["user"]
+                    self._of_user[user if user.startswith(GROUP) else f"user:{user}"].append(row)
         self._grantees: dict[str, frozenset[str]] = {}
+        self._holds_roles = "roles" in program.semantics.hierarchy
         self.tried = 0
         """The number of questions that were decided to find causes."""
 
@@ -50,7 +53,8 @@ class Causes:
         before, after = (side.holding(subject) for side in self.sides)
         held = before.everything | after.everything
         found = [row for path in paths for row in self._by_path.get(path, ()) if self._is_about(row, subject, held)]
-        holders = [subject, *(f"group:{group}" for group in sorted(before.groups | after.groups))]
+        groups = [f"group:{group}" for group in sorted(before.groups | after.groups)]
+        holders = [subject, *groups, *self.roles_of(before, after)]
         if self._assigned:
             mentioned = frozenset[str]().union(*map(self._mentioned, paths))
             found += [
@@ -58,11 +62,16 @@ class Causes:
                 for holder in dict.fromkeys(holders)
                 for row in self._assigned.get(holder, ())
                 if self.uses.holds
+                or self._holds_roles
                 or row.cells["role"] in self.program.roles
                 or f"role:{row.cells['role']}" in mentioned
             ]
-        found += self._of_user.get(subject, ())
+        found += [row for holder in dict.fromkeys([subject, *groups]) for row in self._of_user.get(holder, ())]
         return tuple(found)
+
+    def roles_of(self, *held: Holding) -> list[str]:
+        """The roles of some subjects that may hold others, as `role:…`."""
+        return [f"role:{role}" for role in sorted({r for h in held for r in h.roles})] if self._holds_roles else []
 
     def _is_about(self, row: ChangedRow, subject: Subject, held: Collection[str]) -> bool:
         return (
@@ -141,12 +150,13 @@ class CausesAt:
         state = before.state
         held = [side.holding(subject) for side in (before, after) for subject in subjects]
         users = [subject[5:] for subject in subjects if subject.startswith("user:")]
-        principals = {principal for holding in held for principal in holding.everything}
-        subjects_and_groups = {*subjects, *(f"group:{group}" for holding in held for group in holding.groups)}
+        principals = {principal for one in held for principal in one.everything}
+        groups = {f"group:{group}" for one in held for group in one.groups}
+        own = {*subjects, *groups, *self._causes.roles_of(*held)}
         keys = [f"{type_}:{path}" for path in self._paths for type_ in self._causes.program.entities]
         found = {
-            "memberships": state.column("memberships", "user").where(users),
-            "assignments": state.column("assignments", "principal").where(subjects_and_groups),
+            "memberships": state.column("memberships", "user").where([*users, *groups]),
+            "assignments": state.column("assignments", "principal").where(own),
             "members": state.column("members", "user").where(users),
             "service_admins": state.column("service_admins", "user").where(users),
         }

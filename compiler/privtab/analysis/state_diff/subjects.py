@@ -75,7 +75,7 @@ class Side:
             kind, _, name = subject.partition(":")
             if kind == "group":
                 principals, scoped, roles = held.of_principal(subject)
-                found = Holding(principals, scoped, roles, frozenset({name}))
+                found = Holding(principals, scoped, roles, held.above([name]))
             else:
                 found = Holding(held.principals(name), held.scoped(name), held.roles(name), held.groups(name))
             self._known[subject] = found
@@ -84,11 +84,12 @@ class Side:
     def bearers(self, principal: str) -> set[Subject]:
         """Every subject that a principal stands for, everywhere or within a scope."""
         users = set(self._users.unscoped_bearers(principal))
-        groups = {principal} if principal.startswith("group:") else set()
+        groups = self._users.groups_in(principal) if principal.startswith("group:") else set()
         if principal.startswith("role:"):
             for _, found in self._users.scoped(principal):
                 users |= found
-            groups = {holder for holder, _ in self._users.assigned(principal) if holder.startswith("group:")}
+            holders = {holder for holder, _ in self._users.assigned(principal) if holder.startswith("group:")}
+            groups = {group for holder in holders for group in self._users.groups_in(holder)}
         return {f"user:{user}" for user in users} | (groups if self.uses.request_groups else set())
 
     def keys(self, principals: Collection[str]) -> set[str]:

@@ -112,7 +112,7 @@ def _left(state: State, people: Collection[str] | None) -> Iterator[Finding]:
         return
     known = set(people)
     rows: Counter[tuple[str, str]] = Counter()
-    rows.update((user, "group") for (user,) in state.texts("memberships", "user"))
+    rows.update((user, "group") for (user,) in state.texts("memberships", "user") if not user.startswith("group:"))
     rows.update((user, "membership") for (user,) in state.texts("members", "user"))
     rows.update((user, "service admin") for (user,) in state.texts("service_admins", "user"))
     named = (("assignments", "principal", "role"), ("grants", "grantee", "grant"), ("owners", "owner", "ownership"))
@@ -164,6 +164,7 @@ def _roles(program: Program, state: State) -> Iterator[Finding]:
 def _empty(program: Program, state: State) -> Iterator[Finding]:
     giving = state.distinct(("grants", "grantee"), ("owners", "owner"))
     giving |= {f"role:{role.name}" for role in program.roles.values() if role.grants}
+    giving |= {holder for holder in state.distinct(("assignments", "principal")) if holder.startswith("role:")}
     holders: Counter[str] = Counter(f"role:{role}" for (role,) in state.texts("assignments", "role"))
     for role, count in sorted(holders.items()):
         if role not in giving:

@@ -40,6 +40,7 @@ class Holdings:
         self._privileges = list(program["privileges"])
         self._chains = ConditionReader(program).chains
         self._state_groups = "state" in program["semantics"]["groups"]
+        self._nests_groups = "groups" in program["semantics"].get("hierarchy", ())
         self._used_kinds = {
             kind for rules in program["rules"].values() for rule in rules.values() for kind in _kinds(rule)
         }
@@ -63,8 +64,10 @@ class Holdings:
         )
         assigned = assignments.selectExpr("principal AS who", f"{_role()} AS {PRINCIPAL}")
         pairs = direct.unionAll(assigned)
-        if "memberships" in self._nonempty and self._state_groups:
-            in_group = memberships.selectExpr("concat('user:', user) AS who", "concat('group:', group) AS of")
+        if "memberships" in self._nonempty and (self._state_groups or self._nests_groups):
+            user = "concat('user:', user)"
+            who = f"CASE WHEN user LIKE 'group:%' THEN user ELSE {user} END" if self._nests_groups else user
+            in_group = memberships.selectExpr(f"{who} AS who", "concat('group:', group) AS of")
             through_groups = in_group.join(assigned.withColumnRenamed("who", "of"), "of").select("who", PRINCIPAL)
             pairs = pairs.unionAll(in_group.selectExpr("who", f"of AS {PRINCIPAL}")).unionAll(through_groups)
         if not self.meaning.request_groups:
@@ -72,8 +75,9 @@ class Holdings:
         return pairs.join(holding, PRINCIPAL, "left_semi").distinct().selectExpr(f"who AS {HOLDER}", PRINCIPAL)
 
     def _memberships(self) -> DataFrame:
+        """The memberships that count: without groups of the state, those of groups in groups."""
         rows = self.tables["memberships"]
-        return rows if self._state_groups else rows.where("false")
+        return rows if self._state_groups else rows.where("user LIKE 'group:%'" if self._nests_groups else "false")
 
     def _entry(self, frame: DataFrame, principal: str, key: str, *bits: tuple[Held, str]) -> DataFrame:
         """Rows of `held`; `bits`: pairs of what is entered and the SQL condition under which it is."""

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.spark.joins.figures import JoinLimits
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, Holdings
+from privtab.spark.state.hierarchy import closed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,7 +61,8 @@ def forget(state: SparkState | None = None) -> None:
 
 
 def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prepared:
-    holdings = Holdings(policy.json, state.tables, state.counts())
+    tables = closed(policy.json["semantics"].get("hierarchy", ()), policy.vocabulary, state.tables)
+    holdings = Holdings(policy.json, tables, state.counts())
     held = _stored(holdings.held(), limits)
     frames = {
         "held": (held, [PRINCIPAL, KEY]),

@@ -6,11 +6,12 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from privtab.engines.index import Index
 from privtab.errors import UsageError
 from privtab.hints import hint
+from privtab.ir.nodes import Program
 from privtab.names import bare_name, is_wildcard, last_name
 from privtab.spark.matrix.principals import Holding, Subject
 from privtab.spark.matrix.world import World
@@ -18,6 +19,9 @@ from privtab.spark.moments import Moment, at_moment
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.bundles import bundled, is_bundle, require_complete
 from privtab.spark.states import opened
+from privtab.state.chains import GROUP
+from privtab.state.hierarchy import closed
+from privtab.state.holdings import Holdings
 from privtab.state.index import index
 from privtab.state.nodes import State
 from privtab.state.principal_texts import scoped_principal
@@ -80,12 +84,12 @@ def open_world(
         )
     if source.rows is not None:
         found = Index(index(policy.checked("a state"), source.rows))
-        groups = _groups(
-            source.rows,
-            policy.json,
-            {principal for principal in subjects_asked or () if principal.startswith("group:")},
-        )
-        through_groups = _roles_through_groups(source.rows) if "state" in policy.json["semantics"]["groups"] else {}
+        program = policy.checked("a state")
+        kinds = ("group:", "role:") if "roles" in program.semantics.hierarchy else ("group:",)
+        some = {principal for principal in subjects_asked or () if principal.startswith(kinds)}
+        groups = _groups_and_roles(program, source.rows, some)
+        takes_groups = "state" in program.semantics.groups
+        through_groups = _roles_through_groups(closed(program, source.rows)) if takes_groups else {}
     else:
         assert source.index is not None
         found, groups, through_groups = source.index, {}, {}
@@ -98,11 +102,11 @@ def open_world(
         match kind:
             case "user":
                 user, held_principals, scopes = name, found.principals(name), found.scopes(name)
-            case "role":
-                held_principals, scopes = (principal,), {}
             case _ if principal in groups:
                 held_principals, scopes = groups[principal]
-            case _ if name in found.groups:
+            case "role" if "roles" not in policy.json["semantics"].get("hierarchy", ()):
+                held_principals, scopes = (principal,), {}
+            case "group" if name in found.groups:
                 held_principals, scopes = found.groups[name], found.group_scoped.get(name, {})
             case _:
                 raise UsageError(
@@ -138,7 +142,8 @@ def all_users(policy: OpenPolicy, source: Source) -> list[str]:
     if state is None:
         assert source.index is not None
         return sorted(_holders(source.index))
-    found = state.distinct(("members", "user"), ("memberships", "user"), ("service_admins", "user"))
+    named_users = state.distinct(("members", "user"), ("memberships", "user"), ("service_admins", "user"))
+    found = {user for user in named_users if not user.startswith(GROUP)}
     named = state.distinct(("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
     found |= {principal[5:] for principal in named if principal.startswith("user:")}
     kinds = {name for name, kind in policy.json["entities"].items() if kind["principal"] == "user"}
@@ -159,21 +164,20 @@ def listed(names: Iterable[str], what: str) -> list[str]:
     return list(names)
 
 
-def _groups(
-    state: State, program: Mapping[str, Any], groups: Collection[str]
+def _groups_and_roles(
+    program: Program, state: State, principals: Collection[str]
 ) -> dict[str, tuple[tuple[str, ...], Mapping[str, Iterable[str]]]]:
-    """By group, the principals of a subject that is only in that group, and its declared roles by the key of the scope."""
-    principals_of: dict[str, list[str]] = {group: [group] for group in groups}
-    scopes: dict[str, dict[str, list[str]]] = {group: {} for group in groups}
-    for row in state.column("assignments", "principal").where(principals_of):
-        assignment = state.assignments[row]
-        role = f"role:{assignment.role}"
-        principals_of[assignment.principal].append(
-            role if assignment.scope is None else scoped_principal(role, str(assignment.scope))
-        )
-        if assignment.scope is not None and assignment.role in program["roles"]:
-            scopes[assignment.principal].setdefault(str(assignment.scope), []).append(role)
-    return {group: (tuple(dict.fromkeys(principals_of[group])), scopes[group]) for group in groups}
+    """By group or role, what a subject has that only is in it or holds it: principals, and declared roles by the key of the scope."""
+    holdings = Holdings(program, state)
+    found: dict[str, tuple[tuple[str, ...], Mapping[str, Iterable[str]]]] = {}
+    for principal in principals:
+        everywhere, scoped, _ = holdings.of_principal(principal)
+        scopes: dict[str, list[str]] = {}
+        for role, scope in scoped:
+            if role.removeprefix("role:") in program.roles:
+                scopes.setdefault(scope, []).append(role)
+        found[principal] = ((*sorted(everywhere), *(scoped_principal(role, scope) for role, scope in scoped)), scopes)
+    return found
 
 
 def _roles_through_groups(state: State) -> dict[str, dict[str, tuple[Holding, ...]]]:

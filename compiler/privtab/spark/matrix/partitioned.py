@@ -21,6 +21,7 @@ from privtab.spark.matrix.named import Chains, closed
 from privtab.spark.matrix.opening import LOCAL, Source, all_users, open_world
 from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
+from privtab.spark.state.hierarchy import closed as with_chains
 from privtab.spark.state.schemas import CANONICAL
 from privtab.spark.state.shards import by_root
 from privtab.spark.state.tables import from_arrow
@@ -75,6 +76,9 @@ class _PartitionedMatrix:
 
     def __init__(self, policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest) -> None:
         self.policy, self.state, self.matrix, self.request = policy, state, matrix, request
+        hierarchy = policy.json["semantics"].get("hierarchy", ())
+        self.tables = with_chains(hierarchy, policy.vocabulary, state.tables)
+        self.nests_groups = "groups" in hierarchy
         self.uses = uses(policy.checked("a state"))
         self.chains = policy.vocabulary.chains
         withs = matrix.question.withs or {}
@@ -105,6 +109,8 @@ class _PartitionedMatrix:
                 rows["memberships"] = self._memberships(granted, named_principals, rows["assignments"])
             if self.uses.service_admins:
                 rows["service_admins"] = self.state.tables["service_admins"].crossJoin(self.portions)
+        elif self.nests_groups:
+            rows["memberships"] = self._memberships(granted, named_principals, rows["assignments"])
         parts = [_part(table, frame, CANONICAL[table]) for table, frame in rows.items()]
         parts.append(_part(ENTITY, self.keys, ("entity",)))
         parts += [_part(USER, frame, ("user",)) for frame in self._users(rows, granted)]
@@ -130,7 +136,7 @@ class _PartitionedMatrix:
 
     def _named(self) -> DataFrame:
         """The entities that rows name (`type`, `path`); may repeat."""
-        tables = self.state.tables
+        tables = self.tables
         held = [tables[table].select("type", "path") for table in ("grants", "owners", "members")]
         return _union(*held, _scoped(tables["assignments"]).select("type", "path"))
 
@@ -173,7 +179,7 @@ class _PartitionedMatrix:
 
     def _assignments(self, granted: DataFrame, named_principals: DataFrame) -> DataFrame:
         """The assignments that count in each portion."""
-        assignments = self.state.tables["assignments"]
+        assignments = self.tables["assignments"]
         unscoped = assignments.where(F.col("scope_type").isNull())
         scoped = self._spread(_scoped(assignments)).withColumnsRenamed({"type": "scope_type", "path": "scope_path"})
         declared = [name for name, role in self.policy.json["roles"].items() if role["grants"]]
@@ -195,14 +201,15 @@ class _PartitionedMatrix:
         """By portion, the memberships in groups that hold something there."""
         holding = [granted, named_principals, assignments.select("portion", "principal")]
         groups = _union(*(_of_kind(frame, "group") for frame in holding)).distinct()
-        return self._of_users(self.state.tables["memberships"].join(groups, "group"), "user")
+        return self._of_users(self.tables["memberships"].join(groups, "group"), "user")
 
     def _of_users(self, rows: DataFrame, column: str) -> DataFrame:
         """Rows of the matrix's users, and of groups and roles."""
         if self.request.all_users:
             return rows
         if self.request.users is None:
-            return rows.where(~F.col(column).startswith("user:"))
+            kept = F.col(column).startswith("group:") if column == "user" else ~F.col(column).startswith("user:")
+            return rows.where(kept)
         if column == "user":
             return rows.join(self.request.users, "user", "left_semi")
         named = self.request.users.select(F.concat(F.lit("user:"), "user").alias(column))
@@ -244,7 +251,7 @@ class _PartitionedMatrix:
 
     def _everybody(self) -> DataFrame:
         """`user`: every user that the state names."""
-        tables = self.state.tables
+        tables = self.tables
         principals = _union(
             tables["assignments"].select("principal"),
             tables["grants"].select(F.col("grantee").alias("principal")),
@@ -252,7 +259,10 @@ class _PartitionedMatrix:
         )
         kinds = [name for name, kind in self.policy.json["entities"].items() if kind["principal"] == "user"]
         return _union(
-            *(tables[table].select("user") for table in ("members", "memberships", "service_admins")),
+            *(
+                tables[table].select("user").where(~F.col("user").startswith("group:"))
+                for table in ("members", "memberships", "service_admins")
+            ),
             _of_kind(principals.withColumn("portion", F.lit("")), "user").select("user"),
             self._named().where(F.col("type").isin(kinds)).select(F.expr(decoded(last_name("path"))).alias("user")),
         ).distinct()

@@ -25,8 +25,10 @@ from pyspark.sql import functions as fn
 
 from privtab.bundle.shards import LISTING
 from privtab.errors import FileError, StateInvalid
+from privtab.ir.serialise import vocabulary
 from privtab.spark.state import scan
 from privtab.spark.state.files import Root, at_once, place
+from privtab.spark.state.hierarchy import closed
 from privtab.spark.state.manifests import listing, revision, text
 from privtab.spark.state.principals import REPORT, people_rows, people_writer, timed_people, write_part
 from privtab.spark.state.read import SHOWN, Read, read_state
@@ -166,7 +168,9 @@ class _Builder:
                 prints = self.timed("fingerprints", "reading the rows", lambda: self.fingerprints(ALL_TABLES))
                 if known == prints and (allow_partial or not _errors(old["findings"])):
                     return self.signed_anew(old)
-                changed = sorted(r for r, p in prints.items() if _is_root(r) and known.get(r) != p)
+                # With chains of roles, a row without a scope can concern every shard.
+                every = self.program.semantics.hierarchy and known.get("assignments") != prints.get("assignments")
+                changed = sorted(r for r, p in prints.items() if _is_root(r) and (every or known.get(r) != p))
                 tables = self.timed("people's rows", "reading users and roles", lambda: self.by_name(work))
             else:
                 # The workers that build the shards return the fingerprints of their rows.
@@ -254,7 +258,7 @@ class _Builder:
             window = max((windows_in(source.rows) for source in self.read.sources.tables[table]), default=())
             self.counts[table] = self.spark.read.schema(f"{schema(table, window)}, `rows` bigint").parquet(path)
             found[table] = self.read.listed(table, self.counts[table].drop("rows"))
-        return found
+        return closed(self.program.semantics.hierarchy, vocabulary(self.program), found)
 
     def shards(self, assignments: DataFrame | None, changed: list[str] | None, rows: int, results: str) -> None:
         """Build the changed shards on the executors; their reports and findings are written to `results`."""

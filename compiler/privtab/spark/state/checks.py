@@ -70,7 +70,7 @@ def ordinary(program: Program, table: str, window: Sequence[str] = ()) -> Column
     ready = _Expressions(program)
     build: Mapping[str, Callable[[], Column]] = {
         "members": lambda: ready.bare("user", "user") & ready.entity("of"),
-        "memberships": lambda: ready.bare("user", "user") & ready.bare("group", "group"),
+        "memberships": lambda: ready.member("user") & ready.bare("group", "group"),
         "assignments": ready.assignment,
         "grants": ready.grant,
         "owners": ready.owner,
@@ -152,6 +152,12 @@ class _Expressions:
     def bare(self, column: str, kind: str) -> Column:
         return fn.col(column).rlike(rf"\A(?:{kind}:)?(?!{_KIND}|{_WILDCARD}){_INK}[^\n]*{_END}")
 
+    def member(self, column: str) -> Column:
+        """Whether a cell is certainly a user, or a group if groups contain groups."""
+        user = self.bare(column, "user")
+        nested = "groups" in self.program.semantics.hierarchy
+        return user | self.principal(column, ("group",)) if nested else user
+
     def grant(self) -> Column:
         """Whether a grant has a privilege that applies to the type and an effect that the policy supports."""
         names = [name for name in self.names.known_privileges() if name == name.strip()]
@@ -180,7 +186,7 @@ class _Expressions:
         scope_type = fn.substring_index(fn.coalesce(fn.col("scope"), fn.lit("")), ":", 1)
         right_scope = fn.concat_ws("\n", role, scope_type).isin([f"{name}\n{type_}" for name, type_ in bound.items()])
         return (
-            self.principal("principal", ("user", "group"))
+            self.principal("principal", self.names.holders)
             & self.bare("role", "role")
             & (no_scope | self.entity("scope"))
             & (~role.isin(list(bound)) | right_scope)
@@ -214,7 +220,8 @@ def row_warning(program: Program, table: str) -> Column | None:
                     found = found.when(fn.substring_index(fn.col("of"), ":", 1) == type_, warned)
             return found
         case "memberships" if not used.state_groups:
-            return _warning("S162", f"`{system}` takes groups only from the request", None)
+            warned = _warning("S162", f"`{system}` takes groups only from the request", None)
+            return fn.when(~fn.col("user").startswith("group:"), warned)
         case "service_admins" if not used.service_admins:
             message = "no row of this policy requires service administrators"
             return _warning("S162", message, "grant them what they need, in `grants`")

@@ -49,12 +49,24 @@ def people_rows(
     used = uses(program)
     col, lit = fn.col, fn.lit
     none = lit(None).cast("string")
-    groups = _groups(memberships) if memberships is not None and used.state_groups else None
+    groups, above = None, None
+    if memberships is not None and "groups" in program.semantics.hierarchy:
+        nested = col("user").startswith("group:")
+        bare = fn.substring("user", len("group:") + 1, 2**30).alias("user")
+        above = _groups(memberships.filter(nested).select(bare, "group"))
+        memberships = memberships.filter(~nested)
+    if memberships is not None and used.state_groups:
+        groups = _groups(memberships)
     users = [_named(granted.select(col("who").alias("principal"), col("who").alias("text")), "user", "text")]
     if groups is not None:
         group_principals = groups.select("name", col("principal_").alias("text"))
         users.append(group_principals if used.group_membership else _mattering(group_principals, "text", granted, []))
     lone = [_named(granted.select(col("who").alias("principal"), col("who").alias("text")), "group", "text")]
+    if above is not None:
+        containing = above.select("name", col("principal_").alias("text"))
+        lone.append(containing if used.group_membership else _mattering(containing, "text", granted, []))
+        if used.group_membership:
+            lone.append(above.select("name", fn.concat(lit("group:"), "name").alias("text")))
     # A dummy row: without any rows, Spark would start no worker, and the bundle would not be written.
     parts = [granted.sparkSession.range(1).select(lit(""), lit(""), none, none)]
     if assignments is not None:
@@ -73,7 +85,7 @@ def people_rows(
         )
         principals_of_names = plain.unionAll(within.select("principal", "text"))
         users += [_named(principals_of_names, "user", "text"), *_through(groups, principals_of_names, "text")]
-        lone.append(_named(principals_of_names, "group", "text"))
+        lone += [_named(principals_of_names, "group", "text"), *_through(above, principals_of_names, "text")]
         if used.group_membership:
             lone.append(_named(held.withColumn("text", col("principal")), "group", "text"))
         parts.append(named.select(lit("within"), "text", "role_", "scope_"))
@@ -82,7 +94,8 @@ def people_rows(
             by_scope = [_named(scoped, "user", "scope", "role"), *_through(groups, scoped, "scope", "role")]
             parts.append(_by_scope("scoped", by_scope))
             if used.request_groups:
-                parts.append(_by_scope("group_scoped", [_named(scoped, "group", "scope", "role")]))
+                of_groups = [_named(scoped, "group", "scope", "role"), *_through(above, scoped, "scope", "role")]
+                parts.append(_by_scope("group_scoped", of_groups))
     parts.append(_flat("principals", users))
     if used.request_groups:
         parts.append(_flat("group_principals", lone))
@@ -92,7 +105,7 @@ def people_rows(
 
 
 def _groups(memberships: DataFrame) -> DataFrame:
-    """Users (`name`) and their groups (`principal_`)."""
+    """Users or groups (`name`) and the groups that they are in (`principal_`)."""
     return memberships.select(fn.col("user").alias("name"), fn.concat(fn.lit("group:"), "group").alias("principal_"))
 
 

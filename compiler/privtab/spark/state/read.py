@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import product
 from pathlib import Path
@@ -19,12 +19,14 @@ from privtab.moments import WINDOW
 from privtab.spark.preflight import check_executors
 from privtab.spark.state import checks, files
 from privtab.spark.state.checked import DENIES, program_of
+from privtab.spark.state.hierarchy import wrong
 from privtab.spark.state.reports import finding_of, report, shaped
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, windows_in
 from privtab.spark.state.source_tables import Source, Sources
 from privtab.spark.state.sources import open_sources
 from privtab.spark.state.tables import SparkState, TimedTables
 from privtab.spark.state.vocabulary import names_of
+from privtab.state.links import COLUMNS
 from privtab.state.load import no_table
 from privtab.state.names import StateNames
 from privtab.state.nodes import TABLES
@@ -65,6 +67,8 @@ class Read:
     spark: SparkSession
     program: Program
     sources: Sources
+    _wrong: dict[str, list[Any]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """By table, the wrong links between groups or roles, once they were looked for: both ends, code, message, help."""
 
     def judged(self, table: str) -> tuple[DataFrame, DataFrame | None]:
         """The rows of a table: ordinary ones with canonical columns, and all others as returned by `checks.examine`."""
@@ -100,6 +104,7 @@ class Read:
 
     def listed(self, table: str, rows: DataFrame) -> DataFrame:
         """The rows, without orphans if these are quarantined."""
+        rows = self._linked(table, rows, "left_anti")
         return self._known(table, rows, "left_semi") if self.sources.orphans == "quarantine" else rows
 
     def quarantined(self) -> DataFrame:
@@ -181,6 +186,21 @@ class Read:
             root.remove(str(before["data"]))
         return manifest
 
+    def _linked(self, table: str, rows: DataFrame, how: str) -> DataFrame:
+        """The rows whose link between groups or roles is right (`left_anti`), or is wrong (`left_semi`), with the problem."""
+        kind = next((k for k in self.program.semantics.hierarchy if COLUMNS[k][0] == table), None)
+        if kind is not None and table not in self._wrong:
+            found = wrong(kind, self.counted(table).drop("rows")) if table in self.sources.tables else {}
+            prefix = COLUMNS[kind][3]
+            self._wrong[table] = [(m, c.removeprefix(prefix), p.code, p.message, p.help) for (m, c), p in found.items()]
+        if kind is None or not self._wrong[table]:
+            return rows if how == "left_anti" else rows.limit(0)
+        schema = "`__member` string, `__container` string, `code` string, `message` string, `help` string"
+        _, member, container, _ = COLUMNS[kind]
+        both = (fn.col(member) == fn.col("__member")) & (fn.col(container) == fn.col("__container"))
+        links = fn.broadcast(self.spark.createDataFrame(self._wrong[table], schema))
+        return rows.join(links, both, "left_anti" if how == "left_anti" else "inner")
+
     def _known(self, table: str, rows: DataFrame, how: str) -> DataFrame:
         """The rows whose entity is listed in the entities (`left_semi`) or is not (`left_anti`)."""
         entities, columns = self.sources.entities, _place_columns(table)
@@ -223,6 +243,10 @@ class Read:
             found.append(self._conflicts(counted, label))
         if table == "assignments":
             found += self._similar_declared_role(counted, label)
+        bad = self._linked(table, counted, "inner")
+        for code in sorted({link[2] for link in self._wrong.get(table, ())}):
+            rows = bad.filter(fn.col("code") == code)
+            found.append(report(rows, code, "error", fn.col("message"), fn.col("help"), table, label))
         return found
 
     def _conflicts(self, counted: DataFrame, label: str) -> DataFrame:
@@ -248,7 +272,8 @@ class Read:
         if not program.roles or uses(program).holds:
             return []
         mentioned = self.good("grants").select(fn.col("grantee").alias("who")).unionAll(
-            self.good("owners").select(fn.col("owner").alias("who")))  # fmt: skip
+            self.good("owners").select(fn.col("owner").alias("who"))).unionAll(
+            counted.select(fn.col("principal").alias("who")))  # fmt: skip
         lone = counted.select("role").distinct().filter(~fn.col("role").isin(list(program.roles)))
         silent = lone.join(mentioned, fn.concat(fn.lit("role:"), fn.col("role")) == fn.col("who"), "left_anti")
         advised = silent.mapInArrow(partial(_advise, program), "`nearly` string, `advice` string")

@@ -1,0 +1,127 @@
+"""Groups in groups and roles held by roles, in Spark: the rows that follow, and the links that are wrong.
+
+The links between groups and between roles are few; they are collected on the driver and shipped to the workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as fn
+
+from privtab.errors import UsageError
+from privtab.ir.nodes import HierarchyKind
+from privtab.moments import FIRST, LAST, Window, edge_texts, moment
+from privtab.spark.state.schemas import CANONICAL, schema, windows_in
+from privtab.state.chains import GROUP, ROLE, Held, Reach, ScopeOverlap, joined, roles_from
+from privtab.state.links import COLUMNS, Link, wrong_links
+from privtab.state.names import Problem
+from privtab.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_LINKS = 1_000_000
+"""Limit on the links between groups, or between roles, that the driver collects."""
+
+
+def closed(kinds: Sequence[HierarchyKind], names: Vocabulary, tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """The tables with the rows that follow; `kinds`: the hierarchy of the policy. A table may be missing."""
+    found = dict(tables)
+    if "groups" in kinds and "memberships" in tables:
+        links = _collected(tables["memberships"], "user", GROUP)
+        found["memberships"] = _longer("memberships", tables["memberships"], "group", links, names)
+    if "roles" in kinds and "assignments" in tables:
+        links = _collected(tables["assignments"], "principal", ROLE)
+        found["assignments"] = _longer("assignments", tables["assignments"], "role", links, names)
+    return found
+
+
+def wrong(kind: HierarchyKind, rows: DataFrame) -> dict[Link, Problem]:
+    """The links among valid rows that lie on a cycle or make a chain too long."""
+    _, member, container, prefix = COLUMNS[kind]
+    at = CANONICAL[COLUMNS[kind][0]].index(container)
+    return wrong_links(kind, ((row[0], f"{prefix}{row[at]}") for row in _collected(rows, member, prefix)))
+
+
+def _collected(rows: DataFrame, member: str, prefix: str) -> list[Any]:
+    found = rows.filter(fn.col(member).startswith(prefix)).limit(MOST_LINKS + 1).collect()
+    if len(found) > MOST_LINKS:
+        raise UsageError(f"more than {MOST_LINKS:,} rows link {prefix[:-1]}s to each other; {MOST_LINKS:,} is the most")
+    return found
+
+
+def _longer(table: str, rows: DataFrame, container: str, links: list[Any], names: Vocabulary) -> DataFrame:
+    if not links:
+        return rows
+    prefix = ROLE if table == "assignments" else GROUP
+    inner = sorted({str(link[0]).removeprefix(prefix) for link in links})
+    window = windows_in(rows)
+    columns = [*CANONICAL[table], *window]
+    told = [tuple(link[name] for name in columns) for link in links]
+    worker = partial(_derived, table, told, names, columns)
+    own = rows.select(*(f"`{name}`" for name in columns))
+    some = own.filter(fn.col(container).isin(inner))
+    return own.unionAll(some.mapInArrow(worker, schema(table, window))).distinct()
+
+
+def _derived(
+    table: str, links: list[tuple[Any, ...]], names: Vocabulary, columns: list[str], batches: Iterator[Any]
+) -> Iterator[Any]:
+    """For `mapInArrow`: the rows that follow from the rows of a table."""
+    derive = _assignments(links, names) if table == "assignments" else _memberships(links)
+    for batch in batches:
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        found = [(*cells, *edges) for row in rows for cells, edges in derive(row)]
+        arrays = [pa.array([row[at] for row in found], pa.string()) for at in range(len(columns))]
+        yield pa.RecordBatch.from_arrays(arrays, names=columns)
+
+
+Derived = Iterator[tuple[tuple[str | None, ...], tuple[str | None, ...]]]
+"""The cells of rows that follow, and the edges of their windows, if the table has any."""
+
+
+def _memberships(links: list[tuple[Any, ...]]) -> Callable[[tuple[Any, ...]], Derived]:
+    above: dict[str, list[tuple[str, Window]]] = {}
+    for member, group, *edges in links:
+        above.setdefault(member, []).append((f"{GROUP}{group}", _window(edges)))
+    reach = Reach(above, joined)
+
+    def derive(row: tuple[Any, ...]) -> Derived:
+        member, group, *edges = row
+        for container, window in reach.of(f"{GROUP}{group}"):
+            both = joined(_window(edges), window)
+            if both is not None:
+                yield (member, container.removeprefix(GROUP)), edge_texts(both)[: len(edges)]
+
+    return derive
+
+
+def _assignments(links: list[tuple[Any, ...]], names: Vocabulary) -> Callable[[tuple[Any, ...]], Derived]:
+    held = ((p, role, Held(_key(type_, path), _window(edges))) for p, role, type_, path, *edges in links)
+    reach = roles_from(held, names)
+    overlap = ScopeOverlap(names)
+
+    def derive(row: tuple[Any, ...]) -> Derived:
+        principal, outer, type_, path, *edges = row
+        for role, how in reach.of(f"{ROLE}{outer}"):
+            common, scope = overlap.both(_key(type_, path), how.scope)
+            both = joined(_window(edges), how.window)
+            if common and both is not None:
+                place = (None, None) if scope is None else tuple(scope.split(":", 1))
+                yield (principal, role.removeprefix(ROLE), *place), edge_texts(both)[: len(edges)]
+
+    return derive
+
+
+def _window(edges: Sequence[str | None]) -> Window:
+    """The window of a row; always for a table without windows."""
+    begin, end = edges or (None, None)
+    return Window(FIRST if begin is None else moment(begin), LAST if end is None else moment(end))
+
+
+def _key(type_: str | None, path: str | None) -> str | None:
+    return None if type_ is None else f"{type_}:{path}"

@@ -1,0 +1,110 @@
+"""What contains a principal at any distance, by links between groups or between roles."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from privtab.errors import UsageError
+from privtab.moments import ALWAYS, Window, intersection
+from privtab.request import Entity
+from privtab.vocabulary import Vocabulary
+
+MOST_LINKS = 64
+"""Limit on the length of a chain of groups, or of roles."""
+MOST_DERIVED = 20_000_000
+"""Limit on the rows that follow from the rows of a state."""
+GROUP, ROLE = "group:", "role:"
+
+M = TypeVar("M", bound=Hashable)
+Links = Mapping[str, Iterable[tuple[str, M]]]
+"""Member → what contains it, each with a mark of the link: a window, a scope, or both."""
+
+
+class Reach(Generic[M]):
+    """What contains a principal at any distance, each with the marks of the links joined."""
+
+    def __init__(self, links: Mapping[str, Iterable[tuple[str, M]]], join: Callable[[M, M], M | None]) -> None:
+        """`join`: the mark of two links together; None if they never count together."""
+        self.links = links
+        self._join = join
+        self._known: dict[str, tuple[tuple[str, M], ...]] = {}
+        self._size = 0
+
+    def of(self, member: str) -> tuple[tuple[str, M], ...]:
+        """What contains a principal, each with its marks. Ends for cycles, too: joined marks are from a finite set."""
+        found = self._known.get(member)
+        if found is None:
+            seen = dict.fromkeys(self.links.get(member, ()))
+            waiting = deque(seen)
+            while waiting:
+                container, mark = waiting.popleft()
+                for above, own in self.links.get(container, ()):
+                    both = self._join(mark, own)
+                    if both is not None and (above, both) not in seen:
+                        seen[above, both] = None
+                        waiting.append((above, both))
+                check_size(self._size + len(seen))
+            found = self._known[member] = tuple(seen)
+            self._size += len(found)
+        return found
+
+
+def check_size(rows: int) -> None:
+    """Raise UsageError if too many rows follow from those of a state."""
+    if rows > MOST_DERIVED:
+        raise UsageError(
+            f"more than {rows:,} rows follow from groups in groups and roles held by roles; {MOST_DERIVED:,} is the most"
+        )
+
+
+class ScopeOverlap:
+    """ScopeOverlap of assignments as keys; None is everywhere."""
+
+    def __init__(self, names: Vocabulary) -> None:
+        self._keys = names.keys
+        self._known: dict[str, frozenset[str]] = {}
+
+    def both(self, one: str | None, other: str | None) -> tuple[bool, str | None]:
+        """Whether two scopes have entities in common, and the scope of these: the one inside the other."""
+        if one is None or other is None:
+            return True, other if one is None else one
+        if other in self._path(one):
+            return True, one
+        return one in self._path(other), other
+
+    def _path(self, scope: str) -> frozenset[str]:
+        found = self._known.get(scope)
+        if found is None:
+            found = self._known[scope] = frozenset(self._keys(Entity.parse(scope)))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How a role is held: within a scope, or everywhere if it is None, and when."""
+
+    scope: str | None
+    window: Window = ALWAYS
+
+
+def joined(one: Window, other: Window) -> Window | None:
+    """The time in which two links hold; None if there is none."""
+    return next(iter(intersection((one,), (other,))), None)
+
+
+def roles_from(links: Iterable[tuple[str, str, Held]], names: Vocabulary) -> Reach[Held]:
+    """The roles that a role holds, from the links: `role:…`, the name of a role that it holds, and how."""
+    overlap = ScopeOverlap(names)
+
+    def join(one: Held, other: Held) -> Held | None:
+        common, scope = overlap.both(one.scope, other.scope)
+        window = joined(one.window, other.window)
+        return Held(scope, window) if common and window is not None else None
+
+    held: dict[str, list[tuple[str, Held]]] = defaultdict(list)
+    for holder, role, how in links:
+        held[holder].append((f"{ROLE}{role}", how))
+    return Reach(held, join)

@@ -1,0 +1,191 @@
+"""Check the links between groups, and between roles: none may lie on a cycle or in too long a chain.
+
+The result does not depend on the order of the rows, so it is the same for files and for Spark.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from privtab.ir.nodes import HierarchyKind, Program
+from privtab.state.chains import GROUP, MOST_LINKS, ROLE
+from privtab.state.names import Problem
+from privtab.state.nodes import State
+from privtab.state.raw import RawState
+
+if TYPE_CHECKING:
+    from privtab.state.validate import Checker
+
+Link: TypeAlias = tuple[str, str]
+"""A member and what contains it: (`group:eu`, `group:all`), (`role:engineer`, `role:reader`)."""
+
+COLUMNS: Mapping[HierarchyKind, tuple[str, str, str, str]] = {
+    "groups": ("memberships", "user", "group", GROUP),
+    "roles": ("assignments", "principal", "role", ROLE),
+}
+"""By kind: the table, the columns of the member and of what contains it, and the prefix of both."""
+SMALL = 64
+"""Principals on a cycle up to which each of its rows is reported with a cycle of its own."""
+
+
+def holding_roles(program: Program, raw: RawState) -> set[str]:
+    """The roles that rows say to hold others, as `role:…`."""
+    if "roles" not in program.semantics.hierarchy:
+        return set()
+    principals = (row.cells["principal"] for row in raw.rows.get("assignments", ()))
+    return {principal for principal in principals if principal.startswith(ROLE)}
+
+
+def inherits_scope(program: Program, principal: str | None, role: str | None) -> bool:
+    """Whether a role is held by one that is declared for the same type of scope, and so within that scope."""
+    kind, _, holder = (principal or "").partition(":")
+    held, holding = program.roles.get(role or ""), program.roles.get(holder)
+    return kind == "role" and held is not None and holding is not None and held.scope == holding.scope
+
+
+def without_wrong_links(checker: Checker, state: State) -> State:
+    """The state without rows whose link is wrong, after reporting them."""
+    for kind in checker.program.semantics.hierarchy:
+        table, member, container, prefix = COLUMNS[kind]
+        members = state.column(table, member)
+        rows = members.where(name for name in members.names if name.startswith(prefix))
+        columns = (state.column(table, name).take(rows) for name in (member, container))
+        links = {row: (str(m), f"{prefix}{c}") for row, m, c in zip(rows, *columns, strict=True)}
+        problems = wrong_links(kind, links.values())
+        wrong = {row: problems[link] for row, link in links.items() if link in problems}
+        if wrong:
+            for row, problem in wrong.items():
+                checker.error(checker.valid_rows[table][row], problem)
+            state = _without(checker, state, table, wrong)
+    return state
+
+
+def _without(checker: Checker, state: State, table: str, wrong: Collection[int]) -> State:
+    kept = [row for row in range(len(getattr(state, table))) if row not in wrong]
+    rows: dict[str, Any] = {table: tuple(getattr(state, table)[row] for row in kept)}
+    some = getattr(getattr(state, table), "some", None)
+    if some is not None:
+        rows[table] = some(kept)
+    checker.valid_rows[table] = [checker.valid_rows[table][row] for row in kept]
+    windows = dict(state.windows)
+    if table in windows:
+        windows[table] = [windows[table][row] for row in kept]
+    return replace(state, windows=windows, **rows)
+
+
+def wrong_links(kind: HierarchyKind, links: Iterable[Link]) -> dict[Link, Problem]:
+    """The links that lie on a cycle or make a chain too long, and why."""
+    once = sorted(set(links))
+    found: dict[Link, Problem] = {}
+    components = _components(once)
+    number = {name: at for at, component in enumerate(components) for name in component}
+    inside: dict[int, list[Link]] = defaultdict(list)
+    for link in once:
+        if number[link[0]] == number[link[1]]:
+            inside[number[link[0]]].append(link)
+    for at, own in inside.items():
+        found |= _cycle(kind, components[at], own)
+    verb = "contain" if kind == "groups" else "hold"
+    for link in _too_long([link for link in once if link not in found]):
+        message = f"`{link[0]}` begins a chain of more than {MOST_LINKS} {kind} that {verb} each other"
+        found[link] = Problem("S184", message, f"{MOST_LINKS} is the most")
+    return found
+
+
+def _cycle(kind: HierarchyKind, component: Collection[str], links: Sequence[Link]) -> Iterator[tuple[Link, Problem]]:
+    """The problem of each link inside a component."""
+    advice = "remove one of the rows of the cycle"
+    what = "contain each other" if kind == "groups" else "hold each other"
+    above: dict[str, list[str]] = defaultdict(list)
+    for member, container in links:
+        above[member].append(container)
+    for link in links:
+        if len(component) > SMALL:
+            message = f"{len(component):,} {kind} {what}, `{link[0]}` and `{link[1]}` among them"
+        elif link[0] == link[1]:
+            message = f"`{link[0]}` {'contains' if kind == 'groups' else 'holds'} itself"
+        else:
+            names = [link[0], *_path(above, link[1], link[0])]
+            message = f"the {kind} {what}: {' → '.join(f'`{name}`' for name in names)}"
+        yield link, Problem("S186", message, advice)
+
+
+def _path(above: Mapping[str, Sequence[str]], begin: str, end: str) -> list[str]:
+    """A shortest chain from one principal to another that it leads to."""
+    before = {begin: ""}
+    waiting = deque([begin])
+    while end not in before:
+        name = waiting.popleft()
+        for other in above[name]:
+            if other not in before:
+                before[other] = name
+                waiting.append(other)
+    found = [end]
+    while found[-1] != begin:
+        found.append(before[found[-1]])
+    return found[::-1]
+
+
+def _components(links: Iterable[Link]) -> list[set[str]]:
+    """The strongly connected components, by Kosaraju's algorithm without recursion."""
+    forth: dict[str, list[str]] = defaultdict(list)
+    back: dict[str, list[str]] = defaultdict(list)
+    for member, container in links:
+        forth[member].append(container)
+        back[container].append(member)
+    left: list[str] = []
+    """Names in the order in which a search leaves them."""
+    seen: set[str] = set()
+    for first in list(forth):
+        stack = [(first, iter(forth[first]))] if first not in seen else []
+        seen.add(first)
+        while stack:
+            name, others = stack[-1]
+            other = next((other for other in others if other not in seen), None)
+            if other is None:
+                left.append(name)
+                stack.pop()
+            else:
+                seen.add(other)
+                stack.append((other, iter(forth.get(other, ()))))
+    found: list[set[str]] = []
+    placed: set[str] = set()
+    for first in reversed(left):
+        if first not in placed:
+            component = {first}
+            waiting = [first]
+            placed.add(first)
+            while waiting:
+                for other in back.get(waiting.pop(), ()):
+                    if other not in placed:
+                        placed.add(other)
+                        component.add(other)
+                        waiting.append(other)
+            found.append(component)
+    return found
+
+
+def _too_long(links: Sequence[Link]) -> Iterator[Link]:
+    """The links below which a chain of MOST_LINKS begins; the links have no cycle."""
+    above: dict[str, list[str]] = defaultdict(list)
+    below: dict[str, list[str]] = defaultdict(list)
+    for member, container in links:
+        above[member].append(container)
+        below[container].append(member)
+    open_ = {name: len(others) for name, others in above.items()}
+    height: dict[str, int] = {}
+    """The links of the longest chain from a name upwards, without those left out."""
+    waiting = [name for name in below if name not in above]
+    while waiting:
+        name = waiting.pop()
+        for member in below.get(name, ()):
+            if height.get(name, 0) + 1 > MOST_LINKS:
+                yield member, name
+            else:
+                height[member] = max(height.get(member, 0), height.get(name, 0) + 1)
+            open_[member] -= 1
+            if not open_[member]:
+                waiting.append(member)
