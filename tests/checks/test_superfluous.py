@@ -11,7 +11,7 @@ import small_policies
 
 from privtab import model, syntax
 from privtab.checks import _superfluous, p310_shadowed_alternative, p328_redundant_condition
-from privtab.checks._parts import Part
+from privtab.checks._parts import Node, Part
 from privtab.checks._superfluous import Superfluous
 from privtab.checks._view import View, view_of
 from privtab.ir.formula import item_condition
@@ -314,8 +314,8 @@ def test_what_needs_no_solver_is_told_as_the_solver_has_it(monkeypatch: pytest.M
 
     absorbed = _superfluous._absorbed
 
-    def undecided(view: View, rows: list[m.Row], listed: list[Part]) -> None:
-        decided.append(absorbed(view, rows, listed) is not None)
+    def undecided(view: View, rows: list[m.Row], roots: list[list[Node]], listed: list[Part]) -> None:
+        decided.append(absorbed(view, rows, roots, listed) is not None)
 
     monkeypatch.setattr(_superfluous, "_absorbed", undecided)
     assert [found(f"open: {cell!r}", inheritance) for cell in cells] == expected

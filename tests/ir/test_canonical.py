@@ -10,6 +10,7 @@ import pytest
 
 from privtab.diagnostics import Span
 from privtab.ir.canonical import Canonical, atom_text
+from privtab.ir.exact import ImplicationChecker
 from privtab.ir.nodes import (
     ALWAYS,
     NEVER,
@@ -148,6 +149,21 @@ def test_implication_is_exact(inheritance: str, deny: str, holds: tuple[str, ...
         )
         assert found == expected, f"{one} implies {other}"
         seen.add(expected)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize(("inheritance", "deny", "holds"), MEANINGS)
+def test_minimal_sets_and_the_solver_decide_alike(inheritance: str, deny: str, holds: tuple[str, ...]) -> None:
+    of = program(inheritance, deny, holds)
+    rnd = random.Random(f"solver {inheritance} {deny} {holds}")
+    seen = set()
+    for _ in range(100):
+        one, other = some_formula(rnd, 2), some_formula(rnd, 2)
+        exact = ImplicationChecker(of)
+        found = exact._implied_by_sets(one, other)
+        assert found is not None, "neither condition depends on the request"
+        assert found == exact._implies(one, other, None, {}, None), f"{one} implies {other}"
+        seen.add(found)
     assert seen == {True, False}
 
 

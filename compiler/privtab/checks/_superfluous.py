@@ -53,23 +53,23 @@ def superfluous(view: View) -> Iterator[Superfluous]:
     for row in view.policy.rows.values():
         bodies.setdefault(id(row.decl.body), []).append(row)
     for rows in bodies.values():
-        roots = _roots(rows[0])
-        candidates = [part for root in roots for node in nodes(root) for part in parts(node)]
+        roots = [_roots(row) for row in rows]
+        candidates = [part for root in roots[0] for node in nodes(root) for part in parts(node)]
         if not candidates:
             continue
-        reasons = _absorbed(view, rows, candidates)
+        reasons = _absorbed(view, rows, roots, candidates)
         if reasons is not None:
             yield from (_superfluous_part(part, reasons[part.path]) for part in candidates if part.path in reasons)
         else:
             try:
-                yield from _Body(view, rows, candidates).found()
+                yield from _Body(view, rows, roots, candidates).found()
             except Undecided:
                 view.undecided(rows[0], "P310", "P328")
 
 
-def _absorbed(view: View, rows: list[m.Row], candidates: list[Part]) -> dict[Path, Why] | None:
+def _absorbed(view: View, rows: list[m.Row], roots: list[list[Node]], candidates: list[Part]) -> dict[Path, Why] | None:
     """The parts that atoms beside them absorb, if there are no other superfluous parts and all rows agree."""
-    first, *others = (absorbed(view, row, _roots(row)) for row in rows)
+    first, *others = (absorbed(view, row, row_roots) for row, row_roots in zip(rows, roots, strict=True))
     candidate_paths = {part.path for part in candidates}
     return (
         first
@@ -172,12 +172,12 @@ class _RowShape:
 class _Body:
     """The rows of one body, which applies to several types or operations."""
 
-    def __init__(self, view: View, rows: list[m.Row], candidates: list[Part]) -> None:
+    def __init__(self, view: View, rows: list[m.Row], all_roots: list[list[Node]], candidates: list[Part]) -> None:
         self.shapes: list[_RowShape] = []
         self.candidates = candidates
         view.exact.solver.renew()
-        for row in rows:
-            rule, roots = view.rule(row), _roots(row)
+        for row, roots in zip(rows, all_roots, strict=True):
+            rule = view.rule(row)
             one_by_one = prod(len(w.types) for w in rule.withs) <= _CHOICES
             choices = [[(type_,) for type_ in w.types] if one_by_one else [w.types] for w in rule.withs]
             for chosen in product(*choices):

@@ -74,6 +74,7 @@ class Canonical:
         self._implied = any(privilege.implies for privilege in program.privileges.values())
         self._below = uses_below(program)
         self._facts = FactSemantics(program)
+        self._minimal_sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
         self._sets_of_can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
         self._steps_left = STEPS
         self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
@@ -89,8 +90,11 @@ class Canonical:
 
         `flags`: those that the request sets. `types`: the type of the object in each `with` slot that allows several.
         """
-        self._steps_left = STEPS
-        return self.ordered(self._sets(formula, flags, types or {}))
+        key = formula, flags, tuple((types or {}).items())
+        if key not in self._minimal_sets:
+            self._steps_left = STEPS
+            self._minimal_sets[key] = self.ordered(self._sets(formula, flags, types or {}))
+        return self._minimal_sets[key]
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:
         """Sort sets, and the atoms in each, into the order that every output uses."""

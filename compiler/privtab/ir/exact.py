@@ -16,8 +16,8 @@ each of them has an equivalent among the states of two objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
 from itertools import chain, combinations, islice, product
 from math import prod
 from typing import assert_never
@@ -39,9 +39,10 @@ from privtab.ir.facts import (
     Owned,
     OwnedBelow,
 )
-from privtab.ir.formula import followed, leaves, rule_flags, without_name
+from privtab.ir.formula import Truth, depends_on_request, followed, leaves, rule_flags, uses_below, walk, without_name
 from privtab.ir.nodes import (
     And,
+    Atom,
     ByType,
     Can,
     Formula,
@@ -61,6 +62,7 @@ from privtab.ir.nodes import (
 )
 from privtab.ir.solver import Slots, Solver
 
+_BELOW = (HasBelow, OwnsBelow)
 _MAX_COMBINATIONS = 50_000
 """Limit on the ways to give one minimal set; to exceed it, a table would have to ask for a dozen things through a dozen owners."""
 
@@ -80,6 +82,7 @@ class ImplicationChecker:
         self.other_semantics = self.semantics if other_program is None else FactSemantics(other_program, unused_names)
         self._alike = other_program is None or _same_semantics(program, other_program)
         self._same_words: dict[str, bool] = {}
+        self._last_truth: tuple[Atom | tuple[Leaf, ...], Truth] | None = None
 
     @cached_property
     def solver(self) -> Solver:
@@ -93,7 +96,35 @@ class ImplicationChecker:
 
         `flags`: those that the request sets; None: any. Raises Undecided if that exceeds the solver's budget.
         """
-        return self._implies(f, g, flags, {slot.name: slot.types for slot in rule.withs}, unnamed)
+        decided = self._implied_by_sets(f, g) if unnamed is None and self.plain else None
+        slots = {slot.name: slot.types for slot in rule.withs}
+        return self._implies(f, g, flags, slots, unnamed) if decided is None else decided
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether both programs are one, without implied privileges, objects with a root in common, and `or below`."""
+        implied = any(privilege.implies for privilege in self.program.privileges.values())
+        related = implied or self.program.shared_root is not None or uses_below(self.program)
+        return self._side == 0 and not related
+
+    def _implied_by_sets(self, f: Formula, g: Formula) -> bool | None:
+        """What the solver decides, in less time; None if a condition depends on the request or has too many minimal sets."""
+        if any(depends_on_request(self.program, h) or any(isinstance(a, _BELOW) for a in walk(h)) for h in (f, g)):
+            return None
+        if isinstance(g, Owner | Member | Self | Holds | ServiceAdmin):  # which no other atom entails
+            return not self._truth(g, lambda atom: atom != g).fold(f)
+        try:
+            found = canonical(self.program).minimal_sets(f)
+        except Undecided:
+            return None
+        entails = canonical(self.program).entails
+        return all(self._truth(row, partial(entails, frozenset(row))).fold(g) for row in found)
+
+    def _truth(self, key: Atom | tuple[Leaf, ...], holds: Callable[[Atom], bool]) -> Truth:
+        """Decides conditions by `holds`; the last one is kept, which is that of a gate if there are many."""
+        if self._last_truth is None or self._last_truth[0] != key:
+            self._last_truth = key, Truth(self.program, (), {}, holds)
+        return self._last_truth[1]
 
     def _implies(self, f: Formula, g: Formula, flags: frozenset[str] | None, slots: Slots, unnamed: str | None) -> bool:
         if unnamed is not None:

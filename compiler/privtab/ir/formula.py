@@ -232,6 +232,28 @@ def references(formula: Formula) -> Iterator[Can]:
     return (node for node in walk(formula) if isinstance(node, Can))
 
 
+def depends_on_request(program: Program, formula: Formula) -> bool:
+    """Whether a condition depends on the flags of a request or on the types of its objects."""
+    return any(
+        isinstance(node, When | ByType) or (isinstance(node, Can) and _can_depends_on_request(program, node))
+        for node in walk(formula)
+    )
+
+
+def _can_depends_on_request(program: Program, can: Can) -> bool:
+    known = _cans_that_depend(program)
+    if can not in known:
+        known[can] = depends_on_request(program, resolve(program, can))
+    return known[can]
+
+
+@once
+def _cans_that_depend(program: Program) -> dict[Can, bool]:
+    """For each `can` of a program that was asked about, whether its condition depends on the request."""
+    del program
+    return {}
+
+
 def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
     """The flags that a rule depends on, also through `can`, sorted."""
     reached = followed(program, item_condition(rule))
