@@ -26,7 +26,8 @@ class Lax:
         self.grants = set()
 
     def prepare(self, world):
-        self.grants = {(g.grantee, g.privilege) for g in world.state.grants}
+        holders = {f"role:{row.role}": row.principal for row in world.state.assignments}
+        self.grants = {(holders.get(g.grantee, g.grantee), g.privilege) for g in world.state.grants}
 
     def ask(self, request):
         needed = "READ" if request.action == "read" else "WRITE"

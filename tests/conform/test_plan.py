@@ -108,6 +108,7 @@ def test_inheritance_from_each_level_and_each_denial_are_asked_about(library: Pr
     purposes = {question.purpose for question in plan(library).questions if question.row == "page/read"}
     assert "inherits READ (page:f/p) from folder:f" in purposes
     assert {"denied READ (page:f/p)", "denied READ (folder:f)"} <= purposes
+    assert "through a role" in purposes
     renaming = {question.purpose for question in plan(library).questions if question.row == "page/rename"}
     assert "owner of folder:f, not of page:f/p" in renaming
 

@@ -142,7 +142,7 @@ def run(
         show_diagnostics(wrong)
         raise typer.Exit(ExitCode.USAGE)
     token = None if token_file is None else read_text(token_file).strip()
-    system = open_driver(driver, url, _pairs(set_), token=token, timeout=timeout)
+    system = open_driver(driver, program, url, _pairs(set_), token=token, timeout=timeout)
 
     def selected(rule: Rule) -> bool:
         names = (f"{rule.entity}/{rule.operation}", rule.entity, rule.operation)

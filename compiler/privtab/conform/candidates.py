@@ -63,6 +63,11 @@ class Candidate:
     setting: Setting
     caller: Caller
     purpose: str = ""
+    through_role: bool = False
+    """Whether the caller holds a role that has the privileges, rather than having them directly."""
+
+
+THROUGH_ROLE = "through a role"
 
 
 class Candidates:
@@ -128,7 +133,11 @@ class Candidates:
                 yield candidate
 
     def _further(self, setting: Setting, callers: Callers) -> Iterator[Candidate]:
-        """Inheritance from each level, each denial, and ownership that is not inherited."""
+        """Inheritance from each level, each denial, ownership that is not inherited, and privileges through a role."""
+        way_of_role = next((way for way in setting.ways if any(atom.kind == "has" for atom in way)), None)
+        if way_of_role is not None and not self.program.roles:
+            candidate = self._candidate(setting, callers, way_of_role, frozenset(), THROUGH_ROLE)
+            yield replace(candidate, through_role=True)
         owned = {atom.on for way in setting.ways for atom in way if atom.kind == "owner"}
         for way in setting.ways:
             for atom in sorted(way, key=str):

@@ -91,12 +91,12 @@ class Choice:
 
     @staticmethod
     def _preferred(row: Row) -> Mask:
-        """The candidates that name what they create: a real system has no creation without a name."""
+        """The candidates with privileges of their own who name what they create: no real creation is without a name."""
         is_unnamed = row.rule.each is None
         return sum(
             1 << position
             for position, candidate in enumerate(row.candidates)
-            if not (is_unnamed and candidate.setting.form == "call")
+            if not (candidate.through_role or (is_unnamed and candidate.setting.form == "call"))
         )
 
 

@@ -7,14 +7,24 @@ from pathlib import Path
 
 from privtab.client._transport import RequestsTransport
 from privtab.conform.authzen import AuthZenDriver
+from privtab.conform.document import load
 from privtab.conform.driver import Driver, load_class
+from privtab.conform.rest import HttpDriver
+from privtab.conform.sql import SqlDriver
 from privtab.errors import UsageError
+from privtab.ir.nodes import Program
 
 AUTHZEN = "authzen"
 
 
 def open_driver(
-    name: str, url: str | None, options: Mapping[str, str], *, token: str | None = None, timeout: float = 60.0
+    name: str,
+    program: Program,
+    url: str | None,
+    options: Mapping[str, str],
+    *,
+    token: str | None = None,
+    timeout: float = 60.0,
 ) -> Driver:
     """The driver `name` for the system at `url`. Raises UsageError, and PolicyInvalid for findings in a document."""
     if name == AUTHZEN:
@@ -27,7 +37,14 @@ def open_driver(
         return AuthZenDriver(transport, url=url.rstrip("/"), state=state, timeout=(min(5.0, timeout), timeout))
     path = Path(name)
     if path.suffix in {".yaml", ".yml"}:
-        raise UsageError(f"no driver `{name}`")
+        document = load(path, program)
+        if url is None:
+            raise UsageError(f"the driver `{name}` needs `--url`, the address of the system")
+        if options:
+            raise UsageError("`--set` is for the driver `authzen` and for classes")
+        if document.kind == "http":
+            return HttpDriver(document, program, url, token=token, timeout=timeout)
+        return SqlDriver(document, program, url)
     if ":" in name:
         return load_class(name, url, options)
     raise UsageError(f"no driver `{name}`: name `authzen`, a YAML file, or a class as `module:Class`")

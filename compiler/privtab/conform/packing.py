@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from privtab.conform.nodes import World
-from privtab.ir.nodes import Program, Rule
+from privtab.ir.formula import item_condition, leaves
+from privtab.ir.nodes import Holds, Member, Owner, Program, Rule, ServiceAdmin
 from privtab.request import Entity, Request
 from privtab.scenarios.expand import GeneratedCallers
 from privtab.scenarios.needs import Caller, Denied
@@ -15,6 +16,10 @@ from privtab.scenarios.ways import HeldAtom, HeldSet
 
 _SLOT = re.compile(r"\d*$")
 """What ends the names of an object in `with`, as RequestNames writes them."""
+
+
+_ASKED_OF_TYPES: Mapping[str, type[Member | Holds | Owner]] = {"member": Member, "holds": Holds, "owner": Owner}
+"""What a caller is to entities of some types, by the kind of atom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +38,29 @@ class Packing:
         self.program = program
         self.prefix = prefix
         self._generated = GeneratedCallers(program, prefix)
-        self._known: dict[tuple[HeldSet, Denied], _Known] = {}
+        self._known: dict[tuple[HeldSet, Denied, bool], _Known] = {}
         self._entities: dict[str, Entity] = {}
+        owner = program.semantics.owner
+        self._owners_hold = owner is not None and bool(owner.holds)
+        asked = {leaf for rule in program.rules.values() for leaf in leaves(program, item_condition(rule))}
+        self._has_admins = any(isinstance(leaf, ServiceAdmin) for leaf in asked)
+        self._asked = {
+            (kind, leaf.target.type)
+            for leaf in asked
+            for kind, atom in _ASKED_OF_TYPES.items()
+            if isinstance(leaf, atom)
+        }
 
-    def request(self, caller: Caller, request: Request, rule: Rule, *, own: bool) -> Request:
-        """The request of a caller with its final names. `own`: no other request is about its resource."""
+    def request(self, caller: Caller, request: Request, rule: Rule, *, own: bool, through_role: bool) -> Request:
+        """The request of a caller with its final names.
+
+        `own`: no other request is about its resource. `through_role`: the caller's grants are those of a role that they hold.
+        """
+        caller = replace(caller, held=frozenset(filter(self._matters, caller.held)))
         if rule.creates:
             caller = self._without_created(caller, request.resource)
         shared = not own and HeldAtom("self") not in caller.held
-        key = caller.held, caller.denied
+        key = caller.held, caller.denied, through_role
         known = self._known.get(key) if shared else None
         number = self._generated.number + 1 if known is None else known.number
         numbered = {_path(atom.on) for atom in caller.held if atom.kind == "owner"}
@@ -54,13 +73,21 @@ class Packing:
             with_={slot: names.entity(entity) for slot, entity in request.with_.items()},
         )
         if known is None:
-            asked = self._generated.add_caller(names.caller(caller), renamed)
+            asked = self._generated.add_caller(names.caller(caller), renamed, through_role=through_role)
             if shared:
                 self._known[key] = _Known(number, asked.user, asked.groups)
         else:
             asked = replace(renamed, user=known.user, groups=known.groups)
         self._must_exist(asked, rule)
         return asked
+
+    def _matters(self, atom: HeldAtom) -> bool:
+        """Whether some row asks for it: nobody is made a member, or the owner, of what has no members or owners."""
+        if atom.kind == "admin":
+            return self._has_admins
+        if atom.kind not in _ASKED_OF_TYPES or (atom.kind == "owner" and self._owners_hold):
+            return True
+        return (atom.kind, atom.on.partition(":")[0]) in self._asked
 
     def _without_created(self, caller: Caller, resource: Entity) -> Caller:
         """The caller without what they hold on an entity that does not exist yet."""

@@ -121,7 +121,13 @@ def _packed(
         cells += [cell for cell, _ in choice.cells[key]]
         for position in positions:
             candidate = choice.rows[key].candidates[position]
-            request = packing.request(candidate.caller, candidate.setting.request, rule, own=may_change)
+            request = packing.request(
+                candidate.caller,
+                candidate.setting.request,
+                rule,
+                own=may_change,
+                through_role=candidate.through_role,
+            )
             proved = tuple(first + number for number, (_, mask) in enumerate(choice.cells[key]) if mask >> position & 1)
             drafts.append((may_change, key, position, request, proved))
     drafts.sort(key=lambda draft: draft[0])
@@ -166,20 +172,20 @@ class _RowsOfUsers:
 
     def __init__(self, state: State) -> None:
         self._tables: dict[str, dict[str, list[object]]] = {}
-        groups: defaultdict[str, str] = defaultdict(str)
+        holders: dict[str, str] = {}
         for user, group in state.memberships:
-            groups[f"group:{group}"] = user
+            holders[f"group:{group}"] = user
             self._add("memberships", user, (user, group))
         for assignment in state.assignments:
             user = assignment.principal.removeprefix("user:")
-            groups[f"role:{assignment.role}"] = user
+            holders[f"role:{assignment.role}"] = user
             self._add("assignments", user, assignment)
         for member in state.members:
             self._add("members", member[0], member)
         for grant in state.grants:
-            self._add("grants", grant.grantee.removeprefix("user:"), grant)
+            self._add("grants", holders.get(grant.grantee, grant.grantee.removeprefix("user:")), grant)
         for owned in state.owners:
-            self._add("owners", groups.get(owned[1], owned[1].removeprefix("user:")), owned)
+            self._add("owners", holders.get(owned[1], owned[1].removeprefix("user:")), owned)
         for user in state.service_admins:
             self._add("service_admins", user, user)
 

@@ -77,28 +77,36 @@ class GeneratedCallers:
         self.admins: list[str] = []
         self._entities: dict[str, Entity] = {}
 
-    def add_caller(self, caller: Caller, request: Request) -> Request:
-        """Give a new caller what they hold, and return their request. For `self`, the resource is named after them."""
+    def add_caller(self, caller: Caller, request: Request, *, through_role: bool = False) -> Request:
+        """Give a new caller what they hold, and return their request. For `self`, the resource is named after them.
+
+        `through_role`: their grants are those of a role that they hold.
+        """
         self.number += 1
         user = f"{self.prefix}caller{self.number}"
         original_key = str(request.resource)
         resource = request.resource
         if HeldAtom("self") in caller.held:
             resource = Entity(resource.type, "/".join([*resource.names[:-1], user]))
+        grantee = f"user:{user}"
+        if through_role:
+            role = self._role(user)
+            self.assignments.append(Assignment(principal=grantee, role=role))
+            grantee = f"role:{role}"
         for atom in caller.held:
-            self._give(user, atom, str(resource) if atom.on == original_key else atom.on)
+            self._give(user, grantee, atom, str(resource) if atom.on == original_key else atom.on)
         for atom in caller.denied:
             entity = self._entity(str(resource) if atom.on == original_key else atom.on)
-            self.grants.append(Grant(grantee=f"user:{user}", effect="deny", privilege=atom.what, entity=entity))
+            self.grants.append(Grant(grantee=grantee, effect="deny", privilege=atom.what, entity=entity))
         groups = (self._group(user),) if self._names_group(caller) else request.groups
         return Request(
             user=user, action=request.action, resource=resource, groups=groups, with_=request.with_, flags=request.flags
         )
 
-    def _give(self, user: str, atom: HeldAtom, key: str) -> None:
+    def _give(self, user: str, grantee: str, atom: HeldAtom, key: str) -> None:
         match atom.kind:
             case "has":
-                grant = Grant(grantee=f"user:{user}", effect="allow", privilege=atom.what, entity=self._entity(key))
+                grant = Grant(grantee=grantee, effect="allow", privilege=atom.what, entity=self._entity(key))
                 self.grants.append(grant)
             case "owner":
                 self.owners.append((self._entity(key), self._owner(user)))
@@ -121,9 +129,11 @@ class GeneratedCallers:
         if "group" in kinds:
             self.memberships.append((user, self._group(user)))
             return f"group:{self._group(user)}"
-        role = f"{self.prefix}role of {user.removeprefix(self.prefix)}"
-        self.assignments.append(Assignment(principal=f"user:{user}", role=role))
-        return f"role:{role}"
+        self.assignments.append(Assignment(principal=f"user:{user}", role=self._role(user)))
+        return f"role:{self._role(user)}"
+
+    def _role(self, user: str) -> str:
+        return f"{self.prefix}role of {user.removeprefix(self.prefix)}"
 
     def _group(self, user: str) -> str:
         return f"{self.prefix}group of {user.removeprefix(self.prefix)}"

@@ -1,0 +1,286 @@
+"""Driver documents: how to make a world in a system, and how to ask it, in SQL or over HTTP, without code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, TypeAlias
+
+from privtab import source
+from privtab.diagnostics import Diagnostic, in_order
+from privtab.errors import PolicyInvalid
+from privtab.importing.template import Template
+from privtab.ir.nodes import Program
+from privtab.state.nodes import TABLES
+from privtab.syntax.node_reader import DocumentReader, Mistake, near
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+
+MARK = "conform"
+Kind: TypeAlias = Literal["sql", "http"]
+METHODS = ("get", "head", "post", "put", "patch", "delete")
+BY_TYPE = ("members", "grants", "owners")
+"""The tables whose rows name an entity, so that they are made in another way for each type."""
+PRINCIPALS = ("users", "groups", "roles")
+_COMMON = (*PRINCIPALS, "entities", "rows", "privileges", "operations", "allowed", "refused", "hidden")
+_SQL = (*_COMMON, "quote", "as", "database", "password")
+_HTTP = (*_COMMON, "headers", "as")
+_OPERATION = ("sql", "login", "changes", "allowed", "refused", "hidden", "shows", "body", "headers", *METHODS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One SQL statement, or one HTTP request: its method, path, headers and body."""
+
+    text: Template
+    method: str = ""
+    headers: tuple[tuple[str, Template], ...] = ()
+    body: Template | None = None
+
+
+Calls: TypeAlias = tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signs:
+    """What in an answer tells what the system did: codes of errors, statuses, or parts of messages."""
+
+    allowed: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """How something is made and removed; without `drop` it goes with what contains it."""
+
+    make: Calls
+    drop: Calls
+    outside: bool = False
+    """Whether that happens outside the database of this name, since it is that database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """How an operation is asked. `shows`: a JMESPath expression for the names that a listing shows."""
+
+    calls: Calls
+    signs: Signs
+    login: bool = False
+    changes: bool = False
+    shows: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverDocument:
+    """A driver document. Rows are by table, and by type for tables that name an entity."""
+
+    path: str
+    title: str
+    kind: Kind
+    principals: MappingOf[str, Made]
+    entities: MappingOf[str, Made]
+    rows: MappingOf[tuple[str, str], Calls]
+    privileges: MappingOf[str, MappingOf[str, str]]
+    operations: MappingOf[tuple[str, str], Operation]
+    quote: str
+    become: Calls
+    """How a connection becomes a user; for HTTP the headers of a user are in `headers`."""
+    database: str | None
+    password: str | None
+    headers: tuple[tuple[str, Template], ...]
+    admin_headers: tuple[tuple[str, Template], ...]
+
+
+def load(path: str | Path, program: Program) -> DriverDocument:
+    """Read a driver document for a policy. Raises FileError, and PolicyInvalid with every finding."""
+    file = source.load(path)
+    found: list[Diagnostic] = []
+    root = compose(file, found, "a driver document begins with `conform: 1`")
+    read = None if root is None else _Reader(file, found, program).document(root)
+    if read is None or found:
+        raise PolicyInvalid(in_order(found))
+    return read
+
+
+class _Reader(DocumentReader):
+    """The reader of driver documents."""
+
+    NAMES: ClassVar = {"C001": "bad-driver-document"}
+    CODES: ClassVar = dict.fromkeys(Mistake, "C001")
+
+    def __init__(self, file: source.SourceFile, found: list[Diagnostic], program: Program) -> None:
+        super().__init__(file, found)
+        self.program = program
+        self.kind: Kind = "sql"
+
+    def document(self, root: Node) -> DriverDocument | None:
+        """The whole document."""
+        fields = self.fields(root, "a driver document", (MARK, "title", "sql", "http"), (MARK, "title"))
+        if fields is None:
+            return None
+        self.word(fields[MARK], f"`{MARK}`", ("1",))
+        title = self.text(fields["title"], "`title`")
+        if ("sql" in fields) == ("http" in fields):
+            self.report("C001", root, "a driver document has either `sql` or `http`")
+            return None
+        self.kind = "sql" if "sql" in fields else "http"
+        inner = self.fields(fields[self.kind], f"`{self.kind}`", _SQL if self.kind == "sql" else _HTTP, ("operations",))
+        if inner is None or title is None:
+            return None
+        texts = {key: self.text(inner.get(key), f"`{key}`") for key in ("quote", "database", "password")}
+        database = texts["database"]
+        if database is not None and database.value not in self.program.entities:
+            self.report(
+                "C001",
+                database.span,
+                f"unknown type `{database.value}`",
+                near(database.value, self.program.entities, "types"),
+            )
+        signs = self.signs(inner, Signs())
+        http = self.kind == "http"
+        return DriverDocument(
+            path=self.source.path,
+            title=title.value,
+            kind=self.kind,
+            principals={kind: self.made(inner[kind], f"`{kind}`") for kind in PRINCIPALS if kind in inner},
+            entities={
+                key.text: self.made(value, f"`{key.text}`")
+                for key, value in self.known(inner.get("entities"), "`entities`", self.program.entities)
+            },
+            rows=self.rows(inner.get("rows")),
+            privileges={
+                key.text: {name.value: text.value for name, text in self.pairs(value, f"`{key.text}`")}
+                for key, value in self.known(inner.get("privileges"), "`privileges`", self.program.privileges)
+            },
+            operations=dict(self.operations(inner["operations"], signs)),
+            quote=texts["quote"].value if texts["quote"] else '"',
+            become=() if http else self.calls(inner.get("as"), "`as`"),
+            database=database.value if database else None,
+            password=texts["password"].value if texts["password"] else None,
+            headers=self.headers(inner.get("as")) if http else (),
+            admin_headers=self.headers(inner.get("headers")),
+        )
+
+    def known(self, node: Node | None, what: str, names: Iterable[str]) -> list[tuple[Scalar, Node]]:
+        """The entries of a mapping whose keys are names of the policy."""
+        names = tuple(names)
+        found: list[tuple[Scalar, Node]] = []
+        for key, value in self.entries(node, what):
+            if key.text in names:
+                found.append((key, value))
+            else:
+                self.unknown(key, value, what, names)
+        return found
+
+    def made(self, node: Node, what: str) -> Made:
+        """How something is made and removed."""
+        fields = self.fields(node, what, ("make", "drop", "outside"), ("make",)) or {}
+        outside = "outside" in fields and self.word(fields["outside"], "`outside`", ("true", "false")) == "true"
+        return Made(
+            make=self.calls(fields.get("make"), "`make`"),
+            drop=self.calls(fields.get("drop"), "`drop`"),
+            outside=outside,
+        )
+
+    def rows(self, node: Node | None) -> MappingOf[tuple[str, str], Calls]:
+        """How rows of a state are made."""
+        found: dict[tuple[str, str], Calls] = {}
+        for key, value in self.known(node, "`rows`", TABLES):
+            if key.text in BY_TYPE:
+                for type_, calls in self.known(value, f"`{key.text}`", self.program.entities):
+                    found[key.text, type_.text] = self.calls(calls, f"`{type_.text}`")
+            else:
+                found[key.text, ""] = self.calls(value, f"`{key.text}`")
+        return found
+
+    def operations(self, node: Node, signs: Signs) -> Iterable[tuple[tuple[str, str], Operation]]:
+        """How operations are asked, by type and name; several names may share one entry: `alter, drop`."""
+        for type_, value in self.known(node, "`operations`", self.program.entities):
+            names = tuple(operation for entity, operation in self.program.rules if entity == type_.text)
+            for key, entry in self.entries(value, f"`{type_.text}`"):
+                for name in (part.strip() for part in key.text.split(",")):
+                    if name not in names:
+                        self.report(
+                            "C001",
+                            key,
+                            f"unknown operation `{name}` on `{type_.text}`",
+                            near(name, names, "operations"),
+                        )
+                    else:
+                        yield (type_.text, name), self.operation(entry, signs)
+
+    def operation(self, node: Node, signs: Signs) -> Operation:
+        """One operation: its calls, or a mapping that says more."""
+        if not isinstance(node, Mapping):
+            return Operation(calls=self.calls(node, "an operation"), signs=signs)
+        fields = self.fields(node, "an operation", _OPERATION) or {}
+        calls = self.calls(fields["sql"], "`sql`") if "sql" in fields else self.http(node, fields)
+        flags = {
+            name: self.word(fields[name], f"`{name}`", ("true", "false")) == "true"
+            for name in ("login", "changes")
+            if name in fields
+        }
+        shows = self.text(fields.get("shows"), "`shows`")
+        changing = any(call.method not in ("", "get", "head") for call in calls)
+        return Operation(
+            calls=calls,
+            signs=self.signs(fields, signs),
+            login=flags.get("login", False),
+            changes=flags.get("changes", changing),
+            shows=None if shows is None else shows.value,
+        )
+
+    def calls(self, node: Node | None, what: str) -> Calls:
+        """Statements or requests, one or a list."""
+        if node is None:
+            return ()
+        found: list[Call] = []
+        for item in node.items if isinstance(node, Sequence) else (node,):
+            if self.kind == "sql":
+                text = self.text(item, what)
+                found += [] if text is None else [Call(text=Template(text.value))]
+            else:
+                found += self.http(item, self.fields(item, what, (*METHODS, "body", "headers")) or {})
+        return tuple(found)
+
+    def http(self, node: Node, fields: MappingOf[str, Node]) -> Calls:
+        """One HTTP request."""
+        methods = [method for method in METHODS if method in fields]
+        if len(methods) != 1:
+            if fields:
+                self.report(
+                    "C001",
+                    node,
+                    f"a request has one of {', '.join(f'`{method}`' for method in METHODS)}, with its path",
+                )
+            return ()
+        path = self.text(fields[methods[0]], f"`{methods[0]}`")
+        body = self.text(fields.get("body"), "`body`")
+        if path is None:
+            return ()
+        return (
+            Call(
+                text=Template(path.value),
+                method=methods[0],
+                headers=self.headers(fields.get("headers")),
+                body=None if body is None else Template(body.value),
+            ),
+        )
+
+    def headers(self, node: Node | None) -> tuple[tuple[str, Template], ...]:
+        """Headers by name."""
+        return tuple((name.value, Template(text.value)) for name, text in self.pairs(node, "`headers`"))
+
+    def signs(self, fields: MappingOf[str, Node], usual: Signs) -> Signs:
+        """What tells the answers, where it is otherwise than usual."""
+
+        def one(name: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(text.value for text in self.texts(fields[name], f"`{name}`")) if name in fields else otherwise
+
+        return Signs(
+            allowed=one("allowed", usual.allowed),
+            refused=one("refused", usual.refused),
+            hidden=one("hidden", usual.hidden),
+        )

@@ -1,0 +1,196 @@
+"""The driver for systems with an HTTP API: a driver document's requests, as an administrator and as the user of each question."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from base64 import b64encode
+from collections.abc import Mapping
+from http.client import HTTPException
+from typing import Any
+
+import jmespath
+
+from privtab import strict_json
+from privtab.client._http import HttpTransport, header
+from privtab.conform.document import Call, DriverDocument, Operation, Signs
+from privtab.conform.driver import Driver
+from privtab.conform.nodes import Answer, World
+from privtab.conform.values import Names, Step
+from privtab.errors import DriverError, FormatError, PolicyError
+from privtab.importing.template import Template
+from privtab.ir.nodes import Program, Rule
+from privtab.names import decode_name
+from privtab.request import Request
+
+USUAL = Signs(allowed=("2xx",), refused=("401", "403"), hidden=("404",))
+"""What statuses mean unless the document says otherwise."""
+MAX_BODY = 1 << 26
+"""The most bytes of one answer."""
+
+
+class HttpDriver(Driver):
+    """Makes users, entities and grants by requests, and asks by requests of each user."""
+
+    def __init__(
+        self, document: DriverDocument, program: Program, url: str, *, token: str | None, timeout: float
+    ) -> None:
+        self._document = document
+        self._program = program
+        self._url = url.rstrip("/")
+        self._timeout = timeout
+        self._token = token
+        self._transport = HttpTransport(self._url, max_body=MAX_BODY)
+        self._names = Names(program, document, lambda name: name)
+        self._world: World | None = None
+
+    def changes(self, rule: Rule) -> bool:
+        """As Driver.changes: unless the document says otherwise, whatever is not a GET or a HEAD."""
+        operation = self._document.operations.get((rule.entity, rule.operation))
+        return operation is not None and operation.changes
+
+    def calls(self, world: World) -> int:
+        """As Driver.calls."""
+        return sum(len(step.calls) for step in self._names.made(world))
+
+    def prepare(self, world: World) -> None:
+        """As Driver.prepare."""
+        steps = list(self._names.made(world))
+        self._world = world
+        for step in steps:
+            problem = self._done(step)
+            if problem is not None:
+                raise DriverError(f"{step.what} cannot be made: {problem}")
+
+    def clean(self) -> tuple[str, ...]:
+        """As Driver.clean."""
+        return () if self._world is None else self.clean_world(self._world)
+
+    def clean_world(self, world: World) -> tuple[str, ...]:
+        """As Driver.clean_world; what is not there is removed already."""
+        left: list[str] = []
+        for step in self._names.dropped(world):
+            try:
+                problem = self._done(step, absent_is_done=True)
+            except DriverError as error:
+                problem = str(error)
+            if problem is not None:
+                left.append(f"{step.what}: {problem}")
+        return tuple(left)
+
+    def ask(self, request: Request) -> Answer:
+        """As Driver.ask."""
+        operation = self._operation(request)
+        if operation is None:
+            return Answer.UNSUPPORTED
+        values = self._values(request)
+        answer, status, body = Answer.BROKEN, 0, b""
+        for call in operation.calls:
+            status, body = self._sent(call, values, self._document.headers)
+            answer = judged(operation.signs, status, body)
+            if answer is not Answer.ALLOWED:
+                return answer
+        if operation.shows is not None and self._is_named(request):
+            return _shown(operation.shows, request, body)
+        return answer
+
+    def reproduce(self, request: Request) -> str:
+        """As Driver.reproduce."""
+        operation = self._operation(request)
+        if operation is None:
+            return ""
+        values = self._values(request)
+        lines = []
+        for call in operation.calls:
+            parts = ["curl", "-s", "-X", call.method.upper(), self._url + call.text.address(values)]
+            for name, value in (*self._document.headers, *call.headers):
+                parts += ["-H", f"{name}: {value.plain(values)}"]
+            if call.body is not None:
+                parts += ["-H", "Content-Type: application/json", "-d", _json(call.body, values)]
+            lines.append(shlex.join(parts))
+        return " && ".join(lines)
+
+    # --- private ---
+
+    def _operation(self, request: Request) -> Operation | None:
+        operation = self._document.operations.get((request.resource.type, request.action))
+        if operation is None or (operation.shows is None and not self._is_named(request)):
+            return None
+        return operation
+
+    def _is_named(self, request: Request) -> bool:
+        return len(request.resource.names) == self._program.depth(request.resource.type)
+
+    def _values(self, request: Request) -> dict[str, object]:
+        values: dict[str, object] = dict(self._names.request(request))
+        return values | {"basic": {request.user: b64encode(f"{request.user}:{request.user}".encode()).decode()}}
+
+    def _done(self, step: Step, *, absent_is_done: bool = False) -> str | None:
+        """Carry out a step as the administrator; returns why it failed, if it did."""
+        for call in step.calls:
+            status, body = self._sent(call, step.values, self._document.admin_headers)
+            if not 200 <= status < 300 and not (absent_is_done and status == 404):
+                return f"{call.method.upper()} was answered with {status}: {body[:200].decode(errors='replace')}"
+        return None
+
+    def _sent(
+        self, call: Call, values: Mapping[str, object], headers: tuple[tuple[str, Template], ...]
+    ) -> tuple[int, bytes]:
+        """The status and the body of an answer. Raises DriverError if there is none."""
+        try:
+            path = call.text.address(values)
+            lines = "".join(header(name, value.plain(values)) for name, value in (*headers, *call.headers))
+            body = b"" if call.body is None else _json(call.body, values).encode()
+        except FormatError as error:
+            raise DriverError(f"{self._document.path}: {error}") from error
+        if self._token is not None and headers is self._document.admin_headers:
+            lines += header("Authorization", f"Bearer {self._token}")
+        try:
+            answer, content = self._transport.exchange(
+                call.method.upper(), path, body, (self._timeout, self._timeout), self._timeout, lines.encode("ascii")
+            )
+        except (OSError, HTTPException, ValueError, PolicyError) as error:
+            raise DriverError(f"{self._url} gave no answer: {str(error) or type(error).__name__}") from error
+        return answer.status, content
+
+
+def _shown(names_in: str, request: Request, body: bytes) -> Answer:
+    """Whether a listing shows the named item."""
+    try:
+        names = jmespath.search(names_in, strict_json.loads(body))
+    except (ValueError, jmespath.exceptions.JMESPathError):
+        return Answer.BROKEN
+    if not isinstance(names, list):
+        return Answer.BROKEN
+    return Answer.ALLOWED if decode_name(request.resource.names[-1]) in names else Answer.HIDDEN
+
+
+def judged(signs: Signs, status: int, body: bytes) -> Answer:
+    """What a status and a body mean; a mark is a status, a class of them as in `2xx`, or a part of the body."""
+
+    def fits(marks: tuple[str, ...]) -> bool:
+        text = body.decode(errors="replace")
+        return any(
+            mark in (str(status), f"{status // 100}xx") or (not _is_status(mark) and mark in text) for mark in marks
+        )
+
+    for answer, marks, usual in (
+        (Answer.REFUSED, signs.refused, USUAL.refused),
+        (Answer.HIDDEN, signs.hidden, USUAL.hidden),
+        (Answer.ALLOWED, signs.allowed, ()),
+        (Answer.ALLOWED, (), USUAL.allowed),
+    ):
+        if fits(marks or usual):
+            return answer
+    return Answer.BROKEN
+
+
+def _is_status(mark: str) -> bool:
+    return len(mark) == 3 and mark[0].isdigit() and (mark[1:].isdigit() or mark[1:] == "xx")
+
+
+def _json(template: Template, values: Mapping[str, Any]) -> str:
+    """A body with the values as parts of JSON texts."""
+    return template.plain(
+        {name: json.dumps(value)[1:-1] if isinstance(value, str) else value for name, value in values.items()}
+    )

@@ -1,0 +1,112 @@
+"""The values of the placeholders in driver documents: the names of a request, an entity or a row of a state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from privtab.conform.document import Calls, DriverDocument
+from privtab.conform.nodes import World
+from privtab.errors import DriverError
+from privtab.ir.nodes import Program
+from privtab.names import decode_name
+from privtab.request import Entity, Request
+
+Values = Mapping[str, str]
+_KINDS = {"users": "user", "groups": "group", "roles": "role"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing to make, with the calls for it, their values, and the entity that it is about."""
+
+    what: str
+    calls: Calls
+    values: Values
+    at: Entity | None = None
+    outside: bool = False
+
+
+class Names:
+    """Values as a system writes them; `written`: how it writes one name."""
+
+    def __init__(self, program: Program, document: DriverDocument, written: Callable[[str], str]) -> None:
+        self.program = program
+        self.document = document
+        self._written = written
+
+    def entity(self, entity: Entity, before: str = "") -> dict[str, str]:
+        """The names on the path of an entity, by type."""
+        types = [type_ for type_ in self.program.chain(entity.type) if not self.program.entities[type_].single]
+        names = map(decode_name, entity.names)
+        return {f"{before}{type_}": self._written(name) for type_, name in zip(types, names, strict=False)}
+
+    def request(self, request: Request) -> dict[str, str]:
+        """The names in a request; objects of `with` as `slot_type`, flags as `true` and `false`."""
+        values = self.entity(request.resource)
+        for slot, entity in request.with_.items():
+            values |= self.entity(entity, f"{slot}_")
+        rule = self.program.rules[request.resource.type, request.action]
+        values |= {flag: str(flag in request.flags).lower() for flag in rule.required_flags}
+        return {**values, "user": self._written(request.user)}
+
+    def principal(self, text: str) -> str:
+        """A principal, as in `user:alice`."""
+        return self._written(text.partition(":")[2])
+
+    def made(self, world: World) -> Iterator[Step]:
+        """What has to be made, in order; owners before grants, since a new owner takes over what the old one was granted."""
+        for kind, names in (("users", world.users), ("groups", world.groups), ("roles", world.roles)):
+            for name in names:
+                yield self._principal(kind, name, drop=False)
+        for entity in world.entities:
+            yield self._entity(entity, drop=False)
+        yield from self._rows(world)
+
+    def dropped(self, world: World) -> Iterator[Step]:
+        """What has to be removed, in order."""
+        for entity in reversed(world.entities):
+            yield self._entity(entity, drop=True)
+        for kind, names in (("roles", world.roles), ("groups", world.groups), ("users", world.users)):
+            for name in names:
+                yield self._principal(kind, name, drop=True)
+
+    def _principal(self, kind: str, name: str, *, drop: bool) -> Step:
+        made = self.document.principals.get(kind)
+        if made is None:
+            raise DriverError(f"{self.document.path} does not say how `{kind}` are made")
+        what = f"{_KINDS[kind]}:{name}"
+        return Step(what=what, calls=made.drop if drop else made.make, values={_KINDS[kind]: self._written(name)})
+
+    def _entity(self, entity: Entity, *, drop: bool) -> Step:
+        made = self.document.entities.get(entity.type)
+        if made is None:
+            raise DriverError(f"{self.document.path} does not say how a `{entity.type}` is made")
+        calls = made.drop if drop else made.make
+        return Step(what=str(entity), calls=calls, values=self.entity(entity), at=entity, outside=made.outside)
+
+    def _rows(self, world: World) -> Iterator[Step]:
+        state = world.state
+        for user in state.service_admins:
+            yield self._row("service_admins", None, {"user": self._written(user)})
+        for user, group in state.memberships:
+            yield self._row("memberships", None, {"user": self._written(user), "group": self._written(group)})
+        for row in state.assignments:
+            values = {"principal": self.principal(row.principal), "role": self._written(row.role)}
+            yield self._row("assignments", row.scope, values)
+        for user, of in state.members:
+            yield self._row("members", of, {"user": self._written(user)})
+        for owned, owner in state.owners:
+            yield self._row("owners", owned, {"owner": self.principal(owner)})
+        for grant in state.grants:
+            values = {"grantee": self.principal(grant.grantee), "effect": grant.effect, "privilege": grant.privilege}
+            yield self._row("grants", grant.entity, values | dict(self.document.privileges.get(grant.privilege, {})))
+
+    def _row(self, table: str, entity: Entity | None, values: dict[str, str]) -> Step:
+        type_ = entity.type if entity is not None and (table, "") not in self.document.rows else ""
+        calls = self.document.rows.get((table, type_))
+        if calls is None:
+            about = f" on a `{type_}`" if type_ else ""
+            raise DriverError(f"{self.document.path} does not say how a row of `{table}`{about} is made")
+        names = {} if entity is None else self.entity(entity)
+        return Step(what=f"{table}: {values}", calls=calls, values={"after": " ", **names, **values}, at=entity)

@@ -1,0 +1,70 @@
+"""Driver documents: every mistake is reported at its place, all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from privtab.conform.document import load
+from privtab.errors import PolicyInvalid
+from privtab.pipeline import load_program
+
+POLICY = """\
+privtab: 1
+system: library
+version: "1"
+entities: {folder: {page:}}
+privileges: [READ, WRITE]
+tables:
+  page:
+    read: READ (page)
+    delete: WRITE (folder)
+"""
+
+
+def findings(tmp_path: Path, text: str) -> list[str]:
+    (tmp_path / "library.yaml").write_text(POLICY, encoding="utf-8")
+    path = tmp_path / "driver.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(PolicyInvalid) as caught:
+        load(path, load_program(tmp_path / "library.yaml"))
+    return [f"{d.span.line}: {d.message}" + (f" ({d.help})" if d.help else "") for d in caught.value.diagnostics]
+
+
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+    text = """\
+conform: 1
+title: Library
+sql:
+  database: shelf
+  entities:
+    pages: {make: create, drop: drop}
+  rows:
+    grant: {page: grant}
+  operations:
+    page:
+      reed: select 1
+      delete: {sql: delete, chages: true}
+"""
+    assert findings(tmp_path, text) == [
+        "4: unknown type `shelf` (types: `folder` and `page`)",
+        "6: unknown key `pages` in `entities` (did you mean `page`?)",
+        "8: unknown key `grant` in `rows` (did you mean `grants`?)",
+        "11: unknown operation `reed` on `page` (did you mean `read`?)",
+        "12: unknown key `chages` in an operation (did you mean `changes`?)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("conform: 2\ntitle: x\nsql: {operations: {page: {read: a}}}\n", "1: `conform` is `2`"),
+        ("conform: 1\ntitle: x\n", "either `sql` or `http`"),
+        ("conform: 1\ntitle: x\nsql: {quote: '`'}\n", "`operations` is missing in `sql`"),
+        ("conform: 1\ntitle: x\nhttp: {operations: {page: {read: {path: /a}}}}\n", "unknown key `path`"),
+        ("conform: 1\ntitle: x\nhttp: {operations: {page: {read: {get: /a, put: /b}}}}\n", "a request has one of"),
+    ],
+)
+def test_a_wrong_document_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    assert any(says in finding for finding in findings(tmp_path, text))

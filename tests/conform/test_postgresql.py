@@ -1,0 +1,105 @@
+"""A real PostgreSQL 15 obeys the table of its documentation, and a wrong table is told from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+from postgresql_server import postgresql
+
+from privtab.conform.document import load
+from privtab.conform.nodes import Verdict
+from privtab.conform.plan import PREFIX, plan
+from privtab.conform.readings import readings_of
+from privtab.conform.report import Report, report
+from privtab.conform.run import Settings, run
+from privtab.conform.sql import SqlDriver
+from privtab.pipeline import load_program
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql-15")]
+
+ROOT = Path(__file__).parents[2]
+POLICY = ROOT / "policy_src" / "postgresql" / "15.yaml"
+DRIVER = ROOT / "examples" / "conform" / "postgresql.yaml"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with postgresql() as url:
+        yield url
+
+
+def conformance(policy: Path, url: str, *, jobs: int = 1, rows: str | None = None, document: Path = DRIVER) -> Report:
+    program = load_program(policy)
+    driver = SqlDriver(load(document, program), program, url)
+    planned = plan(
+        program,
+        readings=readings_of(policy, program),
+        changes=driver.changes,
+        rows=lambda rule: rows is None or rule.entity == rows,
+    )
+    outcome = run(planned, planned.questions, driver, Settings(jobs=jobs))
+    return report(planned, outcome, driver, (), date(2030, 1, 1))
+
+
+def left_behind(url: str) -> list[str]:
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql(
+            f"select rolname from pg_roles where rolname like '{PREFIX}%%' "  # noqa: S608
+            f"union select datname from pg_database where datname like '{PREFIX}%%'"
+        )
+        return [str(name) for (name,) in found]
+
+
+def test_every_cell_agrees_and_nothing_is_left_behind(url: str) -> None:
+    result = conformance(POLICY, url, jobs=4)
+    assert result.outcome.failure is None
+    assert result.outcome.left == ()
+    assert [(row.name, row.verdict) for row in result.rows if row.verdict is not Verdict.AGREES] == []
+    assert set(result.cells) == {Verdict.AGREES}
+    assert result.asked == len(result.plan.questions)
+    assert left_behind(url) == []
+    followed = {row.name: [r.name for r in row.readings if r.follows] for row in result.rows if row.readings}
+    assert followed == {"schema/create_table": [""], "table/drop": [""]}
+
+
+def test_a_table_that_the_server_does_not_obey_is_told_with_statements_to_paste(url: str, tmp_path: Path) -> None:
+    policy = tmp_path / "wrong.yaml"
+    text = POLICY.read_text(encoding="utf-8")
+    text = text.replace(
+        "use: USAGE (schema) or service admin", "use: USAGE (schema) or owner (schema) or service admin"
+    )
+    text = text.replace(
+        "rename: owner (schema) and CREATE (database)", "rename: owner (schema) and CREATE (database, schema)"
+    )
+    policy.write_text(text, encoding="utf-8")
+    rows = {row.name: row for row in conformance(policy, url, rows="schema").rows}
+    assert rows["schema/use"].verdict is Verdict.NARROWER, "an owner who revoked USAGE cannot look names up"
+    assert rows["schema/rename"].verdict is Verdict.NARROWER
+    statement = rows["schema/use"].findings[0].reproduce
+    assert statement.startswith('begin; set local session authorization "privtab_conform_caller')
+    assert statement.endswith("rollback;")
+    assert rows["schema/comment"].verdict is Verdict.AGREES
+
+
+def test_a_world_that_cannot_be_made_ends_the_test_and_is_removed(url: str, tmp_path: Path) -> None:
+    document = tmp_path / "driver.yaml"
+    text = DRIVER.read_text(encoding="utf-8")
+    document.write_text(text.replace("grant {privilege} on schema", "grant {privilege} on scheme"), encoding="utf-8")
+    result = conformance(POLICY, url, rows="schema", document=document)
+    assert result.outcome.failure is not None
+    assert "cannot be made" in result.outcome.failure
+    assert result.asked == 0
+    assert left_behind(url) == []
+
+
+def test_a_server_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
+    result = conformance(POLICY, f"postgresql+psycopg://postgres:s3cret@/postgres?host={tmp_path}", rows="schema")
+    assert result.outcome.failure is not None
+    assert "s3cret" not in result.outcome.failure
+    assert result.outcome.left
