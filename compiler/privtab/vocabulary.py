@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from privtab.errors import InvalidRequest
 from privtab.hints import hint
 from privtab.names import check_unicode, check_user, escape_wildcard, is_wildcard, wrong_escape
+from privtab.paths import PathShape, path_shape
 from privtab.request import Entity, Request, flag_name
 
 
@@ -37,6 +38,15 @@ class Vocabulary:
     operations: Mapping[str, Mapping[str, OperationShape]]
     """By entity type, then operation."""
     request_groups: bool = False
+    nested: Mapping[str, int] = field(default_factory=dict)
+    """The most levels of each type that nests."""
+    shapes: Mapping[str, PathShape] = field(init=False, repr=False, compare=False)
+    """The shape of the paths of each type."""
+
+    def __post_init__(self) -> None:
+        """Work out the shapes of paths."""
+        shapes = {type_: path_shape(chain, self.nested) for type_, chain in self.chains.items()}
+        object.__setattr__(self, "shapes", shapes)
 
     @classmethod
     def from_program(cls, program: Mapping[str, Any]) -> Vocabulary:
@@ -58,6 +68,7 @@ class Vocabulary:
                 for type_, rules in program["rules"].items()
             },
             request_groups="request" in program["semantics"]["groups"],
+            nested={name: entity["nested"] for name, entity in entities.items() if "nested" in entity},
         )
 
     def check(self, request: Request) -> OperationShape:
@@ -111,13 +122,19 @@ class Vocabulary:
             )
         id_ = entity.id
         check_unicode(id_)
+        shape = self.shapes[entity.type]
+        nests = shape.nested is not None
+        slashes = id_.count("/") + 1
         if (
-            id_.count("/") == chain[-1][1] - 1
+            (shape.depth <= slashes <= shape.most if nests else slashes == shape.depth)
             and not ("%" in id_ or "*" in id_ or "?" in id_ or "//" in id_)
             and not (id_.startswith("/") or id_.endswith("/") or not id_)
         ):
             return  # the common case; the rest reports what is wrong
-        for name in entity.names:
+        names = entity.names
+        if nests and unnamed and names and not names[-1]:
+            names = names[:-1]
+        for name in names:
             if is_wildcard(name):
                 raise InvalidRequest(
                     f"malformed path in `{entity}`: there are no wildcards; "
@@ -130,20 +147,35 @@ class Vocabulary:
                     + (f"`{bad_escape}` is not an escape: " if bad_escape else "a name is empty; ")
                     + "only `%` and `/` are escaped in a name, as %25 and %2F"
                 )
+        if nests:
+            self._check_levels(entity, shape, unnamed=unnamed)
+            return
         depth = chain[-1][1]
         depths = {depth}
         if unnamed and (len(chain) == 1 or chain[-2][1] < depth):
             depths.add(depth - 1)
         if len(entity.names) not in depths:
-            shape = "/".join(type_ for i, (type_, d) in enumerate(chain) if i == 0 or d > chain[i - 1][1])
             expected = " or ".join(str(d) for d in sorted(depths))
             raise InvalidRequest(
-                f"wrong depth: `{entity}` has {len(entity.names)} name(s), a `{entity.type}` path has {expected} ({shape})"
+                f"wrong depth: `{entity}` has {len(entity.names)} name(s), "
+                f"a `{entity.type}` path has {expected} ({shape.example()})"
+            )
+
+    def _check_levels(self, entity: Entity, shape: PathShape, *, unnamed: bool) -> None:
+        """Check the number of names of a path whose length varies. Raises InvalidRequest."""
+        names = len(entity.names)
+        if not shape.depth <= names <= shape.most:
+            advice = f"; a call without the last name ends with `/`: `{entity}/`" if unnamed else ""
+            raise InvalidRequest(
+                f"wrong depth: `{entity}` has {names} name(s), a `{entity.type}` path has {shape.depth} to {shape.most} "
+                f"({shape.example()}){advice}"
             )
 
     def keys(self, entity: Entity) -> list[str]:
         """The keys of the entities on the path, from the root to the entity itself, which is absent if unnamed."""
         id_ = entity.id
+        if self.nested:
+            return self.shapes[entity.type].keys(id_)
         names = id_.split("/") if id_ else []
         last = len(names)
         return [
@@ -151,6 +183,15 @@ class Vocabulary:
             for type_, depth in self.chains[entity.type]
             if depth <= last
         ]
+
+    def item_keys(self, entity: Entity) -> list[str]:
+        """The keys of an item for OPA. Where a type nests, a path without its last name has a key that ends with `/`."""
+        keys = self.keys(entity)
+        return [*keys, f"{entity.type}:{entity.id}"] if self.nested and entity.id.endswith("/") else keys
+
+    def complete(self, entity: Entity) -> bool:
+        """Whether the path has the last name of its entity."""
+        return self.shapes[entity.type].named(entity.id)
 
 
 def check_caller(user: str, groups: Sequence[str]) -> None:

@@ -97,7 +97,7 @@ def test_the_round_trip_is_proved_on_every_kind_of_value(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda d: d.update(format=2), "not a program of format 1"),
+        (lambda d: d.update(format=3), "not a program of format 1 or 2"),
         (lambda d: d.pop("sets"), "the program has no `sets`"),
         (lambda d: d["entities"]["file"].update(parent="wing"), "`wing` is not an entity type of the program"),
         (lambda d: d["entities"]["file"].pop("principal"), r"entities\.file has no `principal`"),

@@ -39,6 +39,18 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
     assert 0.1 < allowed / total < 0.9, "worlds in which nearly all answers are the same prove little"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sharded", [False, True], ids=["whole", "sharded"])
+def test_reference_and_opa_agree_where_a_type_nests(opa_binary: Path, sharded: bool) -> None:
+    total = allowed = 0
+    for seed in (41,) if sharded else (42, 43):
+        asked, yes, found = compare(seed, opa_binary, policies=8, states=4, per_rule=3, sharded=sharded, nested=True)
+        total, allowed = total + asked, allowed + yes
+        assert not found, f"{len(found)} of {asked} differ; the first:\n{found[0]}"
+    assert total > 1_000
+    assert 0.1 < allowed / total < 0.9
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("sharded", [False, True], ids=["whole", "sharded"])
 @pytest.mark.parametrize("block", range(20))

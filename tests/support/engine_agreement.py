@@ -121,7 +121,7 @@ def _by_items(
             groups.setdefault((request.action, request.resource.type), []).append(number)
     answers: list[bool | None] = [None] * len(requests)
     for (action, type_), numbers in groups.items():
-        items = [[requests[n].user, reference.vocabulary.keys(requests[n].resource)] for n in numbers]
+        items = [[requests[n].user, reference.vocabulary.item_keys(requests[n].resource)] for n in numbers]
         body = {"action": {"name": action}, "resource": {"type": type_}, "items": items}
         item_answers = ask(session, url, reference.program.system, "decisions", body, at)
         for n, answer in zip(numbers, item_answers, strict=True):
@@ -130,11 +130,13 @@ def _by_items(
 
 
 def compare(
-    seed: int, binary: Path, *, policies: int, states: int, per_rule: int, sharded: bool = False
+    seed: int, binary: Path, *, policies: int, states: int, per_rule: int, sharded: bool = False, nested: bool = False
 ) -> tuple[int, int, list[str]]:
     """Compare on random policies, states and requests; returns the numbers of requests and of allows, and the differences."""
     features = worlds.IN_SPARK if sharded else worlds.FEATURES
     of_seed = [features if n % 2 else () for n in range(policies)]
+    if nested:
+        of_seed = [("nested", *(worlds.IN_SPARK if n % 2 else ())) for n in range(policies)]
     texts = [worlds.policy(seed * 1000 + n, f"world{n}", of_seed[n]) for n in range(policies)]
     total = allowed = 0
     found: list[str] = []

@@ -107,9 +107,8 @@ class Caller(EvaluationContext):
         """Set the objects, by slot; an object may lack its last name."""
         self.types = {slot: entity.type for slot, entity in objects.items()}
         self.keys = {slot: self.vocabulary.keys(entity) for slot, entity in objects.items()}
-        self.complete = {
-            slot for slot, keys in self.keys.items() if len(keys) == len(self.vocabulary.chains[self.types[slot]])
-        }
+        self.complete = {slot for slot, entity in objects.items() if self.vocabulary.complete(entity)}
+        self.levels = {slot: self.vocabulary.shapes[e.type].levels(e.id) for slot, e in objects.items()}
         return self
 
 

@@ -11,6 +11,7 @@ from privtab.analysis.provenance import Chain, Provenance
 from privtab.analysis.turns import Ways, ways
 from privtab.ir.canonical import Leaf
 from privtab.ir.nodes import ByType, Has, Rule
+from privtab.ir.unroll import located_sets, nests
 from privtab.reference.evaluate import Reference
 from privtab.reference.explain import Explanation
 from privtab.request import Decision, Request
@@ -63,10 +64,18 @@ def explain(
     """
     explanation = reference.explanation(request)
     rows = None if state is None else Provenance(explanation.evaluation, state, places)
-    minimal_sets = listing(explanation.evaluation, explanation.rule, explanation.evaluation.condition(explanation.rule))
+    evaluation = explanation.evaluation
+    minimal_sets = listing(evaluation, explanation.rule, evaluation.condition(explanation.rule))
+    nested = nests(evaluation.program)
+    if nested:
+        minimal_sets = minimal_sets._replace(
+            sets=located_sets(evaluation.program, minimal_sets.sets, evaluation.levels)
+        )
     turns, complete = Ways(()), True
     proposed: tuple[Proposal, ...] = ()
-    if state is not None and not explanation.allowed:
+    if state is not None and not explanation.allowed and nested:
+        complete = False  # changes are not worked out where a type nests
+    elif state is not None and not explanation.allowed:
         turns = ways(reference, state, request)
         proposed, complete = proposals(reference, state, request, turns)
     return RequestExplanation(

@@ -26,6 +26,7 @@ from privtab.analysis.universe import Universe, names, universe
 from privtab.analysis.what_can import Choices
 from privtab.ir.formula import item_condition, leaves, refuse_below
 from privtab.ir.nodes import RESOURCE, Atom, Rule
+from privtab.ir.unroll import refuse_nested
 from privtab.reference.evaluate import Reference
 from privtab.reference.explain import Explanation
 from privtab.request import Entity
@@ -71,6 +72,7 @@ class SearchSpace:
     """What is the same for every user of a state: the existing entities, and the names in use."""
 
     def __init__(self, reference: Reference, state: State) -> None:
+        refuse_nested(reference.program, "searches for paths")
         self.universe = universe(reference.program, state)
         self.names = names(reference.program, state)
 

@@ -11,6 +11,7 @@ from privtab.ir.nodes import Atom, Has, HasBelow, Holds, Member, Owner, OwnsBelo
 from privtab.ir.serialise import vocabulary
 from privtab.moments import ALWAYS, Window, shown
 from privtab.names import path_of, refers_to
+from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext
 from privtab.request import Entity
 from privtab.state.names import StateNames
@@ -228,7 +229,7 @@ class Provenance:
         for row, entity in self._rows_of("members", "user", {user}, "of"):
             if entity == path[-1]:
                 yield (self._step("member", row_text("members", {"user": user, "of": entity}), "members", row),)
-        if self.program.entities[target.type].principal == "group":
+        if self.program.entities[base_type(target.type)].principal == "group":
             for principal in sorted(self._rows):
                 kind, _, group = principal.partition(":")
                 if kind == "group" and refers_to(group, path_of(path[-1])):

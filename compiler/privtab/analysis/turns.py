@@ -44,6 +44,7 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
 )
+from privtab.ir.unroll import refuse_nested
 from privtab.names import last_name, path_of
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -65,6 +66,7 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
 
     `state`: the one that the reference was built from.
     """
+    refuse_nested(reference.program, "changes that turn a denial")
     budget = Smallest()
     unchanged = HypotheticalDecision(reference, state, request, (), budget)
     found: list[Changes] = []
@@ -79,6 +81,7 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
 
 def all_changes(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
     """Every change that `ways` considers for a request."""
+    refuse_nested(reference.program, "changes that turn a denial")
     required_roles = HypotheticalDecision(reference, state, request, ()).roles()
     found = {
         change

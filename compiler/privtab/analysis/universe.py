@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
 from privtab.names import decode_name
 from privtab.request import Entity
 from privtab.state.chains import GROUP
@@ -34,6 +35,7 @@ class Universe:
     """The entities that are taken to exist: those named, their ancestors, and the `single` entities of all of these."""
 
     def __init__(self, program: Program, entities: Iterable[Entity] = ()) -> None:
+        self._shapes = vocabulary(program).shapes
         self._chains: dict[str, tuple[tuple[str, int], ...]] = {}
         for type_ in program.entities:
             chain = program.chain(type_)
@@ -69,6 +71,8 @@ class Universe:
 
     def add(self, entity: Entity) -> list[Entity]:
         """Add an entity, its ancestors and the `single` entities of these; returns those that are new."""
+        if self._shapes[entity.type].nested is not None:
+            return self._add_keys(self._shapes[entity.type].keys(entity.id))
         path = entity.id
         count = path.count("/") + 1 if path else 0
         missing: list[tuple[str, str]] = []
@@ -82,6 +86,12 @@ class Universe:
         new: list[Entity] = []
         for type_, path in reversed(missing):
             self._insert(Entity(type_, path), new)
+        return new
+
+    def _add_keys(self, keys: Iterable[str]) -> list[Entity]:
+        new: list[Entity] = []
+        for key in keys:
+            self._insert(Entity.parse(key), new)
         return new
 
     def _insert(self, entity: Entity, new: list[Entity]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from privtab.analysis.universe import PRINCIPALS, USERS, base_type, named_principals, rows_entities, users
 from privtab.hints import nearest
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
 from privtab.names import decode_name
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
@@ -38,9 +39,12 @@ def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
     """The entities that must exist for a request to make sense; for one that is created, its parent."""
     rule = program.rules.get((request.resource.type, request.action))
     slots = [] if rule is None else [with_slot.name for with_slot in rule.withs]
-    is_complete = len(request.resource.names) == program.depths[request.resource.type]
-    if is_complete and not (rule is not None and rule.creates):
+    known = vocabulary(program)
+    if known.complete(request.resource) and not (rule is not None and rule.creates):
         yield request.resource
+    elif known.nested:
+        keys = known.keys(Entity(request.resource.type, request.resource.id.rpartition("/")[0] + "/"))
+        yield from map(Entity.parse, keys[-1:])
     else:
         parent = program.entities[request.resource.type].parent
         if parent is not None:

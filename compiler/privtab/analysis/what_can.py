@@ -18,6 +18,7 @@ from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition, refuse_below
 from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule, ServiceAdmin
+from privtab.ir.unroll import refuse_nested
 from privtab.names import bare_name, check_user
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
@@ -75,6 +76,7 @@ def what_can(
     valid in this policy.
     """
     refuse_below(reference.program, "`what-can`")
+    refuse_nested(reference.program, "questions about what somebody may do")
     if entity is not None:
         reference.vocabulary.check_path(entity)
     found = universe(reference.program, state, None if entity is None else _types(reference.program, entity.type))

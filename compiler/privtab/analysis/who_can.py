@@ -19,6 +19,7 @@ from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.formula import leaves
 from privtab.ir.nodes import RESOURCE, Atom, Member, Rule
+from privtab.ir.unroll import refuse_nested
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
 from privtab.request import Entity, Request
@@ -150,6 +151,7 @@ def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
 
     Raises InvalidRequest if the request uses names that the policy does not know.
     """
+    refuse_nested(reference.program, "questions about who may do something")
     return WhoCan(reference, state, request)
 
 

@@ -16,16 +16,16 @@ class Directory:
     def __init__(self, program: Mapping[str, Any], index: Index) -> None:
         """`program`: as in the policy bundle."""
         self._entities: dict[str, set[str]] = {type_: set() for type_ in program["entities"]}
-        chains = Vocabulary.from_program(program).chains
+        shapes = Vocabulary.from_program(program).shapes
         singles: dict[str, list[str]] = {type_: [] for type_ in program["entities"]}
         for type_, entity in program["entities"].items():
             if entity.get("single") and entity["parent"] is not None:
                 singles[entity["parent"]].append(type_)
         for type_, path in _paths(index):
-            if type_ in chains:
-                names = path.split("/")
-                for link, depth in chains[type_]:
-                    self._add(link, "/".join(names[:depth]), singles)
+            if type_ in shapes:
+                for key in shapes[type_].keys(path):
+                    link, _, own = key.partition(":")
+                    self._add(link, own, singles)
         self.people = frozenset(t for t, entity in program["entities"].items() if entity.get("principal") == "user")
         """The types of entities that represent users."""
         users = _users(index)

@@ -121,6 +121,8 @@ def _entity(entity: EntityType) -> dict[str, Any]:
     described: dict[str, Any] = {"parent": entity.parent}
     if entity.single:
         described["single"] = True
+    if entity.nested:
+        described["nested"] = entity.nested
     if entity.title is not None:
         described["title"] = entity.title
     if entity.principal is not None:

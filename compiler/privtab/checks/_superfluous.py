@@ -49,6 +49,8 @@ class Superfluous:
 
 def superfluous(view: View) -> Iterator[Superfluous]:
     """The superfluous parts of all rows; for a row for many types, those that are superfluous for every type."""
+    if any(type_.nested for type_ in view.policy.entities.values()):
+        return  # parts about several levels of a type are related in ways that the circuits here do not know
     bodies: dict[int, list[m.Row]] = {}
     for row in view.policy.rows.values():
         bodies.setdefault(id(row.decl.body), []).append(row)

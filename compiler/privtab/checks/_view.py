@@ -246,6 +246,9 @@ class View:
             reached = set(leaves(self.program, conditions[0]))
             if reached <= found:
                 continue
+            if any(type_.nested for type_ in self.program.entities.values()):
+                found |= reached  # each may decide something on some level
+                continue
             shorter = [absorbed(self.canonical, condition) for condition in conditions]
             if all(unrelated(self.program, [condition], slots) for condition in shorter):
                 found.update(*(leaves(self.program, condition) for condition in shorter))
@@ -268,13 +271,19 @@ class View:
     def required_privileges(self) -> frozenset[tuple[str, str]]:
         """Each (privilege, type) that decides something, here or in a reading or a variant."""
         from privtab.ir.formula import leaves
+        from privtab.ir.levels import types_of
         from privtab.ir.nodes import Has
 
         atoms = (
             *self.needed,
             *(atom for formula in self.alternative_conditions for atom in leaves(self.program, formula)),
         )
-        return frozenset((atom.privilege, atom.target.type) for atom in atoms if isinstance(atom, Has))
+        return frozenset(
+            (atom.privilege, type_)
+            for atom in atoms
+            if isinstance(atom, Has)
+            for type_ in types_of(self.program, atom.target)
+        )
 
     @cached_property
     def _effective_privileges(self) -> frozenset[tuple[str, str]]:
@@ -291,13 +300,19 @@ class View:
     def required_relations(self) -> frozenset[tuple[str, str]]:
         """Each (`owner` or `member`, type) that decides something, here or in a reading or a variant."""
         from privtab.ir.formula import leaves
+        from privtab.ir.levels import types_of
         from privtab.ir.nodes import Member, Owner
 
         atoms = (
             *self.needed,
             *(atom for formula in self.alternative_conditions for atom in leaves(self.program, formula)),
         )
-        return frozenset((type(a).__name__.lower(), a.target.type) for a in atoms if isinstance(a, Owner | Member))
+        return frozenset(
+            (type(a).__name__.lower(), type_)
+            for a in atoms
+            if isinstance(a, Owner | Member)
+            for type_ in types_of(self.program, a.target)
+        )
 
 
 @once

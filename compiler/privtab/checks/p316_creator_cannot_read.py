@@ -46,6 +46,8 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     says so and it has no effects; types without such operations are skipped.
     """
     view = view_of(policy)
+    if any(type_.nested for type_ in policy.entities.values()):
+        return  # minimal sets do not tell what is held on which level
     readings = _readings(policy)
     groups: dict[str, list[tuple[m.Row, str, str]]] = {}
     for row in policy.rows.values():

@@ -71,10 +71,11 @@ def _violations(view: View, rules: list[Rule], at_most: int) -> Iterator[tuple[s
 
 def _suffices(view: View, rule: Rule, gives: Callable[[str, str], bool]) -> bool:
     """Whether grants alone suffice; `gives` tells whether they give a privilege on a type."""
+    from privtab.ir.levels import types_of
     from privtab.ir.nodes import Has
 
     def holds(atom: Atom) -> bool:
-        return isinstance(atom, Has) and gives(atom.privilege, atom.target.type)
+        return isinstance(atom, Has) and any(gives(atom.privilege, t) for t in types_of(view.program, atom.target))
 
     return _atoms_suffice(view, rule, holds)
 
@@ -105,6 +106,7 @@ def _grants_of(view: View, role: Role) -> Callable[[str, str], bool]:
 
 def _owner_may(view: View, rule: Rule, type_: str) -> bool:
     """Whether ownership of the resource's `type_` suffices."""
+    from privtab.ir.levels import types_of
     from privtab.ir.nodes import RESOURCE, Has, Owner
 
     semantics = view.policy.semantics
@@ -112,11 +114,12 @@ def _owner_may(view: View, rule: Rule, type_: str) -> bool:
 
     def holds(atom: Atom) -> bool:
         if isinstance(atom, Owner):
-            return atom.target.slot == RESOURCE and atom.target.type == type_
+            return atom.target.slot == RESOURCE and type_ in types_of(view.program, atom.target)
         if not isinstance(atom, Has) or atom.privilege not in owner_privileges or atom.target.slot != RESOURCE:
             return False
-        below = view.policy.hierarchy.within(atom.target.type, type_)
-        return below if semantics.inheritance == "down" else atom.target.type == type_
+        types = types_of(view.program, atom.target)
+        below = any(view.policy.hierarchy.within(own, type_) for own in types)
+        return below if semantics.inheritance == "down" else type_ in types
 
     return _atoms_suffice(view, rule, holds)
 

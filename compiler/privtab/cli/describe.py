@@ -69,6 +69,7 @@ def _entities(console: Console, entities: dict[str, Any]) -> None:
             if entity["parent"] == parent:
                 notes = [f"{key} {value}" for key, value in entity.items() if key in {"title", "principal"}]
                 notes += ["single"] * ("single" in entity)
+                notes += [f"nested: at most {entity['nested']} levels"] if "nested" in entity else []
                 console.print(f"  {'  ' * depth}{name}", end="")
                 console.print(f"  ({', '.join(notes)})" if notes else "", style="dim")
                 show(name, depth + 1)

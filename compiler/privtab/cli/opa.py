@@ -123,8 +123,10 @@ def run(
 
 def _curl(program: Program, url: str) -> str:
     """An example `curl` command: the first operation of the policy, on an entity of its type."""
+    from privtab.ir.serialise import vocabulary
+
     rule = next(iter(program.rules.values()))
-    names = "/".join(type_ for type_ in program.chain(rule.entity) if not program.entities[type_].single)
+    names = vocabulary(program).shapes[rule.entity].example().replace("/…", "")
     request = {
         "subject": {"type": "user", "id": "alice"},
         "action": {"name": rule.operation},

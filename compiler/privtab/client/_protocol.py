@@ -268,7 +268,7 @@ def explained(system: str, requests: Sequence[Request]) -> Call[list[Decision]]:
 def item_decisions(system: str, requests: Sequence[Request], vocabulary: Vocabulary) -> Call[list[bool]]:
     """The faster form of `decisions`, for requests of one operation and type without objects, groups or flags."""
     first = requests[0]
-    keys = vocabulary.keys
+    keys = vocabulary.item_keys
     document = {
         "action": {"name": first.action},
         "resource": {"type": first.resource.type},

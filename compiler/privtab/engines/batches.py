@@ -39,6 +39,7 @@ from privtab.engines.conditions import RESOURCE
 from privtab.engines.forms import NO, Truths, Value, combinations, separate
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine
+from privtab.engines.varying import decide_rows, with_nameless_group
 from privtab.request import NOT_SET, Entity, Request, flag_name
 
 
@@ -231,9 +232,10 @@ class Batches:
         for column in (names, *(column for _, column in columns.values()), *([] if groups is None else [groups])):
             if column.null_count:
                 answers.reasons[column.is_null().to_numpy(zero_copy_only=False)] = NULL
+        if reader.nested:  # arrays need paths of a fixed length
+            return decide_rows(self.one_by_one, group, names, columns, groups, answers)
         if groups is not None:
-            nameless = pc.equal(pc.coalesce(groups.flatten(), ""), "").to_numpy(zero_copy_only=False)
-            answers.reasons[pc.list_parent_indices(groups).to_numpy(zero_copy_only=False)[nameless]] = NULL
+            answers.reasons[with_nameless_group(groups)] = NULL
         if answers.reasons.any():
             columns = {slot: (kind, column.fill_null("")) for slot, (kind, column) in columns.items()}
             names = names.fill_null("")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar, assert_never
+
+from privtab.paths import Chains, at_level, located, shapes_of
 
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
@@ -42,6 +44,7 @@ T = TypeVar("T")
 
 ALWAYS = AllOf()
 NEVER = AnyOf()
+LocatedSets: TypeAlias = tuple[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,8 @@ class RequestShape:
     types: Mapping[str, str]
     """By slot, including the resource's."""
     named: bool = True
+    levels: Mapping[str, int] = field(default_factory=dict)
+    """By slot, the number of levels on the path of its object, if a type on it nests."""
 
 
 class ConditionReader:
@@ -59,16 +64,60 @@ class ConditionReader:
 
     def __init__(self, program: Mapping[str, Any]) -> None:
         self.rules: Mapping[str, Mapping[str, Any]] = program["rules"]
-        self.chains: dict[str, tuple[tuple[str, int], ...]] = {
-            name: tuple((link["type"], link["depth"]) for link in entity["chain"])
-            for name, entity in program["entities"].items()
-        }
+        self.shapes = shapes_of(program["entities"])
+        """The shape of the paths of each type."""
+        self.chains = Chains(self.shapes)
         """For each type, the types on its path from the root to itself, each with the number of names of its path."""
+        self.nested = frozenset(name for name, shape in self.shapes.items() if shape.nested is not None)
+        """The types on whose paths a type nests."""
+        self._parents: dict[str, str | None] = {name: e["parent"] for name, e in program["entities"].items()}
         self.principal: dict[str, str | None] = {n: e["principal"] for n, e in program["entities"].items()}
 
     def depth(self, type_: str) -> int:
         """The number of names in the path of an entity of a type."""
         return self.chains[type_][-1][1]
+
+    def own_depth(self, form: RequestShape) -> int:
+        """The number of names in the path of the resource of such a request."""
+        type_ = form.types[RESOURCE]
+        return self.depth(at_level(type_, form.levels[RESOURCE]) if type_ in self.nested else type_)
+
+    def located(self, rule: Mapping[str, Any], form: RequestShape, sets: Sequence[Sequence[int]]) -> LocatedSets:
+        """The atoms of a rule's minimal sets with targets of single levels, and the sets as numbers of these.
+
+        A set with `any` becomes one for each level, all of whose `any` are at the same distance from the nearest.
+        """
+        atoms: list[Mapping[str, Any]] = []
+        numbers: dict[tuple[int, str], int] = {}
+        found: dict[tuple[int, ...], None] = {}
+        for set_ in sets:
+            listed = [(number, rule["atoms"][number]) for number in set_]
+            choices = [form.levels[atom["slot"]] for _, atom in listed if atom.get("level") == "any"]
+            for distance in range(max(choices, default=1)):
+                row: list[int] = []
+                for number, atom in listed:
+                    for place in self._located_atom(atom, form, distance):
+                        key = number, place.get("type", "")
+                        if key not in numbers:
+                            numbers[key] = len(atoms)
+                            atoms.append(place)
+                        row.append(numbers[key])
+                found[tuple(row)] = None
+        return atoms, list(found)
+
+    def _located_atom(self, atom: Mapping[str, Any], form: RequestShape, distance: int) -> list[Mapping[str, Any]]:
+        type_ = atom.get("type")
+        if type_ not in self.nested:
+            return [atom]
+        level = atom.get("level", "nearest")
+        types = located(type_, level, form.levels[atom["slot"]], self._parents[type_])
+        if level == "any":
+            types = (types[min(distance, len(types) - 1)],)
+        return [{**atom, "type": name} for name in types]
+
+    def place(self, target: Mapping[str, Any], form: RequestShape) -> Mapping[str, Any]:
+        """The target of an effect with a type of a single level."""
+        return self._located_atom(target, form, 0)[0]
 
     def condition(self, type_: str, operation: str, form: RequestShape) -> Condition:
         """The condition for a request of this form."""
@@ -109,7 +158,15 @@ class ConditionReader:
 
     def _fact(self, kind: Kind, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         slot, type_ = value["slot"] or slot, value["type"]
-        if slot == RESOURCE and not form.named and self.depth(type_) >= self.depth(form.types[RESOURCE]):
+        if type_ in self.nested:
+            level = value.get("level", "nearest")
+            types = located(type_, level, form.levels[slot], self._parents[type_])
+            join = _any if level == "any" else _all
+            return join(self._fact_at(kind, value, slot, name, form) for name in types)
+        return self._fact_at(kind, value, slot, type_, form)
+
+    def _fact_at(self, kind: Kind, value: Mapping[str, Any], slot: str, type_: str, form: RequestShape) -> Condition:
+        if slot == RESOURCE and not form.named and self.depth(type_) >= self.own_depth(form):
             return NEVER
         return Atom(kind, slot, type_, value.get("privilege", ""))
 

@@ -10,6 +10,7 @@ from privtab.engines.conditions import ConditionReader, RequestShape
 from privtab.engines.index import OWNER, Index
 from privtab.engines.plan import Caller, Semantics, groups_of, roles_of
 from privtab.names import last_name, refers_to
+from privtab.paths import base_type
 
 Atom = Mapping[str, Any]
 """An atom of the program's JSON: `kind`, and if it concerns an entity, `slot`, `type` and possibly `privilege`."""
@@ -44,6 +45,9 @@ class Explanation:
         self.meaning = meaning
         self.index = index
         self.atoms: Sequence[Atom] = rule["atoms"]
+        self.sets: Sequence[Sequence[int]] = self._listed
+        if reader.nested:
+            self.atoms, self.sets = reader.located(rule, form, self._listed)
         self._held: dict[int, bool] = {}
 
     def context(self, revision: str | None, *, allowed: bool) -> dict[str, Any]:
@@ -52,7 +56,10 @@ class Explanation:
             "rule": self.rule["id"],
             "missing": [] if allowed else self.missing(),
             "reasons": self.reasons() if allowed else [],
-            "effects": [f"{e['text']} ({self.key_or_type(e['target'])})" for e in self.rule["effects"]]
+            "effects": [
+                f"{e['text']} ({self.key_or_type(self.reader.place(e['target'], self.form))})"
+                for e in self.rule["effects"]
+            ]
             if allowed
             else [],
             "source": self.rule["source"],
@@ -67,8 +74,8 @@ class Explanation:
         types = [f"{slot}={self.form.types[slot]}" for slot in sorted(withs) if len(withs[slot]) > 1]
         return "item" if self.form.named else "call", " ".join([*sorted(self.form.flags), *types])
 
-    @cached_property
-    def sets(self) -> Sequence[Sequence[int]]:
+    @property
+    def _listed(self) -> Sequence[Sequence[int]]:
         """The minimal sets for this form of request, as numbers of atoms; empty if there are too many forms to list."""
         form, variant = self._variant
         sets: Sequence[Sequence[int]] = self.rule["minimal"][form].get(variant, ())
@@ -109,7 +116,7 @@ class Explanation:
                 grant = min(self.ownerships(atom), default=None) or min(self.grants(atom))
                 return {"atom": text, "on": grant.on, "through": grant.through}
             case "owner":
-                through = min(self.owners(atom["type"], self.path(atom) or ""))
+                through = min(self.owners(base_type(atom["type"]), self.path(atom) or ""))
             case "member":
                 through = min(self.memberships(atom))[1]
             case "has_below" | "owns_below":
@@ -139,7 +146,7 @@ class Explanation:
             case "has":
                 return any(self.ownerships(atom)) or (any(self.grants(atom)) and not any(self.denials(atom)))
             case "owner":
-                return any(self.owners(atom["type"], path))
+                return any(self.owners(base_type(atom["type"]), path))
             case "member":
                 return any(self.memberships(atom))
             case "self":
@@ -153,12 +160,14 @@ class Explanation:
         """The path of an atom's entity; None if the request does not name it."""
         beginnings = self.paths[atom["slot"]]
         depth = self.reader.depth(atom["type"])
-        return beginnings[depth] if depth < len(beginnings) else None
+        if depth >= len(beginnings) or (depth == len(beginnings) - 1 and beginnings[depth].endswith("/")):
+            return None
+        return beginnings[depth]
 
     def key_or_type(self, atom: Atom) -> str:
         """The key of an atom's entity, or its type alone if the request does not name it."""
         path = self.path(atom)
-        type_: str = atom["type"]
+        type_: str = base_type(atom["type"])
         return type_ if path is None else f"{type_}:{path}"
 
     def text(self, atom: Atom) -> str:
@@ -201,7 +210,7 @@ class Explanation:
         if self.path(atom) is None:
             return []
         beginnings = self.paths[atom["slot"]]
-        chain = [(type_, beginnings[depth]) for type_, depth in reversed(self.reader.chains[atom["type"]])]
+        chain = [(base_type(type_), beginnings[depth]) for type_, depth in reversed(self.reader.chains[atom["type"]])]
         return chain if self.meaning.down else chain[:1]
 
     def owners(self, type_: str, path: str) -> Iterable[str]:
@@ -218,7 +227,7 @@ class Explanation:
 
     def memberships(self, atom: Atom) -> Iterable[tuple[int, str]]:
         """How the caller belongs to an entity: as its member, or through a group that it is."""
-        path, type_ = self.path(atom), atom["type"]
+        path, type_ = self.path(atom), base_type(atom["type"])
         if path is None:
             return
         if self.caller.user in self.index.members.get(type_, {}).get(path, ()):
@@ -233,10 +242,11 @@ class Explanation:
         for key, principal in self._entries("allow", atom):
             yield GrantPath(distances[key], key, principal)
         beginnings = self.paths[atom["slot"]]
+        chain = self.reader.chains[atom["type"]]
         for distance, (type_, path) in enumerate(self.relevant_entities(atom)):
             roles = set(self.caller.principals)
-            for link, depth in self.reader.chains[type_]:
-                roles.update(self.caller.scopes.get(f"{link}:{beginnings[depth]}", ()))
+            for link, depth in chain[: len(chain) - distance]:
+                roles.update(self.caller.scopes.get(f"{base_type(link)}:{beginnings[depth]}", ()))
             for role in roles:
                 if privilege in self.meaning.roles.get(role, {}).get(type_, ()):
                     yield GrantPath(distance, f"{type_}:{path}", role)

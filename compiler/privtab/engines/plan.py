@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from privtab.engines.conditions import AllOf, Atom, Condition, ConditionReader, RequestShape, compiled, facts
 from privtab.engines.index import OWNER, Holders, Index, Table
 from privtab.names import last_name, refers_to
+from privtab.paths import base_type
 
 Special: TypeAlias = Callable[[str, Sequence[str], str], bool]
 """Whether a fact other than a grant holds for a user and their principals, about the entity with a path."""
@@ -61,6 +62,8 @@ class Step:
 
     slot: str
     type: str
+    base: str
+    """The type as the policy names it."""
     depth: int
     above: int
     """The number of the step whose grants count here too; -1 if there is none."""
@@ -126,10 +129,11 @@ class Plan:
                 Step(
                     slot=slot,
                     type=type_,
+                    base=base_type(type_),
                     depth=chain[-1][1],
                     above=numbers.get((slot, chain[-2][0]), -1) if len(chain) > 1 else -1,
-                    table=self.index.table(type_),
-                    defaults=self._defaults(type_),
+                    table=self.index.table(base_type(type_)),
+                    defaults=self._defaults(base_type(type_)),
                     mask=mask,
                     shift=shift,
                 )
@@ -158,7 +162,7 @@ class Plan:
         }
 
     def _special(self, fact: Atom) -> Special:
-        index, type_ = self.index, fact.type
+        index, type_ = self.index, base_type(fact.type)
         match fact.kind:
             case "service_admin":
                 return lambda user, _, __: user in index.service_admins
@@ -206,7 +210,7 @@ class Plan:
                     bits |= holders.get(principal, 0)
             owned = bits & OWNER
             if scopes:
-                scoped_roles = (*(roles[step.above] if step.above >= 0 else ()), *scopes.get(f"{step.type}:{path}", ()))
+                scoped_roles = (*(roles[step.above] if step.above >= 0 else ()), *scopes.get(f"{step.base}:{path}", ()))
                 roles.append(scoped_roles)
                 for role in scoped_roles:
                     bits |= step.defaults.get(role, 0)

@@ -37,11 +37,8 @@ class QuickWays(dict[tuple[str, str], Quick]):
     def __missing__(self, key: tuple[str, str]) -> Quick:
         if key not in self._engine.shapes:
             return _long_way
-        way = (
-            quick(self._engine.plan_of(*key, frozenset(), {}, named=True))
-            if self._engine.needs_only_resource(*key)
-            else None
-        )
+        fixed = self._engine.needs_only_resource(*key) and key[0] not in self._engine.reader.nested
+        way = quick(self._engine.plan_of(*key, frozenset(), {}, named=True)) if fixed else None
         self[key] = way or _long_way
         return self[key]
 

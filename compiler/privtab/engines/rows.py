@@ -62,7 +62,7 @@ class RowEngine:
         """Whether the request is allowed."""
         resource = request.resource
         paths = {RESOURCE: beginnings(resource.id)}
-        plan = self.plan(request, paths[RESOURCE])
+        plan = self.plan(request)
         for slot in self.shapes[resource.type, request.action][1]:
             paths[slot] = beginnings(request.with_[slot].id)
         return plan.holds(self.caller(request), paths)
@@ -70,13 +70,18 @@ class RowEngine:
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """The positions of the allowed items, ascending; only the type of the request's resource is used."""
         resource = request.resource
-        placeholder = beginnings("/".join("x" * self.reader.depth(resource.type)))
-        plan = self.plan(request, placeholder)
+        if not items:
+            return []
+        plan = self._plan(request, self._levels(request, items[0]), named=True)
         paths = {slot: beginnings(request.with_[slot].id) for slot in self.shapes[resource.type, request.action][1]}
         caller = self.caller(request)
         decide, gather = plan.decide, plan.gather
         found = []
+        nests = resource.type in self.reader.nested
         for position, item in enumerate(items):
+            if nests:
+                plan = self._plan(request, self._levels(request, item), named=True)
+                decide, gather = plan.decide, plan.gather
             paths[RESOURCE] = beginnings(item.id)
             if decide(gather(caller, paths)):
                 found.append(position)
@@ -86,7 +91,7 @@ class RowEngine:
         """The decision with its explanation."""
         resource = request.resource
         paths = {RESOURCE: beginnings(resource.id)}
-        plan = self.plan(request, paths[RESOURCE])
+        plan = self.plan(request)
         for slot in self.shapes[resource.type, request.action][1]:
             paths[slot] = beginnings(request.with_[slot].id)
         caller = self.caller(request)
@@ -99,25 +104,46 @@ class RowEngine:
         """Decisions with explanations, by position."""
         return [self.decide(request) for request in requests]
 
-    def plan(self, request: Request, path: Sequence[str]) -> Plan:
+    def plan(self, request: Request) -> Plan:
         """The plan for requests of the same form as this one."""
+        resource = request.resource
+        named = self.reader.shapes[resource.type].named(resource.id)
+        return self._plan(request, self._levels(request, resource), named=named)
+
+    def _plan(self, request: Request, levels: Mapping[str, int], *, named: bool) -> Plan:
         resource = request.resource
         flags, slots = self.shapes[resource.type, request.action]
         types = {slot: request.with_[slot].type for slot in slots}
-        named = len(path) > self.reader.depth(resource.type)
-        return self.plan_of(resource.type, request.action, request.flags & flags, types, named=named)
+        return self.plan_of(resource.type, request.action, request.flags & flags, types, named=named, levels=levels)
+
+    def _levels(self, request: Request, resource: Entity) -> Mapping[str, int]:
+        """By slot, the number of levels on the paths on which a type nests."""
+        if not self.reader.nested:
+            return {}
+        slots = self.shapes[resource.type, request.action][1]
+        entities = {RESOURCE: resource, **{slot: request.with_[slot] for slot in slots}}
+        shapes = self.reader.shapes
+        return {s: shapes[e.type].levels(e.id) for s, e in entities.items() if e.type in self.reader.nested}
 
     def plan_of(
-        self, type_: str, operation: str, flags: frozenset[str], withs: Mapping[str, str], *, named: bool
+        self,
+        type_: str,
+        operation: str,
+        flags: frozenset[str],
+        withs: Mapping[str, str],
+        *,
+        named: bool,
+        levels: Mapping[str, int] | None = None,
     ) -> Plan:
-        """The plan for requests of a form; `withs` are the types of the `with` objects."""
-        known_flags, slots = self.shapes[type_, operation]
-        flags = flags & known_flags
-        key = (type_, operation, flags, named, *(withs[slot] for slot in slots))
+        """The plan for requests of a form; `withs` are the types of the `with` objects, `levels` as in RequestShape."""
+        levels = levels or {}
+        asked, slots = self.shapes[type_, operation]
+        flags = flags & asked
+        key = (type_, operation, flags, named, *(withs[slot] for slot in slots), *levels.items())
         plan = self._plans.get(key)
         if plan is None:
             types = {RESOURCE: type_, **{slot: withs[slot] for slot in slots}}
-            form = RequestShape(flags=flags, types=types, named=named)
+            form = RequestShape(flags=flags, types=types, named=named, levels=levels)
             condition = self.reader.condition(type_, operation, form)
             plan = self._plans[key] = Plan(condition, form, self.reader, self.meaning, self.index)
         return plan

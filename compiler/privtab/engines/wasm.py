@@ -125,7 +125,7 @@ class WasmEngine:
         def as_fallback(request: Request) -> str:
             if not checked:
                 raise _UnusualError
-            return _text((request.user, self._vocabulary.keys(request.resource)))
+            return _text((request.user, self._vocabulary.item_keys(request.resource)))
 
         def item(position: int) -> str:
             request = requests[position]

@@ -24,6 +24,7 @@ from privtab._once import once
 from privtab.errors import Undecided
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import RequestAlgebra, call_condition, move, resolve, uses_below
+from privtab.ir.levels import LEVELS_ABOVE, level_name, level_text
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -105,17 +106,17 @@ class Canonical:
         """Sort key: membership first, then privileges and roles, then ownership; from the root down."""
         match atom:
             case Member(target=target):
-                return (0, target.slot, self._position[target.type], "")
+                return (0, target.slot, self._position[target.type], level_text(target))
             case ServiceAdmin():
                 return (1, "", 0, "")
             case Self(target=target):
                 return (2, target.slot, 0, "")
             case Has(target=target, privilege=privilege):
-                return (3, target.slot, self._position[target.type], privilege)
+                return (3, target.slot, self._position[target.type], f"{privilege}{level_text(target)}")
             case Holds(target=target):
                 return (4, target.slot, self._position[target.type], "")
             case Owner(target=target):
-                return (5, target.slot, self._position[target.type], "")
+                return (5, target.slot, self._position[target.type], level_text(target))
             case HasBelow(target=target, privilege=privilege):
                 return (3, target.slot, self._position[target.type], f"{privilege} or below")
             case OwnsBelow(target=target):
@@ -231,7 +232,19 @@ class Canonical:
         """Whether `upper` is `lower` or, with inheritance, lies above it on the same path."""
         if upper.slot != lower.slot and upper.type != self._shared_root:
             return False
+        if upper.level != "nearest" or lower.level != "nearest":
+            return self._reaches_level(upper, lower)
         return upper.type in self._chains[lower.type] if self._down else upper.type == lower.type
+
+    def _reaches_level(self, upper: Target, lower: Target) -> bool:
+        """As `_reaches` where a type nests, whatever the number of levels. Incomplete where the number decides."""
+        if upper == lower or not self._down:
+            return upper == lower
+        if self._denies and {upper.level, lower.level} & {"any", "every"}:
+            return False
+        if upper.type != lower.type:
+            return upper.type in self._chains[lower.type]
+        return (upper.level, lower.level) in LEVELS_ABOVE
 
     def reduce(self, atoms: AtomSet) -> AtomSet:
         """Drop the atoms that the others entail. The result is unique: only implication has cycles, and then order decides."""
@@ -341,10 +354,11 @@ def minimal_sets(
 def target_text(target: Target, rule: Rule, types: Mapping[str, str] | None = None) -> str:
     """The text of a target: its type; for a `with` object its name, and `name.type` for what lies above it."""
     if target.slot == RESOURCE:
-        return target.type
+        return level_name(target)
     slot = next(w for w in rule.withs if w.name == target.slot)
     object_type = (types or {}).get(slot.name, slot.types[0])
-    return slot.name if target.type == object_type else f"{slot.name}.{target.type}"
+    own = target.type == object_type and target.level == "nearest"
+    return slot.name if own else f"{slot.name}.{level_name(target)}"
 
 
 def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) -> str:

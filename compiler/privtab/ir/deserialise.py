@@ -49,7 +49,8 @@ from privtab.ir.nodes import (
     When,
     WithSlot,
 )
-from privtab.ir.serialise import FORMAT
+from privtab.ir.serialise import FORMAT, FORMAT_NESTED
+from privtab.paths import MOST_LEVELS, Level
 
 T = TypeVar("T")
 
@@ -64,8 +65,8 @@ _NODES_WITH_TARGET: Mapping[str, type[Owner | Member | Self | Holds]] = {
 def program_from_json(document: object, shown: str) -> Program:
     """Build a program from its JSON document. `shown`: the path for its spans. Raises ValueError, which names the wrong part."""
     top = _JsonObject(document, "the program")
-    if top.document.get("format") != FORMAT:
-        raise ValueError(f"it is not a program of format {FORMAT}")
+    if top.document.get("format") not in (FORMAT, FORMAT_NESTED):
+        raise ValueError(f"it is not a program of format {FORMAT} or {FORMAT_NESTED}")
     entities = top.each("entities", _entity)
     span = Span(path=shown, line=1, column=1, end_line=1, end_column=1)
     rules = {
@@ -178,7 +179,20 @@ def _privilege(name: str, part: _JsonObject) -> Privilege:
 
 def _entity(name: str, part: _JsonObject) -> EntityType:
     principal = None if part.get("principal") is None else part.one_of("principal", OwnerKind)
-    return EntityType(name=name, parent=part.text_or_none("parent"), single=part.flag("single"), principal=principal)
+    return EntityType(
+        name=name,
+        parent=part.text_or_none("parent"),
+        single=part.flag("single"),
+        principal=principal,
+        nested=_levels(part) if "nested" in part.document else 0,
+    )
+
+
+def _levels(part: _JsonObject) -> int:
+    levels = part.get("nested")
+    if not isinstance(levels, int) or isinstance(levels, bool) or not 1 <= levels <= MOST_LEVELS:
+        raise ValueError(f"{part.where}.nested is {levels!r:.80}, not a number from 1 to {MOST_LEVELS}")
+    return levels
 
 
 def _role(name: str, part: _JsonObject) -> Role:
@@ -247,7 +261,8 @@ def _effect(part: _JsonObject) -> Effect:
 
 
 def _target(part: _JsonObject) -> Target:
-    return Target(slot=part.text("slot"), type=part.text("type"))
+    level: Level = part.one_of("level", Level) if "level" in part.document else "nearest"
+    return Target(slot=part.text("slot"), type=part.text("type"), level=level)
 
 
 def _formula(part: _JsonObject) -> Formula:

@@ -41,6 +41,7 @@ from privtab.ir.facts import (
 )
 from privtab.ir.formula import Truth, depends_on_request, followed, leaves, rule_flags, uses_below, walk, without_name
 from privtab.ir.nodes import (
+    RESOURCE,
     And,
     Atom,
     ByType,
@@ -61,6 +62,8 @@ from privtab.ir.nodes import (
     When,
 )
 from privtab.ir.solver import Slots, Solver
+from privtab.ir.unroll import Levels, levels_that_matter, nests, unrolled
+from privtab.paths import base_type
 
 _BELOW = (HasBelow, OwnsBelow)
 _MAX_COMBINATIONS = 50_000
@@ -83,6 +86,9 @@ class ImplicationChecker:
         self._alike = other_program is None or _same_semantics(program, other_program)
         self._same_words: dict[str, bool] = {}
         self._last_truth: tuple[Atom | tuple[Leaf, ...], Truth] | None = None
+        self._nests = nests(self.program) or nests(self.other_program)
+        self._unused_names = unused_names
+        self._unrolled: dict[int, ImplicationChecker] = {}
 
     @cached_property
     def solver(self) -> Solver:
@@ -98,13 +104,13 @@ class ImplicationChecker:
         """
         decided = self._implied_by_sets(f, g) if unnamed is None and self.plain else None
         slots = {slot.name: slot.types for slot in rule.withs}
-        return self._implies(f, g, flags, slots, unnamed) if decided is None else decided
+        return self.implies_with(f, g, flags, slots, unnamed) if decided is None else decided
 
     @cached_property
     def plain(self) -> bool:
         """Whether both programs are one, without implied privileges, objects with a root in common, and `or below`."""
         implied = any(privilege.implies for privilege in self.program.privileges.values())
-        related = implied or self.program.shared_root is not None or uses_below(self.program)
+        related = self._nests or implied or self.program.shared_root is not None or uses_below(self.program)
         return self._side == 0 and not related
 
     def _implied_by_sets(self, f: Formula, g: Formula) -> bool | None:
@@ -126,7 +132,14 @@ class ImplicationChecker:
             self._last_truth = key, Truth(self.program, (), {}, holds)
         return self._last_truth[1]
 
-    def _implies(self, f: Formula, g: Formula, flags: frozenset[str] | None, slots: Slots, unnamed: str | None) -> bool:
+    def implies_with(
+        self, f: Formula, g: Formula, flags: frozenset[str] | None, slots: Slots, unnamed: str | None
+    ) -> bool:
+        """As `always_implies`, with the types of the objects in each slot."""
+        if self._nests:
+            return all(
+                self._implies_at(levels, most, f, g, flags, slots, unnamed) for levels, most in self._levels(f, g)
+            )
         if unnamed is not None:
             f, g = without_name(self.program, f, unnamed), without_name(self.other_program, g, unnamed)
         self._check_below(f, g)
@@ -134,6 +147,38 @@ class ImplicationChecker:
         solver.renew()
         assumptions = [solver.literal(f, 0), -solver.literal(g, self._side), solver.requests(slots)]
         return not solver.possible([*assumptions, *(() if flags is None else solver.with_flags(flags))])
+
+    def _levels(self, f: Formula, g: Formula) -> Iterator[tuple[Levels, int]]:
+        """The numbers of levels that a question has to be answered for, each with the largest of them."""
+        most = levels_that_matter(self.program, f, g)
+        if self.other_program is not self.program:
+            most = max(most, levels_that_matter(self.program, f) + levels_that_matter(self.other_program, g))
+        for levels in unrolled(self.program).requests((f, g), most):
+            yield levels, most
+
+    def _implies_at(
+        self,
+        levels: Levels,
+        most: int,
+        f: Formula,
+        g: Formula,
+        flags: frozenset[str] | None,
+        slots: Slots,
+        unnamed: str | None,
+    ) -> bool:
+        mine, other = unrolled(self.program), unrolled(self.other_program)
+        if most not in self._unrolled:
+            one_program = self.other_program is self.program
+            self._unrolled[most] = ImplicationChecker(
+                mine.at_most(most), None if one_program else other.at_most(most), self._unused_names
+            )
+        return self._unrolled[most].implies_with(
+            mine.formula(f, levels),
+            other.formula(g, levels),
+            flags,
+            {slot: [mine.at(type_, levels.get(slot, 1)) for type_ in types] for slot, types in slots.items()},
+            None if unnamed is None else mine.at(unnamed, levels.get(RESOURCE, 1)),
+        )
 
     @property
     def _side(self) -> int:
@@ -194,7 +239,7 @@ class ImplicationChecker:
         unnamed: str | None = None,
     ) -> bool:
         """Whether every state that gives `f` in one program gives `g` in the other; arguments as for `counterexample`."""
-        return self._implies(f, g, flags, {slot: (type_,) for slot, type_ in (types or {}).items()}, unnamed)
+        return self.implies_with(f, g, flags, {slot: (type_,) for slot, type_ in (types or {}).items()}, unnamed)
 
     def counterexample(
         self,
@@ -210,6 +255,8 @@ class ImplicationChecker:
         `flags`: those that the request sets. `types`: the type of the object in each `with` slot that allows several.
         `unnamed`: the resource's type, if the request omits its last name.
         """
+        if self._nests:
+            raise UnsupportedError("counterexamples for types that nest are not worked out; only whether there is one")
         found = list(islice(self._counterexamples(f, g, flags, types or {}, unnamed), 200))
         return min(found, key=lambda facts: (len(facts), sorted(map(repr, facts))), default=None)
 
@@ -332,7 +379,7 @@ class ImplicationChecker:
             )
             if same_role and gives_more and all(self._on_other_path(place, target) for place in path):
                 continue
-            scopes = [None, *path] if role.scope is None else [t for t in path if t.type == role.scope]
+            scopes = [None, *path] if role.scope is None else [t for t in path if base_type(t.type) == role.scope]
             for scope in scopes:
                 assigned = Assigned(role=role.name, scope=scope)
                 if any(

@@ -29,6 +29,7 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
 )
+from privtab.paths import base_type
 
 Carrier: TypeAlias = Literal["user", "group", "brought"]
 """How a row applies to the caller: directly, through a group of the state, or through a group that the request brings."""
@@ -215,7 +216,9 @@ class FactSemantics:
         declared = self.program.roles.get(assigned.role)
         if declared is None or assigned.carrier not in self.carriers:
             return False
-        return declared.scope is None or (assigned.scope is not None and assigned.scope.type == declared.scope)
+        return declared.scope is None or (
+            assigned.scope is not None and base_type(assigned.scope.type) == declared.scope
+        )
 
     def owns(self, fact: Fact) -> bool:
         """Whether a fact is an ownership that counts."""

@@ -300,6 +300,8 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
                 if len(types[node.slot]) > 1:
                     return False
                 waiting += (case_ for type_, case_ in node.cases if type_ in types[node.slot])
+            case Has(target=target) | Owner(target=target) | Member(target=target) if target.level != "nearest":
+                return False  # other levels of the same type affect each other
             case Has(privilege=privilege, target=target):
                 # With inheritance, a privilege on one object affects others on the same path.
                 of_kin = kin.get(privilege, privilege)
@@ -355,4 +357,6 @@ def without_name(program: Program, formula: Formula, type_: str) -> Formula:
 
 
 def _unnamed(program: Program, target: Target, type_: str) -> bool:
+    if target.level in ("parent", "first", "any"):
+        return False  # whether these are the entity without a name depends on the path
     return target.slot == RESOURCE and anchor(program, target)[0] >= len(program.chain(type_)) - 1

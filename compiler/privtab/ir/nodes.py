@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from privtab._once import once
 from privtab.diagnostics import Span
+from privtab.paths import Level
 
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
@@ -37,6 +38,8 @@ class Target:
 
     slot: str
     type: str
+    level: Level = "nearest"
+    """Which entity, if the type nests. `parent`: the one around the nearest, or what contains the type if that is the outermost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,8 @@ class EntityType:
     title: str | None = None
     principal: OwnerKind | None = None
     """`user`, `group` or `role` if entities of this type are principals; the last name of the path is the principal's."""
+    nested: int = 0
+    """The most levels, if entities of this type may contain others of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,6 +354,12 @@ def chains(entities: Mapping[str, EntityType]) -> Mapping[str, tuple[str, ...]]:
 def depths(entities: Mapping[str, EntityType]) -> Mapping[str, int]:
     """`Program.depth` of every type."""
     return {name: sum(not entities[link].single for link in chain) for name, chain in chains(entities).items()}
+
+
+@once
+def nested_on(entities: Mapping[str, EntityType]) -> Mapping[str, str]:
+    """For each type on whose path a type nests, that type."""
+    return {name: outer for name, chain in chains(entities).items() for outer in chain if entities[outer].nested}
 
 
 def _upwards(entities: Mapping[str, EntityType], name: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
 from privtab._once import once
-from privtab.ir.canonical import Leaf, Listing, canonical
+from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
 from privtab.ir.formula import anchor, asked_condition, call_condition, item_condition, rule_flags
 from privtab.ir.nodes import (
     And,
@@ -35,11 +35,14 @@ from privtab.ir.nodes import (
     When,
     chains,
     depths,
+    nested_on,
 )
 from privtab.ir.some_minimal_sets import minimal_listing
 from privtab.vocabulary import OperationShape, Vocabulary
 
 FORMAT = 1
+FORMAT_NESTED = 2
+"""The format of programs with types that nest, which older readers refuse."""
 
 
 def program_json(program: Program, optimised: Program | None = None) -> dict[str, Any]:
@@ -49,7 +52,7 @@ def program_json(program: Program, optimised: Program | None = None) -> dict[str
     `program`: both programs mean the same, but if there are too many minimal sets, which of them are listed depends on the formula.
     """
     return {
-        "format": FORMAT,
+        "format": FORMAT_NESTED if nested_on(program.entities) else FORMAT,
         "system": program.system,
         "version": program.version,
         "title": program.title,
@@ -122,6 +125,7 @@ def vocabulary(program: Program) -> Vocabulary:
         chains=_links(program.entities),
         operations=operations,
         request_groups="request" in program.semantics.groups,
+        nested={name: entity.nested for name, entity in program.entities.items() if entity.nested},
     )
 
 
@@ -141,6 +145,7 @@ def _entity(program: Program, entity: EntityType) -> dict[str, Any]:
         "single": entity.single,
         "principal": entity.principal,
         "chain": _chain(program, entity.name),
+        **({"nested": entity.nested} if entity.nested else {}),
     }
 
 
@@ -186,7 +191,7 @@ def _variants(program: Program, rule: Rule, condition: Formula) -> dict[str, Lis
     """Minimal sets for the first combinations of flags and of types of `with` objects."""
     form = canonical(program)
     return {
-        variant_key(flags, {w.name: types[w.name] for w in rule.withs if w.polymorphic}): minimal_listing(
+        variant_key(flags, {w.name: types[w.name] for w in rule.withs if w.polymorphic}): _listed(
             form, condition, frozenset(flags), types
         )
         for flags, types in itertools.islice(_combinations(program, rule), VARIANTS)
@@ -209,7 +214,18 @@ def listing(program: Program, rule: Rule, *, named: bool, flags: frozenset[str],
     setting = flags & frozenset(rule_flags(program, rule)), {w.name: types[w.name] for w in rule.withs}
     if len(known) > VARIANTS and setting not in known[:VARIANTS]:
         return Listing((), complete=False)
-    return minimal_listing(canonical(program), asked_condition(program, rule, named=named), *setting)
+    return _listed(canonical(program), asked_condition(program, rule, named=named), *setting)
+
+
+def _listed(form: Canonical, condition: Formula, flags: frozenset[str], types: Mapping[str, str]) -> Listing:
+    """As `minimal_listing`; incomplete as well if a set has several atoms about any level, as explanations choose one distance."""
+    listed = minimal_listing(form, condition, flags, types)
+    several = any(sum(_about_any_level(atom) for atom in atoms) > 1 for atoms in listed.sets)
+    return listed._replace(complete=False) if several else listed
+
+
+def _about_any_level(atom: Leaf) -> bool:
+    return isinstance(atom, Has | Owner | Member) and atom.target.level == "any"
 
 
 def variant_key(flags: tuple[str, ...], types: dict[str, str]) -> str:
@@ -223,7 +239,7 @@ def variant_key(flags: tuple[str, ...], types: dict[str, str]) -> str:
 
 def _target(program: Program, target: Target) -> dict[str, Any]:
     index, single = anchor(program, target)
-    return {"slot": target.slot, "type": target.type, "index": index, "single": single}
+    return {**_place(target), "index": index, "single": single}
 
 
 def _atom(program: Program, atom: Leaf) -> dict[str, Any]:
@@ -244,17 +260,22 @@ def _atom(program: Program, atom: Leaf) -> dict[str, Any]:
             assert_never(atom)
 
 
+def _place(target: Target) -> dict[str, str]:
+    place = {"slot": target.slot, "type": target.type}
+    return place if target.level == "nearest" else {**place, "level": target.level}
+
+
 def formula_json(formula: Formula) -> dict[str, Any]:
     """A formula as nested objects, each with one key that names the node."""
     match formula:
         case Has(privilege=privilege, target=target):
-            return {"has": {"privilege": privilege, "slot": target.slot, "type": target.type}}
+            return {"has": {"privilege": privilege, **_place(target)}}
         case HasBelow(privilege=privilege, target=target):
             return {"has_below": {"privilege": privilege, "slot": target.slot, "type": target.type}}
         case OwnsBelow(target=target):
             return {"owns_below": {"slot": target.slot, "type": target.type}}
         case Owner(target=target) | Member(target=target) | Self(target=target) | Holds(target=target):
-            return {type(formula).__name__.lower(): {"slot": target.slot, "type": target.type}}
+            return {type(formula).__name__.lower(): _place(target)}
         case ServiceAdmin():
             return {"service_admin": {}}
         case And():

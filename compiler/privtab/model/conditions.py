@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
 
@@ -19,6 +19,8 @@ from privtab.findings import (
     p209_can_with_objects,
     p210_not_a_principal,
     p211_no_owners,
+    p218_selector_without_nesting,
+    p219_misplaced_nested,
     p221_below_not_exact,
 )
 from privtab.hints import nearest
@@ -26,8 +28,12 @@ from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
 from privtab.model.names import DeclaredNames
 from privtab.model.select import ChosenRow
+from privtab.paths import Level
 from privtab.syntax import expression as x
 from privtab.syntax.nodes import Cell, ConditionCell
+
+_SELECTORS: Mapping[str, Level] = {"first": "first", "any": "any", "every": "every"}
+"""The words before a target, by the level that they mean."""
 
 
 @dataclass(slots=True)
@@ -132,6 +138,9 @@ class Scope:
 
     def _unbound(self, use: m.PrivilegeUse, place: m.TargetSlot) -> tuple[str, ...]:
         binds = self.names.binds
+        if place.level == "parent":
+            outer = self.names.entities[place.types[0]].parent
+            return tuple(p for p in use.members if not binds[p].issuperset((*place.types, outer)))
         return tuple(p for p in use.members if binds[p].isdisjoint(place.types))
 
     def privilege(self, name: x.Name, cell: Cell) -> m.PrivilegeUse | None:
@@ -153,6 +162,11 @@ class Scope:
     def place(self, target: x.Name, cell: Cell, *, children: bool = False) -> m.TargetSlot | None:
         """The object that a target names; with `children`, also a type directly inside the row's entity type."""
         name, spot = target.text, m.Spot(cell, target.start, target.end)
+        if target.below and self.names.nests:
+            self.fail(p219_misplaced_nested.below(cell.part(target.start, target.end)))
+            return None
+        if target.selector is not None:
+            return self._selected(target, target.selector, cell)
         if name in self.objects:
             return m.TargetSlot(name, self.objects[name], name, spot, target.below)
         if name in self.poisoned_objects:
@@ -160,16 +174,35 @@ class Scope:
             return None
         hierarchy = self.names.hierarchy
         type_: str | None = name
+        level: Level = "nearest"
         if name == "entity":
             type_ = self.entity
+        elif name == "parent" and hierarchy.entities[self.entity].nested:
+            type_, level = self.entity, "parent"
         elif name == "parent":
             type_ = hierarchy.entities[self.entity].parent
         if type_ is not None and type_ in hierarchy.entities:
             inside = children and hierarchy.entities[type_].parent == self.entity
             if inside or hierarchy.reaches(self.entity, type_):
-                return m.TargetSlot(RESOURCE, (type_,), name, spot, target.below)
+                return m.TargetSlot(RESOURCE, (type_,), name, spot, target.below, level)
         self._report_unresolved(name, spot)
         return None
+
+    def _selected(self, target: x.Name, selector: x.Name, cell: Cell) -> m.TargetSlot | None:
+        """The target after a word that says which level of a type that nests is meant."""
+        span = cell.part(selector.start, target.end)
+        if selector.text not in _SELECTORS:
+            self.fail(p218_selector_without_nesting.unknown(span, selector.text, target.text, tuple(_SELECTORS)))
+            return None
+        place = self.place(replace(target, selector=None), cell)
+        if place is None:
+            return None
+        nests = place.slot == RESOURCE and place.level == "nearest" and self.names.entities[place.types[0]].nested
+        if not nests:
+            self.fail(p218_selector_without_nesting.finding(span, selector.text, target.text))
+            return None
+        spot = m.Spot(cell, selector.start, target.end)
+        return replace(place, level=_SELECTORS[selector.text], written=f"{selector.text} {target.text}", spot=spot)
 
     def _report_unresolved(self, name: str, spot: m.Spot) -> None:
         """Report a target that cannot be resolved."""
@@ -201,6 +234,9 @@ class Scope:
             self.refuse_below(f"`{kind}`", targets, cell)
         if kind == "holds":
             for place in places:
+                if place.level != "nearest":
+                    self.fail(p219_misplaced_nested.holder(place.spot.span, "holds", place.written))
+                    continue
                 if not any(self.names.entities[t].principal == "role" for t in place.types):
                     self._principal(x.Name("holds", place.spot.start, place.spot.end), place.types[0], "role", cell)
         match kind:
@@ -229,7 +265,9 @@ class Scope:
         for place in places:
             chosen = [self.pairs[t, operation] for t in place.types if (t, operation) in self.pairs]
             objects = sorted({w.name.value for c in chosen if c.decl.withs for w in c.decl.withs})
-            if not chosen and (unreadable := self.rows_unknown & {*place.types, ""}):
+            if place.level != "nearest":
+                self.fail(p219_misplaced_nested.can(place.spot.span, place.written))
+            elif not chosen and (unreadable := self.rows_unknown & {*place.types, ""}):
                 self.poisoned = bool(unreadable)
             elif not chosen:
                 known = {op: None for type_, op in self.pairs if type_ in place.types}

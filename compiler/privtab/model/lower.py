@@ -10,6 +10,7 @@ from privtab._once import once
 from privtab.ir import nodes as ir
 from privtab.ir.formula import item_condition, references
 from privtab.model import nodes as m
+from privtab.paths import Level
 
 _Pair: TypeAlias = tuple[str, str]
 
@@ -59,7 +60,7 @@ class Lowering:
 
     def __init__(self, policy: m.Policy) -> None:
         self.policy = policy
-        self.targets: dict[tuple[str, str], ir.Target] = {}
+        self.targets: dict[tuple[str, str, Level], ir.Target] = {}
 
     def rule(self, row: m.Row) -> ir.Rule:
         """Lower one row."""
@@ -95,11 +96,11 @@ class Lowering:
             target=self.target(outcome.slot, outcome.type),
         )
 
-    def target(self, slot: str, type_: str) -> ir.Target:
-        """The shared target of a slot and a type."""
-        key = (slot, type_)
+    def target(self, slot: str, type_: str, level: Level = "nearest") -> ir.Target:
+        """The shared target of a slot, a type and a level."""
+        key = (slot, type_, level)
         if key not in self.targets:
-            self.targets[key] = ir.Target(slot=slot, type=type_)
+            self.targets[key] = ir.Target(slot=slot, type=type_, level=level)
         return self.targets[key]
 
     def formula(self, condition: m.Condition) -> ir.Formula:
@@ -178,7 +179,7 @@ class Lowering:
     ) -> ir.Formula:
         """The formula at a place; if the type is known only from the request, with a case for each fitting type."""
         if len(place.types) == 1:
-            return make(self.target(place.slot, place.types[0]))
+            return make(self.target(place.slot, place.types[0], place.level))
         cases = tuple((type_, make(self.target(place.slot, type_))) for type_ in place.types if accepts(type_))
         return ir.ByType(slot=place.slot, cases=cases, text=f"{text} ({place.slot})")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -16,6 +16,8 @@ from privtab.findings import (
     p205_set_cycle,
     p206_privilege_cannot_bind,
     p207_duplicate_name,
+    p217_two_nested_types,
+    p219_misplaced_nested,
 )
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
 from privtab.model.hierarchy import Hierarchy
@@ -44,6 +46,11 @@ class DeclaredNames:
     """Names whose declaration has a finding."""
     types_known: bool = True
     privileges_known: bool = True
+
+    @property
+    def nests(self) -> bool:
+        """Whether a type nests."""
+        return any(type_.nested for type_ in self.entities.values())
 
     @property
     def entities(self) -> dict[str, EntityType]:
@@ -118,11 +125,45 @@ def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:
             single=detail is not None and detail.single,
             title=None if detail is None else detail.title,
             principal=principal,
+            nested=0 if detail is None or detail.nested is None else detail.nested.value,
         )
     if "entities" not in tables.unreadable:
         unknown = (t.name for t in tables.types if t.name.value not in entities and t.name.value not in tables.lost)
         found.extend(p102_unknown_type.finding(name.span, name.value, entities) for name in unknown)
+    for type_ in tables.types:
+        if type_.nested is not None and type_.name.value in entities:
+            _check_nested(type_.name.value, type_.nested.span, entities, found)
     return entities
+
+
+def _check_nested(name: str, span: Span, entities: dict[str, EntityType], found: list[Diagnostic]) -> None:
+    """Check whether a type may nest; one that may not counts as one that does not, so that only this is reported."""
+    type_ = entities[name]
+    above = list(_above(type_, entities))
+    outer = next((other.name for other in above if other.nested), None)
+    if type_.single:
+        why = "there is one per parent", "leave out `single` or `nested`"
+    elif type_.principal is not None:
+        why = (
+            "its entities are principals, and a principal's name is one name",
+            "groups in groups are rows of the state",
+        )
+    elif type_.parent is None:
+        why = "nothing contains it", "put a type around it, such as the service or the account that it belongs to"
+    elif outer is not None:
+        found.append(p217_two_nested_types.finding(span, name, outer))
+        entities[name] = replace(type_, nested=0)
+        return
+    else:
+        return
+    found.append(p219_misplaced_nested.finding(span, name, *why))
+    entities[name] = replace(type_, nested=0)
+
+
+def _above(type_: EntityType, entities: dict[str, EntityType]) -> Iterator[EntityType]:
+    while type_.parent is not None and type_.parent in entities:
+        type_ = entities[type_.parent]
+        yield type_
 
 
 def _privileges(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: list[Diagnostic]) -> None:

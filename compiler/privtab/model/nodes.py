@@ -20,6 +20,7 @@ from privtab.ir.nodes import (
     WithSlot,
 )
 from privtab.model.hierarchy import Hierarchy
+from privtab.paths import Level
 from privtab.syntax.nodes import Cell, RowDecl, Tables
 
 PairKey: TypeAlias = tuple[str, str]
@@ -50,6 +51,7 @@ class TargetSlot:
     spot: Spot
     below: bool = False
     """Whether it is enough to hold something on an entity below."""
+    level: Level = "nearest"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from privtab.findings import (
     p213_object_hides_type,
     p214_object_without_types,
     p215_effect_on_many_types,
+    p223_effect_on_level,
 )
 from privtab.ir.nodes import PRINCIPAL_TABLES, RESOURCE, Ambiguous, Semantics, Source, WithSlot
 from privtab.model import nodes as m
@@ -148,7 +149,9 @@ class Rows:
             for target in term.targets:
                 place = scope.place(target, cell.cell, children=True)
                 scope.refuse_below("an effect", (target,), cell.cell)
-                if place is not None and len(place.types) > 1:
+                if place is not None and place.level != "nearest":
+                    scope.fail(p223_effect_on_level.finding(place.spot.span, place.written))
+                elif place is not None and len(place.types) > 1:
                     scope.fail(p215_effect_on_many_types.finding(place.spot.span, place.written, place.types))
                 elif place is not None:
                     on.append((place.slot, place.types[0]))
@@ -230,7 +233,10 @@ class Rows:
         match condition:
             case m.HoldsPrivilege(places=places) | m.Related(places=places) | m.CanDo(places=places):
                 inside = self.names.hierarchy.within
-                return any(p.slot == RESOURCE and inside(p.types[0], entity) for p in places)
+                return any(
+                    p.slot == RESOURCE and p.level in ("nearest", "every") and inside(p.types[0], entity)
+                    for p in places
+                )
             case m.IsSelf():
                 return True
             case m.AllOf(parts=parts) | m.AnyOf(parts=parts):

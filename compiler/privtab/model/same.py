@@ -48,7 +48,7 @@ def _form(condition: m.Condition) -> Hashable:
 
 
 def _place(place: m.TargetSlot) -> Hashable:
-    return (place.slot, place.types, place.below)
+    return (place.slot, place.types, place.below, place.level)
 
 
 def _all(parts: Iterable[Hashable]) -> Hashable:

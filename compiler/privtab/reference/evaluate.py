@@ -5,8 +5,8 @@ It is deliberately simple: `EvaluationContext.holds` evaluates a condition as wr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from privtab.ir.formula import anchor, asked_condition, resolve
@@ -30,9 +30,12 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
     When,
+    nested_on,
 )
 from privtab.ir.serialise import listing, vocabulary
+from privtab.ir.unroll import located, located_sets
 from privtab.names import last_name, path_of, refers_to
+from privtab.paths import base_type, level_of
 from privtab.reference.explain import Explanation
 from privtab.request import Decision, Entity, Request
 from privtab.state.holdings import Holdings
@@ -67,6 +70,9 @@ class Reference:
         types = {slot.name: evaluation.types[slot.name] for slot in rule.withs}
         named = RESOURCE in evaluation.complete
         minimal_sets = listing(self.program, rule, named=named, flags=request.flags, types=types)
+        if nested_on(self.program.entities):
+            sets = located_sets(self.program, minimal_sets.sets, evaluation.levels)
+            minimal_sets = minimal_sets._replace(sets=sets)
         return Explanation(evaluation, rule, minimal_sets, allowed=evaluation.holds(condition))
 
 
@@ -99,9 +105,8 @@ class EvaluationContext:
         entities = {RESOURCE: request.resource, **{slot_.name: request.with_[slot_.name] for slot_ in rule.withs}}
         self.types: Mapping[str, str] = {slot: entity.type for slot, entity in entities.items()}
         self.keys = {slot: reference.vocabulary.keys(entity) for slot, entity in entities.items()}
-        self.complete = {
-            slot for slot, keys in self.keys.items() if len(keys) == len(self.program.chain(self.types[slot]))
-        }
+        self.complete = {slot for slot, entity in entities.items() if reference.vocabulary.complete(entity)}
+        self.levels = {slot: reference.vocabulary.shapes[e.type].levels(e.id) for slot, e in entities.items()}
 
     def condition(self, rule: Rule) -> Formula:
         """The condition for the request; if that omits the last name of its resource, without the parts that cannot hold."""
@@ -111,6 +116,9 @@ class EvaluationContext:
         """Whether a condition holds, evaluated as written. `results`: those for each `can` in it, which is evaluated once."""
         results = {} if results is None else results
         match formula:
+            case Has() | Owner() | Member() if formula.target.level in ("any", "every"):
+                join = any if formula.target.level == "any" else all
+                return join(self.holds(replace(formula, target=target)) for target in self.located(formula.target))
             case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow():
                 return self.why(formula) is not None
             case And():
@@ -153,14 +161,39 @@ class EvaluationContext:
 
     def path(self, target: Target) -> tuple[str, ...]:
         """The keys from the root to the target; empty if the request does not name the target."""
-        index, single = anchor(self.program, target)
         keys = self.keys[target.slot]
+        if nested_on(self.program.entities):
+            return self.path_of_level(target, keys)
+        index, single = anchor(self.program, target)
         if index >= len(keys):
             return ()
         path = [*keys[: index + 1]]
         name = path_of(keys[index])
         path += [f"{type_}:{name}" for type_ in self.program.chain(target.type)[index + 1 :]] if single else []
         return tuple(path)
+
+    def path_of_level(self, target: Target, keys: Sequence[str]) -> tuple[str, ...]:
+        """As `path` where types nest. `any` and `every` mean several entities, so their targets are located before."""
+        if not level_of(target.type):
+            [target] = located(self.program, target, self.levels[target.slot])
+        type_, level = base_type(target.type), level_of(target.type)
+        index, single = anchor(self.program, Target(slot=target.slot, type=type_))
+        nested = nested_on(self.program.entities).get(type_)
+        if nested is not None:
+            # The type that nests takes as many keys as there are levels.
+            index += (level if type_ == nested else self.levels[target.slot]) - 1
+        if index >= len(keys):
+            return ()
+        path = list(keys[: index + 1])
+        if single:
+            chain = self.program.chain(type_)
+            anchored = anchor(self.program, Target(slot=target.slot, type=type_))[0]
+            path += [f"{name}:{path_of(keys[index])}" for name in chain[anchored + 1 :]]
+        return tuple(path)
+
+    def located(self, target: Target) -> tuple[Target, ...]:
+        """The targets of single levels that a target means for the request."""
+        return located(self.program, target, self.levels[target.slot])
 
     def principals_within(self, path: tuple[str, ...]) -> frozenset[str]:
         """The caller's principals for an object: those that count everywhere, and the roles whose scope contains it."""
@@ -274,7 +307,8 @@ class EvaluationContext:
             return None
         if self.holdings.is_member(self.user, path[-1]):
             return Reason(path[-1], f"user:{self.user}")
-        if self.program.entities[target.type].principal == "group":
+        entities = self.program.entities
+        if entities[target.type if target.type in entities else base_type(target.type)].principal == "group":
             for group in sorted(self.groups):
                 if refers_to(group, path_of(path[-1])):
                     return Reason(path[-1], f"group:{group}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from privtab.ir.canonical import Leaf, Listing, atom_words
 from privtab.ir.nodes import ByType, Effect, Has, Rule, Target
 from privtab.ir.serialise import source_text
+from privtab.paths import base_type
 
 if TYPE_CHECKING:
     from privtab.reference.evaluate import EvaluationContext
@@ -75,7 +76,7 @@ class Explanation:
     def key(self, target: Target) -> str:
         """The target's key, or its type alone if the request does not name it."""
         path = self.evaluation.path(target)
-        return path[-1] if path else target.type
+        return path[-1] if path else base_type(target.type)
 
     def effect_text(self, effect: Effect) -> str:
         """An effect with the request's entities: `grant ALL (namespace:i/n)`, `become owner (catalog:m/c)`."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from privtab.ir.formula import rule_flags
 from privtab.ir.nodes import Rule
+from privtab.ir.unroll import refuse_nested
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.coverage import Coverage, Form
 from privtab.scenarios.engines import ReferenceEngine
@@ -31,11 +32,13 @@ def observe(plan: Plan, passed: Iterable[Case], engine: ReferenceEngine | None =
 
 def coverage(plan: Plan, observed: dict[Key, Observed]) -> Coverage:
     """The coverage of the plan's rules."""
+    refuse_nested(plan.program, "cells of coverage (`--no-coverage` leaves them out)")
     return Coverage(plan.program, plan.rules, observed)
 
 
 def score(plan: Plan, observed: dict[Key, Observed], on_progress: Callable[[int], None] = lambda _: None) -> Score:
     """The mutation score over the plan's rules."""
+    refuse_nested(plan.program, "mutation scores")
     return Scoring(plan.program, plan.rules, observed).score(on_progress)
 
 

@@ -11,9 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from privtab.errors import PolicyError, UsageError
+from privtab.errors import PolicyError, UnsupportedError, UsageError
 from privtab.ir.formula import refuse_below
 from privtab.ir.nodes import Program
+from privtab.ir.unroll import refuse_nested
 from privtab.vocabulary import Vocabulary
 
 PolicyLike: TypeAlias = "str | os.PathLike[str] | Program | Mapping[str, Any] | OpenPolicy"
@@ -80,6 +81,7 @@ def open_policy(policy: PolicyLike) -> OpenPolicy:
 
 
 def _of_program(program: Program) -> OpenPolicy:
+    refuse_nested(program, "Spark jobs")
     from privtab.pipeline import policy_artifacts
 
     refuse_below(program, "Spark")
@@ -89,12 +91,16 @@ def _of_program(program: Program) -> OpenPolicy:
 
 def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
     try:
-        Vocabulary.from_program(program)
+        nested = Vocabulary.from_program(program).nested
     except (KeyError, TypeError, AttributeError) as error:
         raise PolicyError(f"this is not the program of a policy bundle: {error!r}") from error
     text = json.dumps(program)
     if any(f'"{kind}":' in text for kind in ("has_below", "owns_below")):
         raise UsageError("Spark does not support policies with `or below`")
+    if nested:
+        raise UnsupportedError(
+            f"Spark jobs are not supported for policies in which a type nests, as `{next(iter(nested))}` does here"
+        )
     return OpenPolicy(json=program, program=None)
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from privtab.characters import LONGEST_NAME, unusable
 from privtab.hints import did_you_mean
 from privtab.ir.names import PrivilegeNames
-from privtab.ir.nodes import Program
+from privtab.ir.nodes import Program, nested_on
+from privtab.ir.serialise import vocabulary
 from privtab.names import KINDS, WILDCARDS, encode_name, escape_wildcard, is_wildcard, wrong_escape
 from privtab.request import Entity
 
@@ -43,6 +44,7 @@ class StateNames(PrivilegeNames):
         self._hierarchy = program.semantics.hierarchy
         self.holders = ("user", "group", "role") if "roles" in self._hierarchy else ("user", "group")
         """The kinds of principals that hold roles."""
+        self.shapes = vocabulary(program).shapes
 
     def grantable(self, name: str, type_: str) -> Problem | None:
         """Why a privilege, alias or set cannot be granted on a type; None if it gives something there."""
@@ -93,9 +95,13 @@ class StateNames(PrivilegeNames):
             escape = wrong_escape(name)
             if escape is not None:
                 return Problem("S113", f"malformed escape in `{text}`", _escape_advice(escape))
-        depth = self._depths[type_]
-        if len(entity.names) != depth:
-            message = f"wrong depth: `{text}` has {_count(len(entity.names))}, a `{type_}` path has {depth}"
+        depth, most = self._depths[type_], self.shapes[type_].most
+        if len(entity.names) > most > depth:
+            message = f"`{text}` has {_count(len(entity.names))}; the path of a `{type_}` has at most {most}"
+            return Problem("S184", message, f"write `{self.shape(type_)}`")
+        if not depth <= len(entity.names) <= most:
+            expected = depth if most == depth else f"{depth} to {most}"
+            message = f"wrong depth: `{text}` has {_count(len(entity.names))}, a `{type_}` path has {expected}"
             return Problem("S112", message, f"write `{self.shape(type_)}`")
         return entity
 
@@ -104,6 +110,9 @@ class StateNames(PrivilegeNames):
         name = entity.names[position]
         parent_path = "/".join(entity.names[:position])
         types = [t for t in self.program.chain(entity.type) if self._depths[t] == position]
+        nested = nested_on(self.program.entities).get(entity.type)
+        if nested is not None and position >= self._depths[nested]:
+            types = [nested]
         if self.program.semantics.inheritance == "down" and types:
             advice = f"a grant or a denial on `{types[0]}:{parent_path}` holds for everything below it"
         else:
@@ -113,8 +122,7 @@ class StateNames(PrivilegeNames):
 
     def shape(self, type_: str) -> str:
         """How an entity of a type is written: `table:metalake/catalog/schema/table`."""
-        named = [t for t in self.program.chain(type_) if not self.program.entities[t].single]
-        return f"{type_}:{'/'.join(named)}"
+        return f"{type_}:{self.shapes[type_].example()}"
 
     def principal(self, text: str, allowed: Collection[str], bare: str | None = None) -> tuple[str, str] | Problem:
         """Read `kind:name` to (kind, name); if `bare` is a kind, a name alone is of that kind."""

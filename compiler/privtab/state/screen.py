@@ -55,9 +55,10 @@ class TextAssessor:
         plain = self._plain(texts, r"|//|/\z|\A[^:]*:(?:/|\z)")
         kinds = np.full(len(texts), -1, np.int64)
         for number, type_ in enumerate(self.types):
-            depth = self.names.program.depths[type_]
-            if depth:
-                kinds[plain & (slashes == depth - 1) & _starts_with(texts, f"{type_}:")] = number
+            shape = self.names.shapes[type_]
+            if shape.depth:
+                fits = (slashes >= shape.depth - 1) & (slashes <= shape.most - 1)
+                kinds[plain & fits & _starts_with(texts, f"{type_}:")] = number
 
         def read(text: str) -> tuple[int, str] | None:
             found = self.names.entity(text)

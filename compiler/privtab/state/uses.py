@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privtab.ir.formula import atoms, item_condition
+from privtab.ir.levels import types_of
 from privtab.ir.nodes import Holds, Member, Program, ServiceAdmin
 
 
@@ -45,7 +46,7 @@ def uses(program: Program) -> Uses:
     for rule in program.rules.values():
         for atom in atoms(item_condition(rule)):
             if isinstance(atom, Member):
-                member_types.add(atom.target.type)
+                member_types.update(types_of(program, atom.target))
             holds = holds or isinstance(atom, Holds)
             service_admins = service_admins or isinstance(atom, ServiceAdmin)
     return Uses(

@@ -18,12 +18,13 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name in a cell and its position; `below`: a target that is followed by `or below`."""
+    """A name in a cell and its position. For a target: the word before it (`any namespace`), and whether `or below` follows."""
 
     text: str
     start: int
     end: int
     below: bool = False
+    selector: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +158,16 @@ class _Tree(Transformer[Token, Expression]):
     def all_of(self, children: list[Any]) -> Expression:
         return AllOf(tuple(children))
 
-    def targets(self, children: list[Token | Name]) -> tuple[Name, ...]:
-        return tuple(t if isinstance(t, Name) else _name(t) for t in children)
+    def targets(self, children: list[Name]) -> tuple[Name, ...]:
+        return tuple(children)
 
     def below(self, children: list[Token]) -> Name:
         return replace(_name(children[0]), below=True)
+
+    def level(self, children: list[Token | None]) -> Name:
+        first, second = children
+        assert first is not None
+        return _name(first) if second is None else replace(_name(second), selector=_name(first))
 
     def held(self, children: list[Any]) -> Expression:
         *tokens, targets = children
@@ -269,8 +275,13 @@ def _placed(shape: Expression, words: Mapping[int, Name], start: int) -> Express
     """The tree of an alternative that starts there, filled with the words of a cell."""
 
     def names(shape_names: tuple[Name, ...]) -> tuple[Name, ...]:
-        found = [words[start + name.start] for name in shape_names]
-        return tuple([replace(f, below=True) if name.below else f for f, name in zip(found, shape_names, strict=True)])
+        return tuple([placed_name(name) for name in shape_names])
+
+    def placed_name(name: Name) -> Name:
+        word = words[start + name.start]
+        if name.below:
+            return replace(word, below=True)
+        return word if name.selector is None else replace(word, selector=words[start + name.selector.start])
 
     match shape:
         case PrivilegeTerm(privileges, every, targets):
@@ -339,6 +350,8 @@ def _too_deep(text: str) -> int | None:
 
 def _plain_words(expected: set[str]) -> tuple[str, ...]:
     words: list[str] = []
+    if expected == {"NAME", "RPAR", "COMMA"}:
+        expected = expected - {"NAME"}  # the first of two names says a level; what is missing is the end of the target
     if expected >= _TERM:
         words.append("a condition such as `READ (table)`, `owner (…)`, `can OP (…)`")
         expected = expected - _TERM

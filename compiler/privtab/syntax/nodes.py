@@ -163,6 +163,8 @@ class TypeDecl:
 
     name: Word
     single: bool = False
+    nested: Located[int] | None = None
+    """The most levels."""
     title: str | None = None
     principal: Literal["user", "group", "role", "none"] | None = None
 

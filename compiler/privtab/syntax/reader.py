@@ -17,6 +17,7 @@ from privtab.findings import (
     p011_cell_syntax,
 )
 from privtab.hints import listed, nearest
+from privtab.paths import LEVELS, MOST_LEVELS
 from privtab.source import SourceFile
 from privtab.syntax.cell_advice import advice
 from privtab.syntax.expression import CellError, parse_condition, parse_effects
@@ -156,6 +157,19 @@ class Reader(NodeReader):
             return Located(node.value, self.span(node))
         intended = _word_for_boolean(node, ("false", "true"), no="false")
         self.wrong(node, what, "`true` or `false`", f"write `{intended}`" if intended else None)
+        return None
+
+    def levels(self, node: Node, what: str) -> Located[int] | None:
+        """`true`, `false` or the most levels of a type that nests; None for `false`."""
+        if isinstance(node, Scalar) and isinstance(node.value, bool):
+            return Located(LEVELS, self.span(node)) if node.value else None
+        if isinstance(node, Scalar) and isinstance(node.value, int):
+            if 1 <= node.value <= MOST_LEVELS:
+                return Located(node.value, self.span(node))
+            advice = f"a type may nest to 1 to {MOST_LEVELS} levels"
+            self.take(p009_wrong_value.other(self.span(node), f"`{node.text}` is not a value of {what}", advice))
+            return None
+        self.wrong(node, what, f"`true`, or a number from 1 to {MOST_LEVELS}")
         return None
 
     def choice(self, node: Node, shape: str, what: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from privtab.paths import MOST_LEVELS
 from privtab.syntax.keys import KEYS, LISTED, OPEN, SNAKE, VALUES, Key
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -81,6 +82,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "snake": {"type": "string", "pattern": _NAME},
     "open": {"type": "string", "pattern": _WORD},
     "flag": {"type": "boolean"},
+    "levels": {"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1, "maximum": MOST_LEVELS}]},
     "line": _LINE,
     "deprecated": {"type": ["string", "boolean"]},
     "words": _one_or_many({"type": "string"}),

@@ -180,11 +180,13 @@ def _types(reader: Reader, node: Node) -> tuple[TypeDecl, ...]:
         if fields is None:
             continue
         single = reader.flag(fields["single"][1], "`single`") if "single" in fields else None
+        nested = reader.levels(fields["nested"][1], "`nested`") if "nested" in fields else None
         principal = reader.choice(fields["principal"][1], "principal", "`principal`") if "principal" in fields else None
         types.append(
             TypeDecl(
                 name=name,
                 single=single is not None and single.value,
+                nested=nested,
                 title=_text(reader, fields, "title"),
                 principal=cast(Literal["user", "group", "role", "none"] | None, principal),
             )

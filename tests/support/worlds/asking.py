@@ -18,7 +18,8 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
         for _ in range(per_rule):
             resource = entity(program, rule.entity, rnd)
             if rule.unnamed and not program.entities[rule.entity].single and rnd.random() < 0.4:
-                resource = Entity(rule.entity, resource.id.rpartition("/")[0])
+                end = "/" if any(program.entities[link].nested for link in program.chain(rule.entity)) else ""
+                resource = Entity(rule.entity, resource.id.rpartition("/")[0] + end)
             asked.append(
                 Request(
                     user=rnd.choice([*known.users, *known.strangers]),

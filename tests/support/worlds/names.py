@@ -74,5 +74,6 @@ def entity(program: Program, type_: str, rnd: random.Random) -> Entity:
             case "role":
                 path.append(encode_name(rnd.choice(known.roles)))
             case _:
-                path.append(encode_name(rnd.choice(known.entities)))
+                levels = rnd.choice([1, 1, 2, 2, 3, 4]) if kind.nested else 1
+                path += [encode_name(rnd.choice(known.entities)) for _ in range(levels)]
     return Entity(type_, "/".join(path))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from worlds import below, hierarchy, implies
+from worlds import below, hierarchy, implies, nested
 from worlds.names import PRIVILEGES, ROLES
 
 
@@ -51,7 +51,8 @@ class Draft:
 
 
 FEATURES = ("implies", "below", "hierarchy")
-"""What a world can have besides what every world has; each is a module of this package."""
+"""What a world can have besides what every world has; each is a module of this package. `nested` has to be asked for, since tools
+refuse it."""
 IN_SPARK = ("implies", "hierarchy")
 """Those of the features that Spark and sharded states support."""
 
@@ -72,6 +73,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     lines = ["privtab: 1", f"system: {system}", f"version: '{version}'", "entities:"]
     lines += _tree(draft, None, 1)
     types = [f"  {s}: {{single: true}}" for s in sorted(draft.singles)]
+    types += nested.types(draft.generator("nested"))
     lines += ["types:", *types] if types else []
     lines += ["privileges:"]
     implied = implies.implied(draft.generator("implies"), tuple(draft.on))
@@ -199,10 +201,14 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
     reachable = draft.reachable(type_)
     choice = rnd.random()
     if choice < 0.12 and draft.owners:
-        targets = rnd.sample(reachable, k=rnd.randint(1, len(reachable)))
-        return f"owner ({', '.join(below.target(draft, target, ()) for target in targets)})"
+        owned = rnd.sample(reachable, k=rnd.randint(1, len(reachable)))
+        if draft.generator("nested") is None:
+            return f"owner ({', '.join(below.target(draft, target, ()) for target in owned)})"
+        around = type_ == "mid"
+        return f"owner ({', '.join(nested.levels(draft.generator('nested'), owned, around=around))})"
     if choice < 0.2:
-        return f"member ({rnd.choice([t for t in reachable if t != 'role'])})"
+        of = [rnd.choice([t for t in reachable if t != "role"])]
+        return f"member ({nested.levels(draft.generator('nested'), of, around=of == [type_])[0]})"
     if choice < 0.26:
         return "service admin"
     if choice < 0.34 and type_ == "user":
@@ -221,4 +227,8 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
     if not fitting:
         return "READ (top)"
     chosen = rnd.sample(fitting, k=min(len(fitting), rnd.choice([1, 1, 1, 2])))
-    return f"{rnd.choice(['/', ' + ']).join(chosen)} ({below.target(draft, target, chosen)})"
+    if draft.generator("nested") is None:
+        return f"{rnd.choice(['/', ' + ']).join(chosen)} ({below.target(draft, target, chosen)})"
+    around = type_ == target and all("top" in draft.on[p] for p in chosen)
+    [target] = nested.levels(draft.generator("nested"), [target], around=around)
+    return f"{rnd.choice(['/', ' + ']).join(chosen)} ({target})"

@@ -11,6 +11,7 @@ from privtab.analysis.diff.nodes import Declared, Detail, Diff, Named, Pair, Row
 from privtab.analysis.diff.renames import Renames, recognise
 from privtab.analysis.diff.worker import Worker, spare_processes
 from privtab.ir.nodes import Program
+from privtab.ir.unroll import refuse_nested
 
 MIN_PAIRS_PER_PROCESS = 100
 """The number of operations that one process compares in the time that it takes to start another process."""
@@ -23,6 +24,8 @@ def diff(before: Program, after: Program, *, shown: tuple[str, str] | None = Non
     `shown`: the names of the two sides for display. `renames`: recognise renamed things and compare them under the new
     name.
     """
+    for program in (before, after):
+        refuse_nested(program, "comparisons of policies")
     recognised = recognise(before, after) if renames else Renames()
     renamed_before = recognised.names.program(before, recognised.aliases) if recognised.names else before
     declared = (*_renamed(recognised), *compare_declared(renamed_before, after))

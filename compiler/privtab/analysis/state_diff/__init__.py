@@ -20,6 +20,7 @@ from privtab.analysis.state_diff.subjects import Question, Side, Subject, Subjec
 from privtab.analysis.what_can import questions
 from privtab.ir.formula import refuse_below, rule_flags
 from privtab.ir.nodes import RESOURCE, Program, Rule
+from privtab.ir.unroll import refuse_nested
 from privtab.moments import now
 from privtab.state.nodes import State
 from privtab.state.places import NOWHERE, Places
@@ -51,6 +52,7 @@ def state_diff(
     of all of them.
     """
     refuse_below(program, "`state diff`")
+    refuse_nested(program, "comparisons of states")
     rows = tuple(changed_rows(before, after, places))
     at_moment = now() if moment is None else moment
     held = before.at(at_moment), after.at(at_moment)

@@ -15,7 +15,8 @@ from privtab._templates import environment
 from privtab.backends.rego.dispatch import dispatched
 from privtab.backends.rego.view import Emitter, RowView
 from privtab.ir.formula import uses_below
-from privtab.ir.nodes import Program
+from privtab.ir.nodes import Program, nested_on
+from privtab.ir.serialise import vocabulary
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -54,8 +55,11 @@ def render(
             links=links(program),
             paths=key_paths(program),
             shapes=key_shapes(program),
+            nested=nested_places(program),
         ),
-        f"{base}/explain/explain.rego": explanation(name, program.system, below=uses_below(program)),
+        f"{base}/explain/explain.rego": explanation(
+            name, program.system, below=uses_below(program), nests=bool(nested_places(program))
+        ),
     }
     if not indexed:
         rows, found = dispatched(rows, emitter)
@@ -65,17 +69,55 @@ def render(
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 
-def explanation(name: str, system: str, *, below: bool = False) -> str:
-    """The hand-written module that explains decisions, with the names of a package and of the system whose state it reads."""
+def explanation(name: str, system: str, *, below: bool = False, nests: bool = False) -> str:
+    """The hand-written module that explains decisions, with the names of a package and of the system whose state it reads.
+
+    `nests`: types of the program nest, so the positions of keys depend on the request.
+    """
     text = (opa() / "lib/privtab/example_system/explain/explain.rego").read_text(encoding="utf-8")
     if below:
         text += "\n" + _template("explain_below.rego.j2").render()
+    if nests:
+        for part, replacement in _WHERE_TYPES_NEST:
+            assert part in text
+            text = text.replace(part, replacement)
+        text += _template("explain_nested.rego.j2").render()
     return _PLACEHOLDER.sub(lambda found: f"privtab_state.{system}" if found[1] else name, text)
 
 
 def links(program: Program) -> dict[str, list[tuple[str, int]]]:
     """For each entity type, the types on its path with the number of names in each one's path."""
     return {name: [(link, program.depth(link)) for link in program.chain(name)] for name in program.entities}
+
+
+def nested_position(program: Program, type_: str) -> int | None:
+    """The position, among the types on the path of a type, of the one that nests; None if none does."""
+    nested = nested_on(program.entities).get(type_)
+    return None if nested is None else program.chain(type_).index(nested)
+
+
+def nested_places(program: Program) -> dict[str, dict[str, int]]:
+    """For each type on whose path a type nests: the position of that type, and the most names of a path."""
+    shapes = vocabulary(program).shapes
+    return {
+        name: {"at": at, "most": shapes[name].most}
+        for name in program.entities
+        if (at := nested_position(program, name)) is not None
+    }
+
+
+_WHERE_TYPES_NEST = (
+    (
+        "rule := program.rules[input.resource.type][input.action.name]",
+        "listed := program.rules[input.resource.type][input.action.name]",
+    ),
+    ('paths[""] := lib.path(input.resource)', 'paths[""] := lib.with_names(lib.path(input.resource))'),
+    ("count(lib.chains[input.resource.type])", 'count(lib.chains[input.resource.type]) + more[""]'),
+    ("minimal_sets := rule.minimal[form][variant]", "listed_sets := rule.minimal[form][variant]"),
+    ("cut if not minimal_sets", "cut if not listed_sets"),
+    ("i > atom.index", 'i > object.get(atom, "anchor", atom.index)'),
+)
+"""Parts of the explanation, with what replaces them where the positions of keys depend on the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +138,8 @@ def key_paths(program: Program) -> list[KeyPath]:
     unnamed = {rule.entity for rule in program.rules.values() if rule.unnamed}
     found: list[KeyPath] = []
     for type_, chain in links(program).items():
+        if type_ in nested_on(program.entities):
+            continue  # their length varies: the keys are compared with those of the path
         found.append(_key_path(type_, chain))
         if type_ in unnamed and not program.entities[type_].single:
             found.append(_key_path(type_, chain[:-1]))
@@ -150,12 +194,15 @@ def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
     table: dict[str, dict[str, dict[str, int]]] = {}
     for name in program.entities:
         chain = program.chain(name)
+        first = nested_position(program, name)
         for position, type_ in enumerate(chain):
             if not inherits and position < len(chain) - 1:
                 continue
             for role in program.roles.values():
                 for privilege in dict(role.grants).get(type_, ()):
-                    table.setdefault(name, {}).setdefault(privilege, {})[f"role:{role.name}"] = position
+                    table.setdefault(name, {}).setdefault(privilege, {})[f"role:{role.name}"] = (
+                        position if first is None or position < first else position - len(chain)
+                    )
     return table
 
 

@@ -28,6 +28,7 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
     When,
+    nested_on,
 )
 from privtab.ir.serialise import source_text
 
@@ -98,15 +99,23 @@ class Emitter:
 
     def _note_unnamed(self, rule: Rule, condition: Formula) -> None:
         """Note a rule that refers to its own entity though that may be unnamed, and the rules that it refers to for it."""
-        own_target = Target(slot=RESOURCE, type=rule.entity)
         key = (rule.entity, rule.operation)
         atoms = leaves(self.program, condition)
-        if key not in self.short and any(not isinstance(a, ServiceAdmin) and a.target == own_target for a in atoms):
+        if key not in self.short and any(
+            not isinstance(a, ServiceAdmin) and self.is_resource(a.target, rule) for a in atoms
+        ):
             self.short.add(key)
             for can in references(condition):
-                if can.target == own_target:
+                if self.is_resource(can.target, rule):
                     referred = self.program.rules[can.target.type, can.operation]
                     self._note_unnamed(referred, item_condition(referred))
+
+    def is_resource(self, target: Target, rule: Rule) -> bool:
+        """Whether a target is the resource of a rule, or may be."""
+        if rule.entity in nested_on(self.program.entities) and target.slot == RESOURCE:
+            last = len(self.program.chain(rule.entity)) - 1
+            return target.level != "parent" and anchor(self.program, target)[0] == last
+        return target == Target(slot=RESOURCE, type=rule.entity)
 
     def _row(self, rule: Rule) -> RowView:
         body = Body(self, rule)
@@ -127,12 +136,16 @@ class Emitter:
         if name in self.referred or len(item) > 1 or (unnamed and each is None):
             clauses += [body.clause(name, lines) for lines in item]
             item = ((f"{name}(user, path)",),)
+        named, without = (f"count(path) == {length}",), (f"count(path) == {length - 1}",)
+        both: tuple[str, ...] = (f"count(path) in {{{length - 1}, {length}}}",)
+        if rule.entity in nested_on(self.program.entities):
+            named, without, both = ("lib.complete(path)",), ("not lib.complete(path)",), ()
         if unnamed and item == (short,):
-            entries = [self._entry(body, rule, f"in {{{length - 1}, {length}}}", short)]
+            entries = [self._entry(body, rule, both, short)]
         else:
-            entries = [self._entry(body, rule, f"== {length}", lines) for lines in item]
+            entries = [self._entry(body, rule, named, lines) for lines in item]
             if unnamed:
-                entries.append(self._entry(body, rule, f"== {length - 1}", short))
+                entries.append(self._entry(body, rule, without, short))
         return RowView(
             id=rule.id,
             title=rule.title,
@@ -146,12 +159,12 @@ class Emitter:
             clauses=(*entries, *clauses, *body.helpers),
         )
 
-    def _entry(self, body: Body, rule: Rule, length: str, lines: tuple[str, ...]) -> Clause:
+    def _entry(self, body: Body, rule: Rule, form: tuple[str, ...], lines: tuple[str, ...]) -> Clause:
         # Rule indexing requires that the input is compared with literals, first and directly.
         conditions = (
             f'input.action.name == "{rule.operation}"',
             f'input.resource.type == "{rule.entity}"',
-            f"count(path) {length}",
+            *form,
             *(f'lib.said("{flag}")' for flag in rule.required_flags),
         )
         # Check the user last, since that only matters if all else holds.
@@ -203,6 +216,8 @@ class Body:
         match formula:
             case And():
                 return tuple(line for part in formula.parts for line in self.lines_of(name, part))
+            case Has(target=target) | Owner(target=target) | Member(target=target) if target.level in ("any", "every"):
+                return (self._on_levels(formula),)
             case Has(privilege=privilege, target=target):
                 return (f'lib.has(user, "{privilege}", {self.keys(target)})',)
             case Owner(target=target):
@@ -241,6 +256,21 @@ class Body:
                 assert_never(formula)
         return (f"{helper}({', '.join(self.args)})",)
 
+    def _on_levels(self, atom: Has | Owner | Member) -> str:
+        """The line for an atom about one or each level of the type that nests."""
+        target = atom.target
+        first = self.program.chain(target.type).index(target.type)
+        levels = f"lib.levels({self.path(target)}, {first}, {self._behind(target)})"
+        match atom:
+            case Has():
+                return f'lib.has_{target.level}(user, "{atom.privilege}", {levels})'
+            case Owner():
+                return f"lib.owns_{'any_level' if target.level == 'any' else 'every'}(user, {levels})"
+            case Member():
+                return f"lib.member_{target.level}(user, {levels})"
+            case _:
+                assert_never(atom)
+
     def _helper(self, name: str, bodies: list[tuple[Part, tuple[str, ...]]]) -> None:
         clauses = [self._clause(name, self.args, (*first, *self.lines_of(name, part))) for part, first in bodies]
         self.helpers += clauses or [Clause(name=name, args=("_",) * len(self.args), lines=("false",))]
@@ -262,6 +292,8 @@ class Body:
 
     def _compact(self, parts: tuple[Formula, ...]) -> tuple[Part, ...]:
         """Replace the clauses of `owner (a, b, c)`, from the root down, by one look-up over those keys."""
+        if self.rule.entity in nested_on(self.program.entities):
+            return parts
         owners = [p for p in parts if isinstance(p, Owner) and p.target.slot == RESOURCE]
         found = {anchor(self.program, o.target) for o in owners}
         last = len(owners) - 1
@@ -278,6 +310,8 @@ class Body:
 
     def key(self, target: Target) -> str:
         """The expression for a target's own key."""
+        if target.type in nested_on(self.program.entities):
+            return self._key_of_level(target)
         index, single = anchor(self.program, target)
         if not single or self._on_path(target):
             return f"{self.path(target)}[{len(self.program.chain(target.type)) - 1}]"
@@ -290,6 +324,8 @@ class Body:
     def keys(self, target: Target, *, exact: bool = True) -> str:
         """The expression for the keys from the root to a target; undefined, if `exact`, for a shorter path."""
         path = self.path(target)
+        if target.type in nested_on(self.program.entities):
+            return self._keys_of_level(target, exact=exact)
         length = len(self.program.chain(target.type))
         if self._on_path(target):
             is_last = target.type == self._type(target.slot)
@@ -300,6 +336,57 @@ class Body:
         singles = self.program.chain(target.type)[index + 1 :]
         single_keys = ", ".join(f'lib.single({path}[{index}], "{t}")' for t in singles)
         return f"array.concat(array.slice({path}, 0, {index + 1}), [{single_keys}])"
+
+    def _behind(self, target: Target) -> int:
+        """How many keys stand behind that of a target's entity, or of the one that a `single` target is attached to."""
+        own = self._type(target.slot) or target.type
+        on_path = len(self.program.chain(target.type)) - 1
+        position = on_path if self._on_path(target) else anchor(self.program, target)[0]
+        return len(self.program.chain(own)) - 1 - position
+
+    def _attached(self, target: Target) -> tuple[str, ...]:
+        """The `single` types from the one attached to the path down to the target's; none if it is on the path."""
+        if self._on_path(target):
+            return ()
+        return self.program.chain(target.type)[anchor(self.program, target)[0] + 1 :]
+
+    def _keys_of_level(self, target: Target, *, exact: bool = True) -> str:
+        """As `keys`, on a path whose length varies."""
+        path, behind = self.path(target), self._behind(target)
+        first = self.program.chain(target.type).index(nested_on(self.program.entities)[target.type])
+        match target.level:
+            case "first":
+                keys = f"array.slice({path}, 0, {first + 1})"
+            case "parent":
+                keys = f"array.slice({path}, 0, count({path}) - {behind + 1})"
+            case _:
+                keys = f"array.slice({path}, 0, count({path}) - {behind})" if behind else path
+        may_lack_name = target.slot == RESOURCE and self.may_be_short and target.level != "parent"
+        if exact and may_lack_name and self.emitter.is_resource(target, self.rule):
+            keys = f"lib.existing({keys})"
+        attached = self._attached(target)
+        if attached:
+            singles = ", ".join(f'lib.single({self._key_of_path(target)}, "{type_}")' for type_ in attached)
+            return f"array.concat({keys}, [{singles}])"
+        return keys
+
+    def _key_of_level(self, target: Target) -> str:
+        """As `key`, on a path whose length varies."""
+        attached = self._attached(target)
+        own = self._key_of_path(target)
+        return f'lib.single({own}, "{attached[-1]}")' if attached else own
+
+    def _key_of_path(self, target: Target) -> str:
+        """The key of a target's entity, or of the one that a `single` target is attached to."""
+        path, behind = self.path(target), self._behind(target)
+        first = self.program.chain(target.type).index(nested_on(self.program.entities)[target.type])
+        position = {"first": str(first), "parent": f"count({path}) - {behind + 2}"}.get(
+            target.level, f"count({path}) - {behind + 1}"
+        )
+        if target.level != "parent" and self.may_be_short and self.emitter.is_resource(target, self.rule):
+            path_to = f"array.slice({path}, 0, {first + 1})" if target.level == "first" else path
+            return f"lib.existing({path_to})[{position}]"
+        return f"{path}[{position}]"
 
     def _type(self, slot: str) -> str | None:
         if slot == RESOURCE:

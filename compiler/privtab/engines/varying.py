@@ -1,0 +1,89 @@
+"""Rows of columns whose paths vary in length because a type nests: they are decided one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privtab.arrow import Codes, Truth
+from privtab.engines.columns import DEPTH, MALFORMED, NULL, OK, well_formed
+from privtab.engines.conditions import RESOURCE
+from privtab.engines.rows import RowEngine
+from privtab.paths import PathShape, count_names
+from privtab.request import Entity, Request
+
+if TYPE_CHECKING:
+    from privtab.engines.batches import Answers
+
+
+class Group(Protocol):
+    """What rows share."""
+
+    @property
+    def type(self) -> str:
+        """The type of the resources."""
+
+    @property
+    def action(self) -> str:
+        """The operation."""
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """As in Request."""
+
+
+def decide_rows(
+    engine: RowEngine,
+    group: Group,
+    names: pa.Array,
+    columns: Mapping[str, tuple[str, pa.Array]],
+    groups: pa.Array | None,
+    answers: Answers,
+) -> Answers:
+    """Fill in the answers of rows that have no reason yet. `columns`: the type and the paths of the object in each slot."""
+    rule = engine.program["rules"][group.type][group.action]
+    paths = {slot: (kind, column.to_pylist()) for slot, (kind, column) in columns.items()}
+    spelt = {slot: _well_spelt(column) for slot, (_, column) in columns.items()}
+    brought = None if groups is None else groups.to_pylist()
+    for row, user in enumerate(names.to_pylist()):
+        bring = () if brought is None else tuple(brought[row] or ())
+        if not user or "" in bring or None in bring:
+            answers.reasons[row] = answers.reasons[row] or NULL
+        for slot, (kind, ids) in paths.items():
+            unnamed = slot == RESOURCE and rule["unnamed"] and not engine.single(kind)
+            wrong = _wrong(engine.reader.shapes[kind], ids[row], unnamed=unnamed, spelt=bool(spelt[slot][row]))
+            answers.reasons[row] = answers.reasons[row] or wrong
+        if not answers.reasons[row]:
+            entities = {slot: Entity(kind, ids[row]) for slot, (kind, ids) in paths.items()}
+            resource = entities.pop(RESOURCE)
+            request = Request(
+                user=user, action=group.action, resource=resource, groups=bring, with_=entities, flags=group.flags
+            )
+            answers.allowed[row] = engine.allow(request)
+    return answers
+
+
+def _well_spelt(column: pa.Array) -> Truth:
+    """As `well_formed`, whether or not the last name is left out."""
+    return well_formed(pc.replace_substring_regex(column, "/$", ""))
+
+
+def _wrong(shape: PathShape, id_: str, *, unnamed: bool, spelt: bool) -> int:
+    """Why a path is not one of its type; OK if it is."""
+    count = count_names(id_)
+    ends = id_.endswith("/")
+    if not spelt or (ends and (shape.nested is None or not unnamed)):
+        return MALFORMED
+    if shape.nested is None and unnamed and count == shape.depth - 1:
+        return OK
+    return OK if shape.depth <= count <= shape.most else DEPTH
+
+
+def with_nameless_group(groups: pa.Array) -> Codes:
+    """The rows that have a group without a name."""
+    nameless = pc.equal(pc.coalesce(groups.flatten(), ""), "").to_numpy(zero_copy_only=False)
+    rows: Codes = pc.list_parent_indices(groups).to_numpy(zero_copy_only=False)[nameless]
+    return rows

@@ -1,0 +1,217 @@
+"""Programs with types that nest as programs without: each level of such a type becomes a type of its own.
+
+Exact tools answer questions about the unrolled program. A condition reads only some levels of a path: the outermost, the innermost,
+the one around it, and for each `any` and `every` one that makes the difference. The rows on every other level count the same on the
+next level below that is read, so that the level can be left out. Therefore a question that holds for paths with as many levels as
+`levels_that_matter` says holds for paths of any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from typing import TypeAlias
+
+from privtab import paths
+from privtab._once import once
+from privtab.errors import UnsupportedError
+from privtab.ir.algebra import Rebuilt
+from privtab.ir.canonical import Leaf, MinimalSets
+from privtab.ir.formula import ATOMS, conjunction, disjunction, followed
+from privtab.ir.nodes import (
+    RESOURCE,
+    Atom,
+    ByType,
+    Can,
+    EntityType,
+    Formula,
+    Has,
+    Member,
+    Owner,
+    Program,
+    Rule,
+    ServiceAdmin,
+    Target,
+    nested_on,
+)
+from privtab.paths import at_level
+
+Levels: TypeAlias = Mapping[str, int]
+"""The number of levels on the path of the object in each slot."""
+
+
+def nests(program: Program) -> bool:
+    """Whether a type of the program nests."""
+    return bool(nested_on(program.entities))
+
+
+def refuse_nested(program: Program, what: str) -> None:
+    """Raise UnsupportedError if a type of the program nests; `what`, in the plural, cannot deal with that."""
+    nested = next((type_.name for type_ in program.entities.values() if type_.nested), None)
+    if nested is not None:
+        raise UnsupportedError(f"{what} are not supported for policies in which a type nests, as `{nested}` does here")
+
+
+def located(program: Program, target: Target, levels: int) -> tuple[Target, ...]:
+    """The targets of single levels that a target means on a path with this many levels; several for `any` and `every`."""
+    type_, nested = target.type, nested_on(program.entities)
+    if type_ not in nested:
+        return (target,)
+    chosen = paths.located(type_, target.level, levels, program.entities[type_].parent)
+    return tuple(Target(slot=target.slot, type=name) for name in chosen)
+
+
+def located_sets(program: Program, sets: MinimalSets, levels: Levels) -> MinimalSets:
+    """Minimal sets with targets of single levels, for one request: each level for `every`, and a set for each level for `any`.
+
+    The `any` of one set are all taken at the same distance from the nearest, so a set with several is not listed in full.
+    """
+    found: dict[tuple[Leaf, ...], None] = {}
+    for atoms in sets:
+        choices = [
+            levels[a.target.slot] for a in atoms if isinstance(a, Has | Owner | Member) and a.target.level == "any"
+        ]
+        for distance in range(max(choices, default=1)):
+            found[tuple(at for atom in atoms for at in _located_atoms(program, atom, levels, distance))] = None
+    return tuple(found)
+
+
+def _located_atoms(program: Program, atom: Leaf, levels: Levels, distance: int) -> Iterator[Leaf]:
+    if isinstance(atom, ServiceAdmin | ByType):
+        yield atom
+        return
+    targets = located(program, atom.target, levels[atom.target.slot])
+    if atom.target.level == "any":
+        targets = (targets[min(distance, len(targets) - 1)],)
+    for target in targets:
+        yield replace(atom, target=target)
+
+
+def levels_that_matter(program: Program, *formulas: Formula) -> int:
+    """The most levels that the answer to a question about these conditions depends on, whatever the bound of the type."""
+    last, quantified = 1, set()
+    for formula in formulas:
+        for node in followed(program, formula):
+            if isinstance(node, ATOMS) and not isinstance(node, ServiceAdmin):
+                last = 2 if node.target.level == "parent" else last
+                if node.target.level in ("any", "every"):
+                    quantified.add(node)
+    bound = max((type_.nested for type_ in program.entities.values()), default=1)
+    # The outermost, the last ones, and for each `any` and `every` one level in each of two programs.
+    return min(1 + last + 2 * len(quantified), bound)
+
+
+@once
+def unrolled(program: Program) -> Unrolled:
+    """The shared unrolling of a program."""
+    return Unrolled(program)
+
+
+class Unrolled:
+    """A program with types that nest, and its unrolled form for paths of at most some number of levels."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.nested = nested_on(program.entities)
+        self._programs: dict[int, Program] = {}
+
+    def at_most(self, levels: int) -> Program:
+        """The program for paths of at most this many levels. It has no rules with `with` objects, to which no `can` refers."""
+        if levels not in self._programs:
+            self._programs[levels] = self._program(levels)
+        return self._programs[levels]
+
+    def _program(self, levels: int) -> Program:
+        program = self.program
+
+        def spread(types: Iterable[str]) -> tuple[str, ...]:
+            return tuple(name for type_ in types for name in self._types_of(type_, levels))
+
+        return replace(
+            program,
+            entities={copy.name: copy for type_ in program.entities.values() for copy in self._copies(type_, levels)},
+            privileges={name: replace(p, on=spread(p.on)) for name, p in program.privileges.items()},
+            roles={
+                name: replace(role, grants=tuple((copy, ps) for type_, ps in role.grants for copy in spread((type_,))))
+                for name, role in program.roles.items()
+            },
+            rules={
+                (self.at(type_, level), operation): self._rule(rule, level)
+                for (type_, operation), rule in program.rules.items()
+                if not rule.withs
+                for level in (range(1, levels + 1) if type_ in self.nested else (1,))
+            },
+            conflicts=(),
+        )
+
+    def _copies(self, type_: EntityType, levels: int) -> Iterator[EntityType]:
+        if type_.name not in self.nested:
+            yield type_
+            return
+        for level in range(1, levels + 1):
+            parent = type_.parent
+            if type_.nested and level > 1:
+                parent = at_level(type_.name, level - 1)
+            elif not type_.nested and parent is not None:
+                parent = at_level(parent, level)
+            yield replace(type_, name=at_level(type_.name, level), parent=parent, nested=0)
+
+    def _types_of(self, type_: str, levels: int) -> tuple[str, ...]:
+        return tuple(at_level(type_, level) for level in range(1, levels + 1)) if type_ in self.nested else (type_,)
+
+    def _rule(self, rule: Rule, level: int) -> Rule:
+        levels = {RESOURCE: level}
+        return replace(
+            rule,
+            entity=self.at(rule.entity, level),
+            gate=self.formula(rule.gate, levels),
+            requires=self.formula(rule.requires, levels),
+            each=None if rule.each is None else self.formula(rule.each, levels),
+            effects=(),
+        )
+
+    def at(self, type_: str, level: int) -> str:
+        """The type on a path with this many levels."""
+        return at_level(type_, level) if type_ in self.nested else type_
+
+    def formula(self, formula: Formula, levels: Levels) -> Formula:
+        """The condition for requests whose paths have these numbers of levels."""
+        return _AtLevels(self, levels).fold(formula)
+
+    def requests(self, formulas: Iterable[Formula], most: int) -> Iterator[Levels]:
+        """Every combination of numbers of levels, up to `most`, of the objects that the conditions name."""
+        varying: set[str] = set()
+        for formula in formulas:
+            for node in followed(self.program, formula):
+                if isinstance(node, ByType):
+                    varying |= {node.slot} if any(type_ in self.nested for type_, _ in node.cases) else set()
+                elif isinstance(node, (*ATOMS, Can)) and not isinstance(node, ServiceAdmin):
+                    varying |= {node.target.slot} if node.target.type in self.nested else set()
+        named = sorted(varying)
+        for counts in product(range(1, most + 1), repeat=len(named)):
+            yield dict(zip(named, counts, strict=True))
+
+
+class _AtLevels(Rebuilt):
+    """Replaces targets by those of single levels, and the types of cases by those of the objects' levels."""
+
+    def __init__(self, unrolling: Unrolled, levels: Levels) -> None:
+        self._unrolling = unrolling
+        self._levels = levels
+
+    def atom(self, atom: Atom) -> Formula:
+        if isinstance(atom, ServiceAdmin):
+            return atom
+        targets = located(self._unrolling.program, atom.target, self._levels.get(atom.target.slot, 1))
+        join = disjunction if atom.target.level == "any" else conjunction
+        return join(*(replace(atom, target=target) for target in targets))
+
+    def can(self, can: Can) -> Formula:
+        [target] = located(self._unrolling.program, can.target, self._levels.get(can.target.slot, 1))
+        return replace(can, target=target)
+
+    def by_type(self, choice: ByType) -> Formula:
+        level = self._levels.get(choice.slot, 1)
+        cases = ((self._unrolling.at(type_, level), self.fold(case_)) for type_, case_ in choice.cases)
+        return replace(choice, cases=tuple(cases))

@@ -1,0 +1,182 @@
+"""Paths of entities whose types may nest: which names belong to which type, and the keys on the way.
+
+A type that nests contains entities of itself, so the paths of its entities, and of what lies below, have no fixed depth. At most one
+type on a path nests; therefore the number of names alone tells how many levels a path has. Level 1 is the outermost.
+
+`namespace/2` is the second level of the type `namespace`, and `table/2` a table in a namespace of that level: as types they have a
+fixed depth. Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, assert_never
+
+LEVELS = 16
+"""The most levels of a type that nests, unless the policy says another number."""
+MOST_LEVELS = 64
+"""The largest number that a policy may say."""
+
+Level: TypeAlias = Literal["nearest", "first", "any", "every", "parent"]
+"""Which level of a type that nests is meant: the innermost on the path, the outermost, one of them, each, or the one around it."""
+
+Link: TypeAlias = tuple[str, int]
+"""A type on a path, and the number of names in its own path; a type that nests counts as one level."""
+
+
+def at_level(type_: str, level: int) -> str:
+    """The type of the entities of one level.
+
+    >>> at_level("namespace", 2)
+    'namespace/2'
+    """
+    return f"{type_}/{level}"
+
+
+def base_type(type_: str) -> str:
+    """The type as the policy names it.
+
+    >>> base_type("namespace/2"), base_type("catalog")
+    ('namespace', 'catalog')
+    """
+    return type_.partition("/")[0]
+
+
+def level_of(type_: str) -> int:
+    """The level of a type of one level; 0 for any other.
+
+    >>> level_of("namespace/2"), level_of("catalog")
+    (2, 0)
+    """
+    return int(type_.partition("/")[2] or 0)
+
+
+def located(type_: str, level: Level, levels: int, outer: str | None) -> tuple[str, ...]:
+    """The types of single levels that a target on a path with this many levels means; several for `any` and `every`.
+
+    `type_` nests, or lies below a type that does; `outer` contains the type that nests.
+
+    >>> located("namespace", "parent", 2, "catalog"), located("namespace", "parent", 1, "catalog")
+    (('namespace/1',), ('catalog',))
+    >>> located("namespace", "every", 2, "catalog")
+    ('namespace/2', 'namespace/1')
+    """
+    match level:
+        case "nearest":
+            return (at_level(type_, levels),)
+        case "first":
+            return (at_level(type_, 1),)
+        case "parent":
+            assert outer is not None, "a type that nests has a type around it"
+            return (at_level(type_, levels - 1) if levels > 1 else outer,)
+        case "any" | "every":
+            return tuple(at_level(type_, at) for at in range(levels, 0, -1))
+        case _:
+            assert_never(level)
+
+
+def count_names(id_: str) -> int:
+    """The number of names in a path; the last one may be empty.
+
+    >>> count_names(""), count_names("c/a"), count_names("c/a/")
+    (0, 2, 3)
+    """
+    return id_.count("/") + 1 if id_ else 0
+
+
+class PathShape:
+    """The paths of the entities of one type: `chain` from the root to the type itself.
+
+    `nested`: the position in the chain of the type that nests, if one does; `bound`: the most levels that it has.
+
+    >>> tables = PathShape((("catalog", 1), ("namespace", 2), ("table", 3)), nested=1, bound=16)
+    >>> tables.keys("c/a/b/t")
+    ['catalog:c', 'namespace:c/a', 'namespace:c/a/b', 'table:c/a/b/t']
+    >>> tables.keys("c/a/b/"), tables.levels("c/a/b/")
+    (['catalog:c', 'namespace:c/a', 'namespace:c/a/b'], 2)
+    """
+
+    __slots__ = ("bound", "chain", "depth", "nested")
+
+    def __init__(self, chain: Sequence[Link], nested: int | None = None, bound: int = 0) -> None:
+        self.chain = tuple(chain)
+        self.nested = nested
+        self.bound = bound
+        self.depth = self.chain[-1][1]
+
+    def levels(self, id_: str) -> int:
+        """The number of levels of the type that nests; 1 if none does."""
+        return 1 if self.nested is None else count_names(id_) - self.depth + 1
+
+    def keys(self, id_: str) -> list[str]:
+        """The keys of the entities on the path, from the root to the entity itself, which is absent if unnamed."""
+        names = id_.split("/") if id_ else []
+        last = len(names)
+        links = self.chain if self.nested is None else self.links(self.levels(id_))
+        if names and not names[-1]:
+            last -= 1
+        return [
+            f"{base_type(type_)}:{id_ if depth == len(names) else '/'.join(names[:depth])}"
+            for type_, depth in links
+            if depth <= last
+        ]
+
+    def links(self, levels: int) -> tuple[Link, ...]:
+        """The chain of paths with this many levels, with a type for each level."""
+        if self.nested is None:
+            return self.chain
+        nested, depth = self.chain[self.nested]
+        return (
+            *self.chain[: self.nested],
+            *((at_level(nested, level), depth + level - 1) for level in range(1, levels + 1)),
+            *((at_level(type_, levels), depth + levels - 1) for type_, depth in self.chain[self.nested + 1 :]),
+        )
+
+    def named(self, id_: str) -> bool:
+        """Whether a path has the last name of its entity."""
+        return not id_.endswith("/") if self.nested is not None else count_names(id_) == self.depth
+
+    def example(self) -> str:
+        """How a path is written: `catalog/namespace/…/table`."""
+        words: list[str] = []
+        for at, (type_, depth) in enumerate(self.chain):
+            if depth > len(words) - ("…" in words):
+                words.append(type_)
+            if at == self.nested:
+                words.append("…")
+        return "/".join(words)
+
+    @property
+    def most(self) -> int:
+        """The most names that a path has."""
+        return self.depth + (self.bound - 1 if self.nested is not None else 0)
+
+
+class Chains(dict[str, tuple[Link, ...]]):
+    """The chain of each type, also of the types of single levels, which are worked out when they are asked for."""
+
+    def __init__(self, shapes: Mapping[str, PathShape]) -> None:
+        super().__init__((name, shape.chain) for name, shape in shapes.items())
+        self._shapes = dict(shapes)
+
+    def __missing__(self, type_: str) -> tuple[Link, ...]:
+        base, level = base_type(type_), level_of(type_)
+        if not level or base not in self._shapes or self._shapes[base].nested is None:
+            raise KeyError(type_)
+        links = self[type_] = self._shapes[base].links(level)
+        return links
+
+
+def shapes_of(entities: Mapping[str, Any]) -> dict[str, PathShape]:
+    """The shapes of all types, from a program's JSON."""
+    bounds = {name: entity.get("nested", 0) for name, entity in entities.items()}
+    return {
+        name: path_shape([(link["type"], link["depth"]) for link in entity["chain"]], bounds)
+        for name, entity in entities.items()
+    }
+
+
+def path_shape(chain: Sequence[Link], bounds: Mapping[str, int]) -> PathShape:
+    """The shape of a chain; `bounds`: the most levels of each type that nests, 0 for others."""
+    nested = next((at for at, (type_, _) in enumerate(chain) if bounds.get(type_)), None)
+    return PathShape(chain, nested, 0 if nested is None else bounds[chain[nested][0]])

@@ -1,0 +1,128 @@
+"""Where a type nests: what is answered, and what says that it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privtab.analysis.diff import diff
+from privtab.analysis.explain import explain
+from privtab.analysis.paths import escalations
+from privtab.analysis.state_diff import state_diff
+from privtab.analysis.universe import universe
+from privtab.analysis.unknown import asked_entities
+from privtab.analysis.what_can import what_can
+from privtab.analysis.who_can import who_can
+from privtab.authzen.directory import Directory
+from privtab.backends.describe import describe
+from privtab.backends.stubs import render
+from privtab.engines.index import Index
+from privtab.errors import UnsupportedError
+from privtab.ir.nodes import Program
+from privtab.pipeline import load_program, policy_artifacts
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity, Request
+from privtab.spark.policies import open_policy
+from privtab.state.index import index
+from privtab.state.nodes import Grant, State
+
+LAKE = """
+privtab: 1
+system: lake
+version: '1'
+entities: {catalog: {namespace: {table:}}}
+types: {namespace: {nested: true}}
+privileges: [USE, READ]
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}}
+tables:
+  table:
+    load: READ (table) and USE (every namespace)
+    find: READ (any namespace)
+    share: {requires: READ (table), grants: READ (table)}
+  namespace:
+    create: {requires: USE (parent), creates: true}
+"""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Program:
+    (tmp_path / "lake.yaml").write_text(LAKE, encoding="utf-8")
+    return load_program(tmp_path / "lake.yaml")
+
+
+STATE = State(
+    grants=(
+        Grant(grantee="user:ann", effect="allow", privilege="USE", entity=Entity("namespace", "c/a")),
+        Grant(grantee="user:ann", effect="allow", privilege="READ", entity=Entity("table", "c/a/b/t")),
+        Grant(grantee="user:ann", effect="deny", privilege="USE", entity=Entity("namespace", "c/a/b")),
+    )
+)
+LOAD = Request(user="ann", action="load", resource=Entity("table", "c/a/b/t"))
+
+
+@pytest.mark.parametrize(
+    ("what", "ask"),
+    [
+        ("comparisons of policies", lambda p, _: diff(p, p)),
+        ("comparisons of states", lambda p, _: state_diff(p, STATE, State())),
+        ("questions about who may do something", lambda _, r: who_can(r, STATE, LOAD)),
+        ("questions about what somebody may do", lambda _, r: what_can(r, STATE, "ann")),
+        ("searches for paths", lambda _, r: list(escalations(r, STATE, "ann"))),
+        ("stubs", lambda p, _: render(p)),
+        ("Spark jobs", lambda p, _: open_policy(p)),
+        ("Spark jobs", lambda p, _: open_policy(policy_artifacts(p).program)),
+    ],
+)
+def test_what_does_not_know_levels_says_so(what: str, ask: Callable[[Any, Any], object], lake: Program) -> None:
+    said = f"{what} are not supported for policies in which a type nests, as `namespace` does here"
+    with pytest.raises(UnsupportedError, match=said):
+        ask(lake, Reference(lake, STATE))
+
+
+def test_an_explanation_names_each_level_and_its_rows(lake: Program) -> None:
+    reference = Reference(lake, STATE)
+    denied = explain(reference, LOAD, STATE)
+    assert not denied.decision.allowed
+    [parts] = denied.sets
+    assert [(part.atom, part.holds) for part in parts] == [
+        ("USE (namespace:c/a/b)", False),
+        ("USE (namespace:c/a)", True),
+        ("READ (table:c/a/b/t)", True),
+    ]
+    assert parts[0].denied == ("user:ann at namespace:c/a/b",)
+    assert denied.decision.missing == (("deny USE (namespace:c/a/b) to user:ann",),)
+    assert not denied.turns
+    assert not denied.turns_complete
+
+
+def test_a_set_for_each_level_that_would_do(lake: Program) -> None:
+    request = Request(user="ben", action="find", resource=Entity("table", "c/a/b/t"))
+    missing = Reference(lake, STATE).decide(request).missing
+    assert missing == (("READ (namespace:c/a)",), ("READ (namespace:c/a/b)",))
+
+
+def test_containers_of_all_levels_exist(lake: Program) -> None:
+    found = [str(entity) for entity in universe(lake, STATE)]
+    assert found == ["catalog:c", "namespace:c/a", "namespace:c/a/b", "table:c/a/b/t"]
+    directory = Directory(policy_artifacts(lake).program, Index(index(lake, STATE)))
+    assert directory.paths("namespace") == ("c/a", "c/a/b")
+    assert directory.paths("catalog") == ("c",)
+
+
+def test_a_new_entity_is_asked_about_by_its_container(lake: Program) -> None:
+    for resource in ("c/a/new", "c/a/"):
+        request = Request(user="ann", action="create", resource=Entity("namespace", resource))
+        assert list(asked_entities(lake, request)) == [Entity("namespace", "c/a")]
+    top = Request(user="ann", action="create", resource=Entity("namespace", "c/"))
+    assert list(asked_entities(lake, top)) == [Entity("catalog", "c")]
+
+
+def test_a_description_tells_the_levels(lake: Program) -> None:
+    described = describe(lake, revision="")
+    assert described["entities"]["namespace"]["nested"] == 16
+    sets = {row["operation"]: row["minimal_sets"] for row in described["operations"]}
+    assert sets["load"] == [["USE (every namespace)", "READ (table)"]]
+    assert sets["create"] == [["USE (parent of namespace)"]]

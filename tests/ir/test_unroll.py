@@ -1,0 +1,162 @@
+"""The unrolled form of a program decides as the program itself, and has as many levels as a question needs."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import worlds
+
+from privtab import pipeline
+from privtab.errors import Undecided
+from privtab.ir.exact import ImplicationChecker
+from privtab.ir.formula import item_condition
+from privtab.ir.nodes import Formula, Program
+from privtab.ir.unroll import Unrolled, levels_that_matter, nests, refuse_nested, unrolled
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity, Request
+from privtab.state.nodes import Assignment, Grant, State
+
+
+def program_of(seed: int, folder: Path) -> Program:
+    path = folder / f"{seed}.yaml"
+    path.write_text(worlds.policy(seed, features=("nested", "implies")), encoding="utf-8")
+    return pipeline.load_program(path)
+
+
+def entity_at(unrolling: Unrolled, reference: Reference, entity: Entity) -> Entity:
+    levels = reference.vocabulary.shapes[entity.type].levels(entity.id)
+    return Entity(unrolling.at(entity.type, levels), entity.id)
+
+
+def state_at(unrolling: Unrolled, reference: Reference, state: State) -> State:
+    def at(entity: Entity) -> Entity:
+        return entity_at(unrolling, reference, entity)
+
+    return State(
+        members=tuple((user, at(of)) for user, of in state.members),
+        memberships=state.memberships,
+        assignments=tuple(
+            Assignment(principal=a.principal, role=a.role, scope=None if a.scope is None else at(a.scope))
+            for a in state.assignments
+        ),
+        grants=tuple(
+            Grant(grantee=g.grantee, effect=g.effect, privilege=g.privilege, entity=at(g.entity)) for g in state.grants
+        ),
+        owners=tuple((at(entity), owner) for entity, owner in state.owners),
+        service_admins=state.service_admins,
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_unrolled_program_decides_as_the_program(seed: int, tmp_path: Path) -> None:
+    program = program_of(seed, tmp_path)
+    unrolling = unrolled(program)
+    state = worlds.state(program, seed)
+    reference = Reference(program, state)
+    flat = unrolling.at_most(4)
+    assert not nests(flat)
+    other = Reference(flat, state_at(unrolling, reference, state))
+    compared = 0
+    for request in worlds.requests(program, seed, 8):
+        if not request.with_ and reference.vocabulary.complete(request.resource):
+            moved = Request(
+                user=request.user,
+                action=request.action,
+                resource=entity_at(unrolling, reference, request.resource),
+                groups=request.groups,
+                flags=request.flags,
+            )
+            assert other.decide(moved).allowed == reference.decide(request).allowed, request
+            compared += 1
+    assert compared
+
+
+def implies_up_to(program: Program, f: Formula, g: Formula, most: int) -> bool:
+    unrolling = unrolled(program)
+    exact = ImplicationChecker(unrolling.at_most(most))
+    return all(
+        exact.implies(unrolling.formula(f, levels), unrolling.formula(g, levels))
+        for levels in unrolling.requests((f, g), most)
+    )
+
+
+@pytest.mark.slow
+def test_more_levels_than_those_that_matter_change_no_answer(tmp_path: Path) -> None:
+    rnd = random.Random(7)
+    implied = different = 0
+    for seed in range(30):
+        program = program_of(seed, tmp_path)
+        exact = ImplicationChecker(program)
+        rules = [rule for rule in program.rules.values() if not rule.withs and rule.entity in ("mid", "low")]
+        for _ in range(6 if rules else 0):
+            one, other = rnd.choices(rules, k=2)
+            f, g = (item_condition(rule) for rule in (one, other))
+            if one.entity != other.entity:
+                continue
+            most = levels_that_matter(program, f, g)
+            try:
+                answer = exact.implies(f, g)
+                assert answer == implies_up_to(program, f, g, most + 2), (seed, one.id, other.id)
+            except Undecided:
+                continue
+            implied, different = implied + answer, different + (not answer)
+    assert implied > 10
+    assert different > 10
+
+
+NAMESPACES = """
+privtab: 1
+system: lake
+version: "1"
+entities: {catalog: {namespace: {table:}}}
+types: {namespace: {nested: true}}
+privileges: [USE, READ]
+semantics: {inheritance: INHERITANCE, deny: DENY, owner: {kinds: [user]}}
+tables:
+  table:
+    nearest: USE (namespace)
+    first: USE (first namespace)
+    some: USE (any namespace)
+    each: USE (every namespace)
+    owns_first: owner (first namespace)
+    owns_some: owner (any namespace)
+    owns_each: owner (every namespace)
+  namespace:
+    around: USE (parent)
+    here: USE (namespace)
+    some: USE (any namespace)
+"""
+TABLE = {
+    ("down", "none"): {"each first", "each nearest", "each some", "first each", "first nearest", "first some"}
+    | {"nearest some", "some nearest"},
+    ("down", "overrides"): {"each first", "each nearest", "each some", "first some", "nearest some"},
+    ("none", "none"): {"each first", "each nearest", "each some", "first some", "nearest some"},
+}
+
+
+@pytest.mark.parametrize(("inheritance", "deny"), list(TABLE))
+def test_which_levels_imply_which(inheritance: str, deny: str, tmp_path: Path) -> None:
+    path = tmp_path / "lake.yaml"
+    path.write_text(NAMESPACES.replace("INHERITANCE", inheritance).replace("DENY", deny), encoding="utf-8")
+    program = pipeline.load_program(path)
+    exact = ImplicationChecker(program)
+    condition = {operation: item_condition(rule) for (_, operation), rule in program.rules.items()}
+    names = ("nearest", "first", "some", "each")
+    condition |= {"some": item_condition(program.rules["table", "some"])}
+    found = {f"{a} {b}" for a in names for b in names if a != b and exact.implies(condition[a], condition[b])}
+    assert found == TABLE[inheritance, deny]
+    owned = [f"owns_{name}" for name in ("first", "some", "each")]
+    pairs = {f"{a} {b}" for a in owned for b in owned if a != b and exact.implies(condition[a], condition[b])}
+    assert pairs == {"owns_each owns_first", "owns_each owns_some", "owns_first owns_some"}
+    around, here = condition["around"], condition["here"]
+    assert exact.implies(around, here) == (inheritance == "down" and deny == "none")
+    assert not exact.implies(here, around)
+
+
+def test_tools_that_do_not_know_levels_say_so(tmp_path: Path) -> None:
+    with pytest.raises(
+        Exception, match="questions about rain are not supported for policies in which a type nests, as `mid`"
+    ):
+        refuse_nested(program_of(1, tmp_path), "questions about rain")
