@@ -38,7 +38,7 @@ def test_the_schema_is_a_schema_and_takes_every_shipped_policy(privtab: Callable
     schema = json.loads(privtab("schema").out)
     Draft202012Validator.check_schema(schema)
     policies = shipped()
-    assert {"final", "1.1.0", "1.2.0", "1.3.0", "teracloud"} <= set(policies)
+    assert {"final", "1.1.0", "1.2.0", "1.3.0", "1.7", "teracloud"} <= set(policies)
     for name, policy in policies.items():
         problems = [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(policy)]
         assert problems == [], name

@@ -119,13 +119,20 @@ class World:
         return f"u{self.number}"
 
     def entity(self, target: Target) -> Entity:
-        """The entity of a target; its names are those of the types, with the number of the world for the root and principals."""
+        """The entity of a target; its names are those of the types, with the number of the world for the root and principals.
+
+        A type that nests has two levels here, so that what contains an entity of the type is of the type too.
+        """
         names = []
         for type_ in self.program.chain(target.type):
             kind = self.program.entities[type_]
             if not kind.single:
                 own = kind.parent is None or kind.principal is not None
                 names.append(f"{type_}{self.number}{target.slot}" if own else type_)
+            if kind.nested:
+                names.append(f"inner_{type_}")
+        if target.level in ("first", "parent"):
+            names.pop()
         return Entity(target.type, "/".join(names))
 
     def give(self, atom: Leaf, rows: Rows) -> None:
@@ -156,7 +163,8 @@ class World:
         if is_self:
             resource = Entity(resource.type, "/".join([*resource.names[:-1], self.user]))
         if not named:
-            resource = Entity(resource.type, "/".join(resource.names[:-1]))
+            nests = any(self.program.entities[t].nested for t in self.program.chain(resource.type))
+            resource = Entity(resource.type, "/".join(resource.names[:-1]) + ("/" if nests else ""))
         objects = {s: self.entity(Target(slot=s, type=t)) for s, t in self.types.items() if s != RESOURCE}
         return Request(
             user=self.user,
