@@ -98,8 +98,26 @@ def test_a_world_that_cannot_be_made_ends_the_test_and_is_removed(url: str, tmp_
     assert left_behind(url) == []
 
 
+def test_what_the_test_did_not_make_stays(url: str) -> None:
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    theirs = f"{PREFIX}caller2"
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f'create role "{theirs}"')
+        connection.commit()
+    try:
+        result = conformance(POLICY, url, rows="schema")
+        assert result.outcome.failure == f'user:{theirs} cannot be made: role "{theirs}" already exists'
+        assert left_behind(url) == [theirs]
+    finally:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f'drop role "{theirs}"')
+            connection.commit()
+
+
 def test_a_server_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
     result = conformance(POLICY, f"postgresql+psycopg://postgres:s3cret@/postgres?host={tmp_path}", rows="schema")
     assert result.outcome.failure is not None
     assert "s3cret" not in result.outcome.failure
-    assert result.outcome.left
+    assert result.outcome.left == (), "nothing was made"

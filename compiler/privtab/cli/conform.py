@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, assert_never
 
@@ -144,13 +145,11 @@ def run(
     token = None if token_file is None else read_text(token_file).strip()
     system = open_driver(driver, program, url, _pairs(set_), token=token, timeout=timeout)
 
-    def selected(rule: Rule) -> bool:
-        names = (f"{rule.entity}/{rule.operation}", rule.entity, rule.operation)
-        return filter_ is None or any(fnmatch(name, pattern) for pattern in filter_ for name in names)
-
     with delayed_spinner("planning"):
         others = {} if chosen_readings else readings_of(policy, program, variant)
-        planned = plan(program, readings=others, rows=selected, changes=system.changes, prefix=prefix)
+        planned = plan(
+            program, readings=others, rows=partial(_selected, filter_), changes=system.changes, prefix=prefix
+        )
     if not planned.questions and not planned.undecided:
         raise UsageError(f"no row is named {' or '.join(f'`{name}`' for name in filter_ or ())}")
     questions = sampled(planned, sample)
@@ -175,6 +174,8 @@ def run(
         outcome = run(
             planned, questions, system, settings, answers=answers, on_answer=lambda number: bar.advance(task, number)
         )
+    if answers is not None:
+        answers.close()
     result = report(planned, outcome, system, found_waivers, datetime.now(UTC).date())
     _print(result, format_, output, verbose=verbose)
     for line in result.unused:
@@ -187,6 +188,12 @@ def run(
     if output is not None:
         err().print(summary(result), soft_wrap=True)
     fail_if(result.failing(str(fail_on)))  # type: ignore[arg-type]
+
+
+def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
+    """Whether a row is one of those of `--filter`, by `type/operation`, type or operation."""
+    names = (f"{rule.entity}/{rule.operation}", rule.entity, rule.operation)
+    return patterns is None or any(fnmatch(name, pattern) for pattern in patterns for name in names)
 
 
 def _pairs(options: Sequence[str] | None) -> dict[str, str]:

@@ -46,6 +46,7 @@ class AuthZenDriver(Driver):
         self._state = state
         self._wait = wait
         self._before: bytes | None = None
+        self._wrote = False
         self.probe: Callable[[], bool] | None = None
         """Whether the server shows the new state already."""
 
@@ -63,6 +64,7 @@ class AuthZenDriver(Driver):
         except OSError as error:
             raise DriverError(f"{self._state}: {error.strerror}") from error
         write(self._state, state_bytes(world))
+        self._wrote = True
         deadline = time.monotonic() + self._wait
         while self.probe is not None and not self.probe():
             if time.monotonic() > deadline:
@@ -87,10 +89,11 @@ class AuthZenDriver(Driver):
     def clean(self) -> tuple[str, ...]:
         """As Driver.clean: put the former state back."""
         try:
-            if self._state is not None and self._before is not None:
-                write(self._state, self._before)
-            elif self._state is not None:
-                self._state.unlink(missing_ok=True)
+            if self._state is not None and self._wrote:
+                if self._before is None:
+                    self._state.unlink(missing_ok=True)
+                else:
+                    write(self._state, self._before)
         except OSError as error:
             return (f"{self._state}: {error.strerror}",)
         finally:

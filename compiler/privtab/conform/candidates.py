@@ -32,8 +32,8 @@ from privtab.scenarios.ways import HeldAtom, HeldSet, Ways
 
 MAX_SETTINGS = 512
 """The most kinds of request (flags, types of objects) that are looked at for one row."""
-MAX_CALLERS = 1_500
-"""The most callers that are looked at for one kind of request."""
+MAX_DENIED = 24
+"""The most callers with as much as can be held without an allow that are looked at for one kind of request."""
 ASKING = "caller"
 """The user of a request that has no caller yet."""
 
@@ -123,8 +123,10 @@ class Candidates:
         """The candidates for one kind of request, each once."""
         callers = Callers(self.program, setting.request, setting.ways)
         seen: set[tuple[HeldSet, Denied]] = set()
+        # Callers with one set, with denials below it, and without one part of it come first.
+        limit = 4 * len(setting.ways) + sum(map(len, setting.ways)) + MAX_DENIED
         for candidate in (
-            *(Candidate(setting=setting, caller=caller) for caller in islice(callers.all(), MAX_CALLERS)),
+            *(Candidate(setting=setting, caller=caller) for caller in islice(callers.all(), limit)),
             *self._further(setting, callers),
         ):
             key = candidate.caller.held, candidate.caller.denied

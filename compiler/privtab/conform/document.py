@@ -24,7 +24,7 @@ BY_TYPE = ("members", "grants", "owners")
 """The tables whose rows name an entity, so that they are made in another way for each type."""
 PRINCIPALS = ("users", "groups", "roles")
 _COMMON = (*PRINCIPALS, "entities", "rows", "privileges", "operations", "allowed", "refused", "hidden")
-_SQL = (*_COMMON, "quote", "as", "database", "password")
+_SQL = (*_COMMON, "quote", "as", "database")
 _HTTP = (*_COMMON, "headers", "as")
 _OPERATION = ("sql", "login", "changes", "allowed", "refused", "hidden", "shows", "body", "headers", *METHODS)
 
@@ -88,7 +88,6 @@ class DriverDocument:
     become: Calls
     """How a connection becomes a user; for HTTP the headers of a user are in `headers`."""
     database: str | None
-    password: str | None
     headers: tuple[tuple[str, Template], ...]
     admin_headers: tuple[tuple[str, Template], ...]
 
@@ -129,7 +128,7 @@ class _Reader(DocumentReader):
         inner = self.fields(fields[self.kind], f"`{self.kind}`", _SQL if self.kind == "sql" else _HTTP, ("operations",))
         if inner is None or title is None:
             return None
-        texts = {key: self.text(inner.get(key), f"`{key}`") for key in ("quote", "database", "password")}
+        texts = {key: self.text(inner.get(key), f"`{key}`") for key in ("quote", "database")}
         database = texts["database"]
         if database is not None and database.value not in self.program.entities:
             self.report(
@@ -158,7 +157,6 @@ class _Reader(DocumentReader):
             quote=texts["quote"].value if texts["quote"] else '"',
             become=() if http else self.calls(inner.get("as"), "`as`"),
             database=database.value if database else None,
-            password=texts["password"].value if texts["password"] else None,
             headers=self.headers(inner.get("as")) if http else (),
             admin_headers=self.headers(inner.get("headers")),
         )

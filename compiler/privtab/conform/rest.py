@@ -13,13 +13,13 @@ import jmespath
 
 from privtab import strict_json
 from privtab.client._http import HttpTransport, header
-from privtab.conform.document import Call, DriverDocument, Operation, Signs
-from privtab.conform.driver import Driver
-from privtab.conform.nodes import Answer, World
+from privtab.conform.document import Call, DriverDocument, Signs
+from privtab.conform.documented import DocumentedDriver
+from privtab.conform.nodes import Answer
 from privtab.conform.values import Names, Step
 from privtab.errors import DriverError, FormatError, PolicyError
 from privtab.importing.template import Template
-from privtab.ir.nodes import Program, Rule
+from privtab.ir.nodes import Program
 from privtab.names import decode_name
 from privtab.request import Request
 
@@ -29,58 +29,21 @@ MAX_BODY = 1 << 26
 """The most bytes of one answer."""
 
 
-class HttpDriver(Driver):
+class HttpDriver(DocumentedDriver):
     """Makes users, entities and grants by requests, and asks by requests of each user."""
 
     def __init__(
         self, document: DriverDocument, program: Program, url: str, *, token: str | None, timeout: float
     ) -> None:
-        self._document = document
-        self._program = program
+        super().__init__(document, program, Names(program, document, lambda name: name))
         self._url = url.rstrip("/")
         self._timeout = timeout
         self._token = token
         self._transport = HttpTransport(self._url, max_body=MAX_BODY)
-        self._names = Names(program, document, lambda name: name)
-        self._world: World | None = None
-
-    def changes(self, rule: Rule) -> bool:
-        """As Driver.changes: unless the document says otherwise, whatever is not a GET or a HEAD."""
-        operation = self._document.operations.get((rule.entity, rule.operation))
-        return operation is not None and operation.changes
-
-    def calls(self, world: World) -> int:
-        """As Driver.calls."""
-        return sum(len(step.calls) for step in self._names.made(world))
-
-    def prepare(self, world: World) -> None:
-        """As Driver.prepare."""
-        steps = list(self._names.made(world))
-        self._world = world
-        for step in steps:
-            problem = self._done(step)
-            if problem is not None:
-                raise DriverError(f"{step.what} cannot be made: {problem}")
-
-    def clean(self) -> tuple[str, ...]:
-        """As Driver.clean."""
-        return () if self._world is None else self.clean_world(self._world)
-
-    def clean_world(self, world: World) -> tuple[str, ...]:
-        """As Driver.clean_world; what is not there is removed already."""
-        left: list[str] = []
-        for step in self._names.dropped(world):
-            try:
-                problem = self._done(step, absent_is_done=True)
-            except DriverError as error:
-                problem = str(error)
-            if problem is not None:
-                left.append(f"{step.what}: {problem}")
-        return tuple(left)
 
     def ask(self, request: Request) -> Answer:
         """As Driver.ask."""
-        operation = self._operation(request)
+        operation = self.operation(request)
         if operation is None:
             return Answer.UNSUPPORTED
         values = self._values(request)
@@ -90,13 +53,13 @@ class HttpDriver(Driver):
             answer = judged(operation.signs, status, body)
             if answer is not Answer.ALLOWED:
                 return answer
-        if operation.shows is not None and self._is_named(request):
+        if operation.shows is not None and self.is_named(request):
             return _shown(operation.shows, request, body)
         return answer
 
     def reproduce(self, request: Request) -> str:
         """As Driver.reproduce."""
-        operation = self._operation(request)
+        operation = self.operation(request)
         if operation is None:
             return ""
         values = self._values(request)
@@ -112,26 +75,16 @@ class HttpDriver(Driver):
 
     # --- private ---
 
-    def _operation(self, request: Request) -> Operation | None:
-        operation = self._document.operations.get((request.resource.type, request.action))
-        if operation is None or (operation.shows is None and not self._is_named(request)):
-            return None
-        return operation
-
-    def _is_named(self, request: Request) -> bool:
-        return len(request.resource.names) == self._program.depth(request.resource.type)
-
     def _values(self, request: Request) -> dict[str, object]:
         values: dict[str, object] = dict(self._names.request(request))
-        return values | {"basic": {request.user: b64encode(f"{request.user}:{request.user}".encode()).decode()}}
+        return values | {"basic": {request.user: b64encode(f"{request.user}:{self._names.password}".encode()).decode()}}
 
-    def _done(self, step: Step, *, absent_is_done: bool = False) -> str | None:
-        """Carry out a step as the administrator; returns why it failed, if it did."""
-        for call in step.calls:
-            status, body = self._sent(call, step.values, self._document.admin_headers)
-            if not 200 <= status < 300 and not (absent_is_done and status == 404):
-                return f"{call.method.upper()} was answered with {status}: {body[:200].decode(errors='replace')}"
-        return None
+    def call(self, call: Call, step: Step, *, absent_is_done: bool = False) -> str | None:
+        """As DocumentedDriver.call; what is not there is removed already."""
+        status, body = self._sent(call, step.values, self._document.admin_headers)
+        if 200 <= status < 300 or (absent_is_done and status == 404):
+            return None
+        return f"{call.method.upper()} was answered with {status}: {body[:200].decode(errors='replace')}"
 
     def _sent(
         self, call: Call, values: Mapping[str, object], headers: tuple[tuple[str, Template], ...]

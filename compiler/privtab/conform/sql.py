@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from privtab._install import how_to_install
-from privtab.conform.document import Calls, DriverDocument, Signs
-from privtab.conform.driver import Driver
-from privtab.conform.nodes import Answer, World
+from privtab.conform.document import Call, Calls, DriverDocument, Signs
+from privtab.conform.documented import DocumentedDriver
+from privtab.conform.nodes import Answer
 from privtab.conform.values import Names, Step
 from privtab.errors import DriverError, FormatError, UsageError
-from privtab.ir.nodes import Program, Rule
+from privtab.ir.nodes import Program
 from privtab.names import decode_name
 from privtab.request import Entity, Request
 
@@ -25,7 +25,7 @@ MAX_CONNECTIONS = 16
 """The most connections that one thread keeps open, each to another database."""
 
 
-class SqlDriver(Driver):
+class SqlDriver(DocumentedDriver):
     """Makes roles, objects and grants as an administrator, and asks as the user of each request."""
 
     def __init__(self, document: DriverDocument, program: Program, url: str) -> None:
@@ -37,56 +37,19 @@ class SqlDriver(Driver):
             self._url: URL = sqlalchemy.make_url(url)
         except sqlalchemy.exc.SQLAlchemyError as error:
             raise UsageError(f"`{url.partition('://')[0]}://…` is no address of a database") from error
-        self._document = document
-        self._program = program
-        self._names = Names(program, document, self._quoted)
+        super().__init__(document, program, Names(program, document, self._quoted))
         self._threads = threading.local()
         self._open: list[Connection] = []
         self._lock = threading.Lock()
-        self._world: World | None = None
 
     def _quoted(self, name: str) -> str:
         quote = self._document.quote
         return f"{quote}{name.replace(quote, quote * 2)}{quote}"
 
-    def changes(self, rule: Rule) -> bool:
-        """As Driver.changes: only what the document says cannot be rolled back."""
-        operation = self._document.operations.get((rule.entity, rule.operation))
-        return operation is not None and operation.changes
-
-    def calls(self, world: World) -> int:
-        """As Driver.calls."""
-        return sum(len(step.calls) for step in self._names.made(world))
-
-    def prepare(self, world: World) -> None:
-        """As Driver.prepare."""
-        steps = list(self._names.made(world))
-        self._world = world
-        for step in steps:
-            problem = self._done(step)
-            if problem is not None:
-                raise DriverError(f"{step.what} cannot be made: {problem}")
-        self._close_all()
-
-    def clean(self) -> tuple[str, ...]:
-        """As Driver.clean."""
-        return () if self._world is None else self.clean_world(self._world)
-
-    def clean_world(self, world: World) -> tuple[str, ...]:
-        """As Driver.clean_world."""
-        self._close_all()
-        left: list[str] = []
-        for step in self._names.dropped(world):
-            problem = self._done(step, absent_is_done=True)
-            if problem is not None:
-                left.append(f"{step.what}: {problem}")
-        self._close_all()
-        return tuple(left)
-
     def ask(self, request: Request) -> Answer:
         """As Driver.ask."""
-        operation = self._document.operations.get((request.resource.type, request.action))
-        if operation is None or len(request.resource.names) < self._program.depth(request.resource.type):
+        operation = self.operation(request)
+        if operation is None:
             return Answer.UNSUPPORTED
         statements = self._statements(operation.calls, request)
         if operation.login:
@@ -104,7 +67,7 @@ class SqlDriver(Driver):
 
     def reproduce(self, request: Request) -> str:
         """As Driver.reproduce: the statements, in a transaction that is rolled back."""
-        operation = self._document.operations.get((request.resource.type, request.action))
+        operation = self.operation(request)
         if operation is None:
             return ""
         statements = self._statements(operation.calls, request)
@@ -151,7 +114,7 @@ class SqlDriver(Driver):
 
         url = self._url.set(
             username=request.user,
-            password=self._document.password,
+            password=self._names.password,
             database=self._database(request.resource) or self._url.database,
         )
         engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
@@ -166,15 +129,13 @@ class SqlDriver(Driver):
         finally:
             engine.dispose()
 
-    def _done(self, step: Step, *, absent_is_done: bool = False) -> str | None:
-        """Carry out a step for good; returns why it failed, if it did."""
+    def call(self, call: Call, step: Step, *, absent_is_done: bool = False) -> str | None:
+        """As DocumentedDriver.call."""
         from sqlalchemy.exc import DBAPIError
 
         database = self._database(step.at, outside=step.outside)
         try:
-            connection = self._connection(database, for_good=True)
-            for call in step.calls:
-                connection.exec_driver_sql(call.text.plain(step.values))
+            self._connection(database, for_good=True).exec_driver_sql(call.text.plain(step.values))
         except (DBAPIError, FormatError) as error:
             return _message(error)
         except DriverError as error:
@@ -215,7 +176,8 @@ class SqlDriver(Driver):
             self._open.append(connection)
         return connection
 
-    def _close_all(self) -> None:
+    def disconnect(self) -> None:
+        """As DocumentedDriver.disconnect."""
         with self._lock:
             for connection in self._open:
                 with contextlib.suppress(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -34,6 +35,8 @@ class Names:
         self.program = program
         self.document = document
         self._written = written
+        self.password = secrets.token_hex(16)
+        """The password of every user that is made: nobody else can know it while they exist."""
 
     def entity(self, entity: Entity, before: str = "") -> dict[str, str]:
         """The names on the path of an entity, by type."""
@@ -48,7 +51,7 @@ class Names:
             values |= self.entity(entity, f"{slot}_")
         rule = self.program.rules[request.resource.type, request.action]
         values |= {flag: str(flag in request.flags).lower() for flag in rule.required_flags}
-        return {**values, "user": self._written(request.user)}
+        return {**values, "user": self._written(request.user), "password": self.password}
 
     def principal(self, text: str) -> str:
         """A principal, as in `user:alice`."""
@@ -76,7 +79,8 @@ class Names:
         if made is None:
             raise DriverError(f"{self.document.path} does not say how `{kind}` are made")
         what = f"{_KINDS[kind]}:{name}"
-        return Step(what=what, calls=made.drop if drop else made.make, values={_KINDS[kind]: self._written(name)})
+        values = {_KINDS[kind]: self._written(name), "password": self.password}
+        return Step(what=what, calls=made.drop if drop else made.make, values=values)
 
     def _entity(self, entity: Entity, *, drop: bool) -> Step:
         made = self.document.entities.get(entity.type)
