@@ -57,6 +57,7 @@ ALLOWED = {
     },
     "conform": {
         "analysis",
+        "bundle",
         "client",
         "importing",
         "ir",

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from authzen_server import start
 
 from privtab.cli._app import run
 
@@ -91,6 +92,42 @@ def test_a_dry_run_and_a_state_ask_nothing(here: Path, capsys: pytest.CaptureFix
     assert json.loads((here / "state.json").read_text())["grants"]
     assert run(command) == 3
     assert "gave no answer" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_served_state_is_asked_about_and_that_of_another_policy_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = "".join(f"    read{number}: READ (page)\n" for number in range(30))
+    (here / "other.yaml").write_text(POLICY + many, encoding="utf-8")
+    command = ["--driver", "authzen", "--url"]
+    assert run(["conform", "other.yaml", *command, "http://127.0.0.1:1", "--write-state", "state.json"]) == 0
+    server = start(["-p", "other.yaml", "-s", "state.json"], here)
+    try:
+        assert run(["conform", "other.yaml", *command, server.url]) == 0
+        assert run(["conform", "other.yaml", *command, server.url, "--filter", "page/read1*", "--sample", "9"]) == 0
+        (here / "other.yaml").write_text(POLICY + many + "    write: WRITE (page)\n", encoding="utf-8")
+        capsys.readouterr()
+        assert run(["conform", "other.yaml", *command, server.url, "--filter", "page/read*"]) == 3
+        assert "the system does not have the prepared state" in capsys.readouterr().err
+    finally:
+        server.stop()
+
+
+@pytest.mark.slow
+def test_a_server_that_reads_a_file_gets_the_state_and_the_file_is_put_back(here: Path) -> None:
+    (here / "state.yaml").write_text("grants: []\n", encoding="utf-8")
+    assert run(["compile", "library.yaml", "-o", "build", "--state", "state.yaml"]) == 0
+    [policy] = here.glob("build/**/policy.tar.gz")
+    state = policy.with_name("state.tar.gz")
+    before = state.read_bytes()
+    server = start(["--bundles", policy.parent, "--refresh", "0.2"], here)
+    try:
+        command = ["conform", "library.yaml", "--driver", "authzen", "--url", server.url, "--set", f"state={state}"]
+        assert run(command) == 0
+        assert state.read_bytes() == before
+    finally:
+        server.stop()
 
 
 def test_what_is_left_behind_is_listed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,6 +156,14 @@ def test_the_same_program_has_the_same_plan(library: Program) -> None:
     assert plan(library) == plan(library)
 
 
+def test_the_callers_of_another_plan_have_other_names_if_the_state_is_kept(library: Program) -> None:
+    users = {question.request.user for question in plan(library, marked=True).questions}
+    others = plan(library, marked=True, rows=lambda rule: rule.operation != "read").questions
+    assert users == {question.request.user for question in plan(library, marked=True).questions}
+    assert not users & {question.request.user for question in others}
+    assert all(user.startswith(PREFIX) for user in users)
+
+
 def test_only_the_rows_that_are_selected_are_asked_about(library: Program) -> None:
     planned = plan(library, rows=lambda rule: rule.operation == "read")
     assert {question.row for question in planned.questions} == {"page/read"}

@@ -264,6 +264,6 @@ def test_questions_are_asked_no_faster_than_the_rate(library: Program, planned: 
 
 
 def test_a_sample_keeps_the_order(planned: Plan) -> None:
-    some = sampled(planned, 4)
+    some = sampled(planned.questions, 4)
     assert len(some) == 4
     assert [q.id for q in planned.questions if q in some] == [q.id for q in some]

@@ -148,11 +148,16 @@ def run(
     with delayed_spinner("planning"):
         others = {} if chosen_readings else readings_of(policy, program, variant)
         planned = plan(
-            program, readings=others, rows=partial(_selected, filter_), changes=system.changes, prefix=prefix
+            program,
+            readings=others,
+            rows=partial(_selected, None if system.keeps_state else filter_),
+            changes=system.changes,
+            prefix=prefix,
+            marked=system.keeps_state,
         )
-    if not planned.questions and not planned.undecided:
+    questions = sampled([question for question in planned.questions if _selected(filter_, question.rule)], sample)
+    if not questions and not planned.undecided:
         raise UsageError(f"no row is named {' or '.join(f'`{name}`' for name in filter_ or ())}")
-    questions = sampled(planned, sample)
     _announce(planned, questions, system)
     if write_state is not None:
         _write_state(planned, write_state)

@@ -39,12 +39,16 @@ class AuthZenDriver(Driver):
         timeout: Timeout = (5.0, 30.0),
         state: Path | None = None,
         wait: float = 30.0,
+        encode: Callable[[World], bytes] | None = None,
     ) -> None:
+        """`encode`: the content of the file; None: JSON."""
         self._transport = transport
         self._url = url
         self._timeout = timeout
         self._state = state
+        self.keeps_state = state is None
         self._wait = wait
+        self._encode = encode or state_bytes
         self._before: bytes | None = None
         self._wrote = False
         self.probe: Callable[[], bool] | None = None
@@ -63,7 +67,7 @@ class AuthZenDriver(Driver):
             self._before = self._state.read_bytes() if self._state.exists() else None
         except OSError as error:
             raise DriverError(f"{self._state}: {error.strerror}") from error
-        write(self._state, state_bytes(world))
+        write(self._state, self._encode(world))
         self._wrote = True
         deadline = time.monotonic() + self._wait
         while self.probe is not None and not self.probe():

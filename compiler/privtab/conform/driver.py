@@ -33,6 +33,8 @@ class Driver:
 
     batch = 1
     """How many requests `ask_many` takes at once."""
+    keeps_state = False
+    """Whether the system has its state from `--write-state`: then all rows are planned, and callers are named for the plan."""
 
     def changes(self, rule: Rule) -> bool:
         """Whether asking an operation may change the system: such questions come last, about entities of their own."""

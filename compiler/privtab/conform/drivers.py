@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from privtab.client._transport import RequestsTransport
 from privtab.conform.authzen import AuthZenDriver
 from privtab.conform.document import load
 from privtab.conform.driver import Driver, load_class
+from privtab.conform.nodes import World
 from privtab.conform.rest import HttpDriver
 from privtab.conform.sql import SqlDriver
 from privtab.errors import UsageError
@@ -34,7 +36,14 @@ def open_driver(
             raise UsageError(f"the driver `authzen` takes only `--set state=FILE`, not `{min(strange)}`")
         state = Path(options["state"]) if "state" in options else None
         transport = RequestsTransport(url, token=token)
-        return AuthZenDriver(transport, url=url.rstrip("/"), state=state, timeout=(min(5.0, timeout), timeout))
+        is_bundle = state is not None and state.name.endswith(".tar.gz")
+        return AuthZenDriver(
+            transport,
+            url=url.rstrip("/"),
+            state=state,
+            timeout=(min(5.0, timeout), timeout),
+            encode=partial(_bundle, program) if is_bundle else None,
+        )
     path = Path(name)
     if path.suffix in {".yaml", ".yml"}:
         document = load(path, program)
@@ -48,3 +57,10 @@ def open_driver(
     if ":" in name:
         return load_class(name, url, options)
     raise UsageError(f"no driver `{name}`: name `authzen`, a YAML file, or a class as `module:Class`")
+
+
+def _bundle(program: Program, world: World) -> bytes:
+    """The state bundle of a world."""
+    from privtab.bundle.pack import state_bundle
+
+    return state_bundle(program, world.state)

@@ -34,10 +34,11 @@ class _Known:
 class Packing:
     """The names and the rows of a world, as callers are added."""
 
-    def __init__(self, program: Program, prefix: str) -> None:
+    def __init__(self, program: Program, prefix: str, mark: str = "") -> None:
+        """`mark`: follows the prefix in the names of principals."""
         self.program = program
         self.prefix = prefix
-        self._generated = GeneratedCallers(program, prefix)
+        self._generated = GeneratedCallers(program, prefix + mark)
         self._known: dict[tuple[HeldSet, Denied, bool], _Known] = {}
         self._entities: dict[str, Entity] = {}
         owner = program.semantics.owner

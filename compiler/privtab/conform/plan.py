@@ -36,11 +36,13 @@ def plan(
     rows: Callable[[Rule], bool] = lambda _: True,
     changes: Callable[[Rule], bool] = lambda _: False,
     prefix: str = PREFIX,
+    marked: bool = False,
 ) -> Plan:
     """Plan the questions for the rows that `rows` selects.
 
     `readings`: other readings of ambiguous rows. `changes`: whether asking an operation may change the system; such questions
-    come last, each about an entity of its own.
+    come last, each about an entity of its own. `marked`: the names of callers contain a digest of the plan, so that a state of
+    another plan has none of them.
     """
     made = Candidates(program)
     undecided: dict[str, str] = {}
@@ -70,7 +72,7 @@ def plan(
             for key, seen in observed.items()
         },
     )
-    return _packed(program, choice, undecided, changes, prefix)
+    return _packed(program, choice, undecided, changes, prefix, marked=marked)
 
 
 def _candidates(made: Candidates, settings: Iterable[Setting], readings: Iterable[Rule]) -> Iterator[Candidate]:
@@ -107,12 +109,18 @@ _NOWHERE = Span(path="", line=1, column=1, end_line=1, end_column=1)
 
 
 def _packed(
-    program: Program, choice: Choice, undecided: Mapping[str, str], changes: Callable[[Rule], bool], prefix: str
+    program: Program,
+    choice: Choice,
+    undecided: Mapping[str, str],
+    changes: Callable[[Rule], bool],
+    prefix: str,
+    *,
+    marked: bool,
 ) -> Plan:
     """The chosen candidates as questions: those that may change something come last."""
     chosen = choice.chosen()
     cells: list[Cell] = []
-    packing = Packing(program, prefix)
+    packing = Packing(program, prefix, _mark(choice, chosen) if marked else "")
     drafts: list[tuple[bool, Key, int, Request, tuple[int, ...]]] = []
     for key, positions in chosen.items():
         rule = choice.rows[key].rule
@@ -165,6 +173,16 @@ def _packed(
         undecided=undecided,
         digest=digest,
     )
+
+
+def _mark(choice: Choice, chosen: Mapping[Key, tuple[int, ...]]) -> str:
+    """A short digest of the chosen candidates."""
+    content = [
+        [candidate.setting.request.to_json(), candidate.caller.words, candidate.through_role]
+        for key, positions in chosen.items()
+        for candidate in map(choice.rows[key].candidates.__getitem__, positions)
+    ]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:6] + "_"
 
 
 class _RowsOfUsers:

@@ -46,14 +46,14 @@ class Outcome:
     seconds: float = 0.0
 
 
-def sampled(plan: Plan, number: int | None, seed: int = 0) -> tuple[Question, ...]:
+def sampled(questions: Sequence[Question], number: int | None, seed: int = 0) -> Sequence[Question]:
     """All questions, or some of them in the same order: those that prove cells are more likely."""
-    if number is None or number >= len(plan.questions):
-        return plan.questions
+    if number is None or number >= len(questions):
+        return questions
     generator = random.Random(seed)  # noqa: S311  (which questions are asked is no secret)
-    ranked = sorted(plan.questions, key=lambda question: generator.random() / (1 + len(question.cells)))
+    ranked = sorted(questions, key=lambda question: generator.random() / (1 + len(question.cells)))
     kept = {question.id for question in ranked[:number]}
-    return tuple(question for question in plan.questions if question.id in kept)
+    return tuple(question for question in questions if question.id in kept)
 
 
 def run(
