@@ -20,7 +20,7 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
 
     Runs after all other checks.
     """
-    from privtab.ir.solver import CONFLICTS
+    from privtab.ir.circuits import CONFLICTS
 
     for pair, codes in view_of(policy).undecided_codes.items():
         row = policy.rows[pair]

@@ -14,7 +14,7 @@ from privtab.errors import RegistryError, UsageError
 from privtab.source import read_text
 
 if TYPE_CHECKING:
-    from privtab.registry import Registry
+    from privtab.registry import Channel, Registry, Revision
 
 RegistryArgument = Annotated[
     str,
@@ -111,3 +111,24 @@ def resolve_revision(registry: Registry, system: str, kind: str, prefix: str | N
     if not found:
         raise RegistryError(f"{registry.url} keeps no {kind} revision `{prefix}` of {system}")
     return found[0]
+
+
+def release_stored(registry: Registry, stored: list[Revision], channel: str, why: str, expect: int | None) -> Channel:
+    """Release the stored bundles to a channel: a policy, and a state, whole or sharded."""
+    systems = {revision.system for revision in stored}
+    if len(systems) != 1:
+        raise UsageError(f"`--channel` is for bundles of one system; these are of {', '.join(sorted(systems))}")
+    (system,) = systems
+    chosen: dict[str, Any] = {}
+    for kind in ("policy", "state"):
+        ids = {revision.id for revision in stored if revision.kind == kind}
+        if len(ids) > 1:
+            raise UsageError(f"`--channel` runs one {kind}; these are {', '.join(sorted(ids))}")
+        chosen[kind] = next(iter(ids), None)
+    shards = {revision.shard: revision.id for revision in stored if revision.kind == "shard"}
+    if shards and "people" not in shards:
+        # Only some of the active shards; the shard of principals is in every complete set.
+        shards = {**registry.channel(channel, system).shards, **shards}
+    if not any(chosen.values()) and not shards:
+        raise UsageError("`--channel` runs policies and states; these bundles are neither")
+    return registry.release(channel, system, **chosen, shards=shards or None, why=why, expect=expect)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,7 @@ from privtab.cli._registry_options import (
     SystemArgument,
     WhyOption,
     open_registry,
+    release_stored,
     resolve_revision,
 )
 from privtab.cli._registry_show import (
@@ -38,7 +39,7 @@ from privtab.plural import count
 from privtab.source import read_text
 
 if TYPE_CHECKING:
-    from privtab.registry import Channel, Registry, Revision
+    from privtab.registry import Revision
 
 PANEL = "Ship"
 
@@ -107,7 +108,7 @@ def put(
             stored.append(registry.put(read_file(path), resign=resign))
         except (BundleRefused, BrokenBundle) as error:
             raise BundleRefused(f"{path} is refused: {error}") from None
-    current = _release_stored(registry, stored, channel, why, expect) if channel else None
+    current = release_stored(registry, stored, channel, why, expect) if channel else None
     if print_if_data(
         format_,
         {"revisions": [revision.to_json() for revision in stored], "channel": current.to_json() if current else None},
@@ -389,27 +390,3 @@ def check(
             soft_wrap=True,
         )
     fail_if(any(not problem.repaired for problem in result.problems))
-
-
-# --- private ---------------------------------------------------------------------------------------------------------
-
-
-def _release_stored(registry: Registry, stored: list[Revision], channel: str, why: str, expect: int | None) -> Channel:
-    """Release the stored bundles to a channel: a policy, and a state, whole or sharded."""
-    systems = {revision.system for revision in stored}
-    if len(systems) != 1:
-        raise UsageError(f"`--channel` is for bundles of one system; these are of {', '.join(sorted(systems))}")
-    (system,) = systems
-    chosen: dict[str, Any] = {}
-    for kind in ("policy", "state"):
-        ids = {revision.id for revision in stored if revision.kind == kind}
-        if len(ids) > 1:
-            raise UsageError(f"`--channel` runs one {kind}; these are {', '.join(sorted(ids))}")
-        chosen[kind] = next(iter(ids), None)
-    shards = {revision.shard: revision.id for revision in stored if revision.kind == "shard"}
-    if shards and "people" not in shards:
-        # Only some of the active shards; the shard of principals is in every complete set.
-        shards = {**registry.channel(channel, system).shards, **shards}
-    if not any(chosen.values()) and not shards:
-        raise UsageError("`--channel` runs policies and states; these bundles are neither")
-    return registry.release(channel, system, **chosen, shards=shards or None, why=why, expect=expect)

@@ -133,7 +133,7 @@ class Batches:
         kinds = [action, type, *(kind for kind, _ in (with_ or {}).values()), *varying_flags.values()]
         for (one_action, one_type, *others), rows in combinations(kinds, len(names)):
             if one_action is None or one_type is None:
-                answers.reasons[_all_of(rows, len(names))] = NULL
+                answers.reasons[slice(None) if rows is None else rows] = NULL
                 continue
             flag_values = zip(varying_flags, others[len(withs) :], strict=True)
             set_flags = {f"{name}{NOT_SET}" if value == NO else name for name, value in flag_values}
@@ -146,8 +146,8 @@ class Batches:
             with_paths = {slot: _take(column, rows) for slot, column in withs.items()}
             request_groups = None if groups is None or not self.engine.meaning.request_groups else _take(groups, rows)
             part = self._group(group, _take(names, rows), _take(ids, rows), with_paths, request_groups)
-            answers.allowed[_all_of(rows, len(names))] = part.allowed
-            answers.reasons[_all_of(rows, len(names))] = part.reasons
+            answers.allowed[slice(None) if rows is None else rows] = part.allowed
+            answers.reasons[slice(None) if rows is None else rows] = part.reasons
         return answers
 
     def allow_requests(self, requests: Sequence[Request]) -> list[bool] | None:
@@ -396,7 +396,3 @@ def _well_formed(request: Request) -> bool:
 
 def _take(column: Any, rows: Codes | None) -> Any:
     return column if rows is None else column.take(pa.array(rows))
-
-
-def _all_of(rows: Codes | None, count: int) -> Codes | slice:
-    return slice(0, count) if rows is None else rows

@@ -350,7 +350,7 @@ def _too_deep(text: str) -> int | None:
 
 def _plain_words(expected: set[str]) -> tuple[str, ...]:
     words: list[str] = []
-    if expected == {"NAME", "RPAR", "COMMA"}:
+    if expected - {"OR_BELOW"} == {"NAME", "RPAR", "COMMA"}:
         expected = expected - {"NAME"}  # the first of two names says a level; what is missing is the end of the target
     if expected >= _TERM:
         words.append("a condition such as `READ (table)`, `owner (…)`, `can OP (…)`")

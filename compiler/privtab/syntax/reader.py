@@ -136,6 +136,10 @@ class Reader(NodeReader):
         )
         return None
 
+    def optional_text(self, fields: Fields, key: str) -> str | None:
+        """The text under a key; None if it is missing."""
+        return self.text(fields[key][1], f"`{key}`") if key in fields else None
+
     def version(self, node: Node) -> Word | None:
         """Text, or a number as written."""
         if (

@@ -8,24 +8,23 @@ from typing import Any, Literal, TypeVar, cast
 from privtab.diagnostics import Located, Severity
 from privtab.findings import p007_missing_key, p009_wrong_value, p010_bad_name, p207_duplicate_name
 from privtab.syntax.conflicts import read_conflicts
-from privtab.syntax.expression import RESERVED
 from privtab.syntax.keys import SECTIONS
+from privtab.syntax.node_reader import is_empty
 from privtab.syntax.nodes import (
     EntityDecl,
     OwnerDecl,
-    PrivilegeDecl,
     RoleDecl,
     RowDecl,
     SemanticsDecl,
-    SetDecl,
     TableDecl,
     Tables,
     TypeDecl,
     VariantDecl,
     Word,
 )
+from privtab.syntax.privileges import read_privileges, read_sets
 from privtab.syntax.reader import Fields, Reader
-from privtab.syntax.rows import read_deprecated, read_rows
+from privtab.syntax.rows import read_rows
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 T = TypeVar("T")
@@ -77,8 +76,8 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
         sources=section("sources", lambda n: _sources(reader, n, unreadable), ()),
         entities=section("entities", lambda n: _entities(reader, n), ()),
         types=section("types", lambda n: _types(reader, n), ()),
-        privileges=section("privileges", lambda n: _privileges(reader, n, unreadable), ()),
-        sets=section("sets", lambda n: _sets(reader, n), ()),
+        privileges=section("privileges", lambda n: read_privileges(reader, n, unreadable), ()),
+        sets=section("sets", lambda n: read_sets(reader, n), ()),
         semantics=section("semantics", lambda n: _semantics(reader, n), SemanticsDecl()),
         core=section("core", lambda n: read_rows(reader, n, "`core`"), ()),
         tables=tables,
@@ -187,89 +186,12 @@ def _types(reader: Reader, node: Node) -> tuple[TypeDecl, ...]:
                 name=name,
                 single=single is not None and single.value,
                 nested=nested,
-                title=_text(reader, fields, "title"),
+                title=reader.optional_text(fields, "title"),
                 principal=cast(Literal["user", "group", "role", "none"] | None, principal),
             )
         )
-        _text(reader, fields, "note")
+        reader.optional_text(fields, "note")
     return tuple(types)
-
-
-def _privileges(reader: Reader, node: Node, unreadable: set[str]) -> tuple[PrivilegeDecl, ...]:
-    if isinstance(node, Sequence):
-        entries = [(item, None) for item in node.items]
-    elif isinstance(node, Mapping):
-        entries = cast("list[tuple[Any, Any]]", reader.entries(node, "`privileges`"))
-    else:
-        reader.wrong(node, "`privileges`", "a list of names or a mapping", "write `privileges: [READ, WRITE]`")
-        unreadable.add("privileges")
-        return ()
-    first: dict[str, Word] = {}
-    privileges: list[PrivilegeDecl] = []
-    for key, value in entries:
-        name = _privilege_name(reader, key, "a privilege")
-        if name is None:
-            if isinstance(key, Mapping):
-                reader.lost.update(inner.text for inner, _ in key.entries)
-            continue
-        if name.value in first:
-            reader.take(p207_duplicate_name.finding(name.span, "privilege", name.value, first[name.value].span))
-            continue
-        first[name.value] = name
-        privileges.append(_privilege(reader, name, value))
-    return tuple(privileges)
-
-
-def _privilege_name(reader: Reader, node: Node, what: str) -> Word | None:
-    name = reader.name(node, what)
-    if name is not None and name.value in RESERVED:
-        reader.take(p010_bad_name.finding(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
-        reader.lost.add(name.value)
-        return None
-    return name
-
-
-def _privilege(reader: Reader, name: Word, node: Node | None) -> PrivilegeDecl:
-    if node is None or (isinstance(node, Scalar) and node.value is None and node.style != "*"):
-        return PrivilegeDecl(name=name)
-    mistakes_before = reader.mistakes
-    fields = (
-        reader.fields(node, "privilege", f"the privilege `{name.value}`", f"write `{name.value}: {{on: [TYPE]}}`") or {}
-    )
-    on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
-    alias = reader.name(fields["alias_of"][1], "a privilege") if "alias_of" in fields else None
-    if on is not None and "alias_of" in fields:
-        message = f"the alias `{name.value}` has an `on` of its own"
-        advice = "drop it: an alias can be granted where its privilege can"
-        reader.take(p009_wrong_value.other(reader.span(fields["on"][0]), message, advice))
-    implied = reader.words(fields["implies"][1], "`implies`") if "implies" in fields else None
-    if implied is not None and alias is not None:
-        message = f"the alias `{name.value}` implies privileges of its own"
-        advice = f"write `implies` at `{alias.value}`"
-        reader.take(p009_wrong_value.other(reader.span(fields["implies"][0]), message, advice))
-    title = _text(reader, fields, "title")
-    _text(reader, fields, "note")
-    deprecated = read_deprecated(reader, fields)
-    return PrivilegeDecl(
-        name=name,
-        on=on,
-        alias_of=alias,
-        implies=implied or (),
-        deprecated=deprecated,
-        title=title,
-        poisoned=reader.mistakes > mistakes_before,
-    )
-
-
-def _sets(reader: Reader, node: Node) -> tuple[SetDecl, ...]:
-    sets: list[SetDecl] = []
-    for key, value in reader.entries(node, "`sets`"):
-        name = _privilege_name(reader, key, "a set")
-        mistakes_before = reader.mistakes
-        members = reader.words(value, f"the set `{key.text}`")
-        if name is not None:
-            sets.append(SetDecl(name=name, members=members or (), poisoned=reader.mistakes > mistakes_before))
-    return tuple(sets)
 
 
 def _semantics(reader: Reader, node: Node) -> SemanticsDecl:
@@ -327,13 +249,13 @@ def _tables(
     tables: list[TableDecl] = []
     any_: tuple[RowDecl, ...] = ()
     for key, value in reader.entries(node, "`tables`"):
-        readable = isinstance(value, Mapping) or _is_empty(value)
+        readable = isinstance(value, Mapping) or is_empty(value)
         if key.text == "any":
-            any_ = () if _is_empty(value) else read_rows(reader, value, "`any`", kind="row of any")
+            any_ = () if is_empty(value) else read_rows(reader, value, "`any`", kind="row of any")
             if not readable and unreadable is not None:
                 unreadable.add("any")
             continue
-        rows = () if _is_empty(value) else read_rows(reader, value, f"the table `{key.text}`")
+        rows = () if is_empty(value) else read_rows(reader, value, f"the table `{key.text}`")
         tables.append(TableDecl(entity=Located(key.text, reader.span(key)), rows=rows, readable=readable))
     return tuple(tables), any_
 
@@ -349,7 +271,7 @@ def _roles(reader: Reader, node: Node) -> tuple[RoleDecl, ...]:
         name = reader.name(key, "a role")
         if name is None:
             continue
-        if _is_empty(value):
+        if is_empty(value):
             roles.append(RoleDecl(name=name, scope=None, grants=()))
             continue
         fields = reader.fields(
@@ -358,13 +280,13 @@ def _roles(reader: Reader, node: Node) -> tuple[RoleDecl, ...]:
         if fields is None:
             continue
         scope = reader.text(fields["scope"][1], "`scope`") if "scope" in fields else None
-        _text(reader, fields, "note")
+        reader.optional_text(fields, "note")
         roles.append(
             RoleDecl(
                 name=name,
                 scope=None if scope is None else Located(scope, reader.span(fields["scope"][1])),
                 grants=_role_grants(reader, fields["grants"][1]) if "grants" in fields else (),
-                title=_text(reader, fields, "title"),
+                title=reader.optional_text(fields, "title"),
             )
         )
     return tuple(roles)
@@ -395,11 +317,11 @@ def _variants(reader: Reader, node: Node) -> tuple[VariantDecl, ...]:
         core: tuple[RowDecl, ...] = read_rows(reader, fields["core"][1], "`core`") if "core" in fields else ()
         any_ = read_rows(reader, fields["any"][1], "`any`", kind="row of any") if "any" in fields else ()
         tables, any_in_tables = _tables(reader, fields["tables"][1]) if "tables" in fields else ((), ())
-        _text(reader, fields, "note")
+        reader.optional_text(fields, "note")
         variants.append(
             VariantDecl(
                 name=name,
-                title=_text(reader, fields, "title"),
+                title=reader.optional_text(fields, "title"),
                 tables=tables,
                 core=core,
                 any=_in_order(any_, any_in_tables),
@@ -407,11 +329,3 @@ def _variants(reader: Reader, node: Node) -> tuple[VariantDecl, ...]:
             )
         )
     return tuple(variants)
-
-
-def _is_empty(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.value is None and node.style != "*"
-
-
-def _text(reader: Reader, fields: Fields, key: str) -> str | None:
-    return reader.text(fields[key][1], f"`{key}`") if key in fields else None

@@ -32,8 +32,8 @@ SCHEMA = pa.schema([("root", pa.string()), ("part", pa.int8()), *((c, pa.string(
 ODD = 'q"\\ü\u2028\x1f/€'
 
 
-def rows(program: Program, state: State, suspects: bool) -> pa.Table:
-    """The input of the workers; every other grant as a suspect where that is asked for."""
+def rows(program: Program, state: State, suspects: bool, assigned: State | None = None) -> pa.Table:
+    """The input of the workers; every other grant as a suspect where that is asked for. `assigned` has the assignments."""
     root = root_keys(program)
     found: list[tuple[Any, ...]] = []
     for number, g in enumerate(state.grants):
@@ -47,7 +47,7 @@ def rows(program: Program, state: State, suspects: bool) -> pa.Table:
     found += [(root(str(e)), MEMBER, str(e), user, None, None) for user, e in state.members]
     found += [
         (root(str(a.scope)), SCOPE, str(a.scope), f"role:{a.role}", None, None)
-        for a in closed(program, state).assignments
+        for a in closed(program, assigned or state).assignments
         if a.scope
     ]
     random.Random(1).shuffle(found)
@@ -63,7 +63,7 @@ def timed_rows(program: Program, state: State) -> pa.Table:
         found.append((root(str(g.entity)), SUSPECT, g.grantee, g.effect, g.privilege, str(g.entity), *own))
     for (e, owner), own in zip(state.owners, edges["owners"], strict=True):
         found.append((root(str(e)), SUSPECT + 1, str(e), owner, None, None, *own))
-    always = rows(program, replace(state, grants=(), owners=(), windows={}), suspects=False).to_pylist()
+    always = rows(program, replace(state, grants=(), owners=(), windows={}), suspects=False, assigned=state).to_pylist()
     found += [tuple(row.get(name) for name in (*SCHEMA.names, *WINDOW)) for row in always]
     schema = pa.schema([*SCHEMA, *((name, pa.string()) for name in WINDOW)])
     return pa.table({name: [row[at] for row in found] for at, name in enumerate(schema.names)}, schema=schema)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from privtab.backends.rego.view import ENTRY, Clause, Emitter, RowView
+from privtab.backends.rego.clauses import Clause, RowView
+from privtab.backends.rego.view import ENTRY, Emitter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from privtab._resources import opa
 from privtab._templates import environment
+from privtab.backends.rego.clauses import RowView
 from privtab.backends.rego.dispatch import dispatched
-from privtab.backends.rego.view import Emitter, RowView
+from privtab.backends.rego.view import Emitter
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program, nested_on
 from privtab.ir.serialise import vocabulary

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
+from privtab.backends.rego.clauses import Clause, RowView
 from privtab.backends.rego.names import FunctionNames
 from privtab.ir.formula import anchor, call_condition, conjunction, followed, item_condition, leaves, references
 from privtab.ir.nodes import (
@@ -45,31 +46,6 @@ class OwnsAny:
 
 Part: TypeAlias = Formula | OwnsAny
 """What a line of a clause is generated from."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clause:
-    """One clause of a function; without lines, it always holds."""
-
-    name: str
-    args: tuple[str, ...]
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowView:
-    """One row: its annotations, its functions, and its entry clauses."""
-
-    id: str
-    title: str
-    entity: str
-    operation: str
-    requires: str | None
-    each: str | None
-    note: str | None
-    source: str | None
-    origin: str
-    clauses: tuple[Clause, ...]
 
 
 @dataclass(slots=True)

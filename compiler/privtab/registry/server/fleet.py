@@ -94,16 +94,14 @@ class FleetTracker:
 
     # --- input ---
 
-    def record_channel_request(
-        self, sidecar_identity: SidecarIdentity, address: str, channel: str, system: str
-    ) -> None:
+    def record_channel_request(self, identity: SidecarIdentity, address: str, channel: str, system: str) -> None:
         """Record that a sidecar requests bundles of a channel, whether or not it exists."""
         try:
             place = f"{names.checked('the channel', channel)}/{names.checked('the system', system)}"
         except UsageError:
             return
-        if sidecar_identity.instance:
-            requested = self._update(sidecar_identity, sidecar_identity.instance, address).requested_places
+        if identity.instance:
+            requested = self._update(identity, identity.instance, address).requested_places
         else:
             requested = self._nameless.setdefault(address, {})
             self._nameless.move_to_end(address)
@@ -115,12 +113,12 @@ class FleetTracker:
             del requested[next(iter(requested))]
 
     def record_poll(
-        self, sidecar_identity: SidecarIdentity, address: str, desired: DesiredRevision, held_etag: str | None
+        self, identity: SidecarIdentity, address: str, desired: DesiredRevision, held_etag: str | None
     ) -> LastPoll | None:
         """Record a request for a bundle with the ETag of the sidecar's active bundle; None for a sidecar without a name."""
-        if not sidecar_identity.instance:
+        if not identity.instance:
             return None
-        known = self._update(sidecar_identity, sidecar_identity.instance, address)
+        known = self._update(identity, identity.instance, address)
         revision = sanitize((held_etag or "").strip('"').rpartition(".")[0]) or None
         stream = f"{desired.channel.channel}/{desired.channel.system}/{desired.kind}"
         stream += f"/{desired.shard}" if desired.shard else ""
@@ -135,15 +133,15 @@ class FleetTracker:
         poll.desired, poll.holds, poll.canary, poll.polled = desired.id, revision, desired.canary, now
         return poll
 
-    def record_status(self, sidecar_identity: SidecarIdentity, address: str, report: Any) -> bool:
+    def record_status(self, identity: SidecarIdentity, address: str, report: Any) -> bool:
         """Record OPA's status; returns False if it is not one."""
         if not isinstance(report, dict):
             return False
         labels = valid_labels(report.get("labels"))
-        name = sidecar_identity.instance or labels.get("id", "")
+        name = identity.instance or labels.get("id", "")
         if not name:
             return False
-        known = self._update(sidecar_identity, name, address, labels)
+        known = self._update(identity, name, address, labels)
         known.last_report = time.time()
         bundles = report.get("bundles")
         if isinstance(bundles, dict):
@@ -155,13 +153,13 @@ class FleetTracker:
         self._update_size(known)
         return True
 
-    def record_log(self, sidecar_identity: SidecarIdentity, address: str, events: Any) -> bool:
+    def record_log(self, identity: SidecarIdentity, address: str, events: Any) -> bool:
         """Count OPA's decision log; returns False if it is not one."""
-        return self.record_counts(sidecar_identity, address, decisions.tally(events))
+        return self.record_counts(identity, address, decisions.tally(events))
 
     def record_counts(
         self,
-        sidecar_identity: SidecarIdentity,
+        identity: SidecarIdentity,
         address: str,
         counts_by_id: Mapping[str, CountedEvents] | None,
         canaries: Collection[RunningCanary] = (),
@@ -169,8 +167,8 @@ class FleetTracker:
         """Add the result of `decisions.tally` for the same canaries; returns False if it was not a decision log."""
         self._count_canaries(canaries)
         for reported_id, events in (counts_by_id or {}).items():
-            name = sidecar_identity.instance or reported_id
-            known = self._update(sidecar_identity, name, address, events.labels) if name else None
+            name = identity.instance or reported_id
+            known = self._update(identity, name, address, events.labels) if name else None
             for (revisions, rule, answer), number in events.counts.items():
                 for revision in revisions:
                     self.counts.add(revision, rule, answer, number)
@@ -194,11 +192,11 @@ class FleetTracker:
             self._canary_decisions.setdefault(place, (since, Counts()))
 
     def record_refusal(
-        self, sidecar_identity: SidecarIdentity, address: str, path: str, status: int, why: str, token: str = ""
+        self, identity: SidecarIdentity, address: str, path: str, status: int, why: str, token: str = ""
     ) -> None:
         """Record a refused request; `token`: the name of its token, if known."""
         entry = {
-            "instance": sidecar_identity.instance,
+            "instance": identity.instance,
             "token": token,
             "address": address,
             "path": path[:200],
@@ -212,9 +210,9 @@ class FleetTracker:
                 return
         self._refused.append({**entry, "times": 1, "last": time.time()})
 
-    def touch(self, sidecar_identity: SidecarIdentity) -> None:
+    def touch(self, identity: SidecarIdentity) -> None:
         """Record that a sidecar is still present."""
-        known = self._known.get((True, sidecar_identity.instance))
+        known = self._known.get((True, identity.instance))
         if known is not None:
             known.last_seen = time.time()
             self._known.move_to_end((True, known.id))
@@ -256,13 +254,13 @@ class FleetTracker:
         return found
 
     def _update(
-        self, sidecar_identity: SidecarIdentity, name: str, address: str, labels: Mapping[str, str] | None = None
+        self, identity: SidecarIdentity, name: str, address: str, labels: Mapping[str, str] | None = None
     ) -> KnownSidecar:
-        key = bool(sidecar_identity.instance), name
+        key = bool(identity.instance), name
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = KnownSidecar(name, named=bool(sidecar_identity.instance))
-        known.header_labels = sidecar_identity.labels
+            known = self._known[key] = KnownSidecar(name, named=bool(identity.instance))
+        known.header_labels = identity.labels
         known.reported_labels = labels or known.reported_labels
         known.address, known.last_seen = address, time.time()
         self._known.move_to_end(key)

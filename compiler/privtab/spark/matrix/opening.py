@@ -171,7 +171,14 @@ def _groups_and_roles(
     holdings = Holdings(program, state)
     found: dict[str, tuple[tuple[str, ...], Mapping[str, Iterable[str]]]] = {}
     for principal in principals:
-        everywhere, scoped, _ = holdings.of_principal(principal)
+        if principal.startswith("role:"):  # held everywhere, even if the policy declares it for a scope
+            held = {
+                (f"role:{role}", scope) for role, scope in holdings.held_with(principal.removeprefix("role:"), None)
+            }
+            everywhere = frozenset(role for role, scope in held if scope is None)
+            scoped = tuple(sorted((role, scope) for role, scope in held if scope is not None))
+        else:
+            everywhere, scoped, _ = holdings.of_principal(principal)
         scopes: dict[str, list[str]] = {}
         for role, scope in scoped:
             if role.removeprefix("role:") in program.roles:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import product
@@ -395,8 +394,5 @@ def _advise(program: Program, batches: Any) -> Any:
         yield pa.RecordBatch.from_arrays(columns, names=["nearly", "advice"])
 
 
-_unite: Callable[[DataFrame, DataFrame], DataFrame] = lambda a, b: a.unionByName(b)  # noqa: E731
-
-
 def _union(frames: list[DataFrame]) -> DataFrame:
-    return reduce(_unite, frames)
+    return reduce(lambda united, frame: united.unionByName(frame), frames)

@@ -1,0 +1,92 @@
+"""Read the privileges and the sets of privileges of a policy file."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from privtab.findings import p009_wrong_value, p010_bad_name, p207_duplicate_name
+from privtab.syntax.expression import RESERVED
+from privtab.syntax.node_reader import is_empty
+from privtab.syntax.nodes import PrivilegeDecl, SetDecl, Word
+from privtab.syntax.reader import Reader
+from privtab.syntax.rows import read_deprecated
+from privtab.syntax.yaml_tree import Mapping, Node, Sequence
+
+
+def read_privileges(reader: Reader, node: Node, unreadable: set[str]) -> tuple[PrivilegeDecl, ...]:
+    """Read `privileges`: a list of names, or a mapping from names to what is declared of them."""
+    if isinstance(node, Sequence):
+        entries = [(item, None) for item in node.items]
+    elif isinstance(node, Mapping):
+        entries = cast("list[tuple[Any, Any]]", reader.entries(node, "`privileges`"))
+    else:
+        reader.wrong(node, "`privileges`", "a list of names or a mapping", "write `privileges: [READ, WRITE]`")
+        unreadable.add("privileges")
+        return ()
+    first: dict[str, Word] = {}
+    privileges: list[PrivilegeDecl] = []
+    for key, value in entries:
+        name = _privilege_name(reader, key, "a privilege")
+        if name is None:
+            if isinstance(key, Mapping):
+                reader.lost.update(inner.text for inner, _ in key.entries)
+            continue
+        if name.value in first:
+            reader.take(p207_duplicate_name.finding(name.span, "privilege", name.value, first[name.value].span))
+            continue
+        first[name.value] = name
+        privileges.append(_privilege(reader, name, value))
+    return tuple(privileges)
+
+
+def _privilege_name(reader: Reader, node: Node, what: str) -> Word | None:
+    name = reader.name(node, what)
+    if name is not None and name.value in RESERVED:
+        reader.take(p010_bad_name.finding(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
+        reader.lost.add(name.value)
+        return None
+    return name
+
+
+def _privilege(reader: Reader, name: Word, node: Node | None) -> PrivilegeDecl:
+    if node is None or is_empty(node):
+        return PrivilegeDecl(name=name)
+    mistakes_before = reader.mistakes
+    fields = (
+        reader.fields(node, "privilege", f"the privilege `{name.value}`", f"write `{name.value}: {{on: [TYPE]}}`") or {}
+    )
+    on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
+    alias = reader.name(fields["alias_of"][1], "a privilege") if "alias_of" in fields else None
+    if on is not None and "alias_of" in fields:
+        message = f"the alias `{name.value}` has an `on` of its own"
+        advice = "drop it: an alias can be granted where its privilege can"
+        reader.take(p009_wrong_value.other(reader.span(fields["on"][0]), message, advice))
+    implied = reader.words(fields["implies"][1], "`implies`") if "implies" in fields else None
+    if implied is not None and alias is not None:
+        message = f"the alias `{name.value}` implies privileges of its own"
+        advice = f"write `implies` at `{alias.value}`"
+        reader.take(p009_wrong_value.other(reader.span(fields["implies"][0]), message, advice))
+    title = reader.optional_text(fields, "title")
+    reader.optional_text(fields, "note")
+    deprecated = read_deprecated(reader, fields)
+    return PrivilegeDecl(
+        name=name,
+        on=on,
+        alias_of=alias,
+        implies=implied or (),
+        deprecated=deprecated,
+        title=title,
+        poisoned=reader.mistakes > mistakes_before,
+    )
+
+
+def read_sets(reader: Reader, node: Node) -> tuple[SetDecl, ...]:
+    """Read `sets`."""
+    sets: list[SetDecl] = []
+    for key, value in reader.entries(node, "`sets`"):
+        name = _privilege_name(reader, key, "a set")
+        mistakes_before = reader.mistakes
+        members = reader.words(value, f"the set `{key.text}`")
+        if name is not None:
+            sets.append(SetDecl(name=name, members=members or (), poisoned=reader.mistakes > mistakes_before))
+    return tuple(sets)
