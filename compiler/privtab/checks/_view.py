@@ -226,8 +226,7 @@ class View:
     @cached_property
     def _needed(self) -> tuple[frozenset[Atom], tuple[Row, ...]]:
         from privtab.ir.absorption import absorbed
-        from privtab.ir.canonical import atom_of
-        from privtab.ir.formula import call_condition, depends_on_request, item_condition, leaves, unrelated
+        from privtab.ir.formula import call_condition, item_condition, leaves, unrelated
         from privtab.ir.needed_atoms import NeededAtoms
 
         found: set[Atom] = set()
@@ -235,14 +234,6 @@ class View:
         for pair, rule in self.program.rules.items():
             conditions = list(dict.fromkeys((item_condition(rule), call_condition(rule))))
             slots = {slot.name: slot.types for slot in rule.withs}
-            if self.exact.plain and not depends_on_request(self.program, conditions[0]):
-                try:
-                    found.update(
-                        a for f in conditions for atoms in self.sets(f, (frozenset(), {})) for a in map(atom_of, atoms)
-                    )
-                    continue
-                except Undecided:
-                    pass
             reached = set(leaves(self.program, conditions[0]))
             if reached <= found:
                 continue
