@@ -50,7 +50,7 @@ def test_what_changed_in_many_worlds(policy: int, seed: int, changes: int) -> No
 
 
 def check(policy: int, seed: int, changes: int) -> None:
-    program = generated_programs.program(policy, *(worlds.FEATURES if policy % 2 else ()))
+    program = generated_programs.program(policy, *(worlds.IN_SPARK if policy % 2 else ()))  # `or below` is refused
     before = worlds.state(program, seed)
     after = changed(program, before, seed, changes) if changes else worlds.state(program, seed + 1)
     found = state_diff(program, before, after)

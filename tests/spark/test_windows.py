@@ -53,7 +53,7 @@ EXPECTED = {
 """Whether ann and ben may load, by time."""
 
 
-@pytest.fixture(params=["rows", "bundle", "shards", "tables", "written"])
+@pytest.fixture(params=["rows", "bundle", "shards", "tables", pytest.param("written", marks=pytest.mark.slow)])
 def sources(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
     policy, state = tmp_path / "lake.yaml", tmp_path / "state.yaml"
     policy.write_text(POLICY)

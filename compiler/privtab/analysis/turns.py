@@ -30,6 +30,7 @@ from privtab.analysis.changes import (
 )
 from privtab.analysis.provenance import Provenance
 from privtab.ir.formula import RequestAlgebra, Truth
+from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -76,7 +77,31 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
             if roles
             else unchanged.sets()
         )
-    return Ways(budget.in_order(found), complete=not budget.truncated)
+    return Ways(budget.in_order(_without_implied(reference.program, found)), complete=not budget.truncated)
+
+
+def _without_implied(program: Program, found: list[Changes]) -> list[Changes]:
+    """The sets without grants of privileges that another grant of the set implies."""
+    if not any(privilege.implies for privilege in program.privileges.values()):
+        return found
+    names = PrivilegeNames(program)
+
+    def covers(grant: Change, other: Change) -> bool:
+        return (
+            isinstance(grant, Give)
+            and isinstance(other, Give)
+            and grant.entity in (other.entity, *other.also_at)
+            and other.privilege in names.given(grant.privilege, grant.entity.type, "allow")
+        )
+
+    shorter = []
+    for changes in found:
+        needed = sorted(changes, key=order)
+        for change in tuple(needed):
+            if any(covers(grant, change) for grant in needed if grant != change):
+                needed.remove(change)
+        shorter.append(frozenset(needed))
+    return shorter
 
 
 def all_changes(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:

@@ -33,6 +33,8 @@ from privtab.ir.nodes import (
 )
 from privtab.ir.serialise import source_text
 
+_WIDTH = 116
+"""The longest line of a rule's body, without its indentation."""
 ENTRY = "allowed"
 """The entry function for requests; each clause first compares the operation and the type with literals."""
 
@@ -170,7 +172,7 @@ class Body:
         # The path of a call without a named item lacks the last key, so the key of its own type is looked up by number.
         self.may_be_short = (rule.entity, rule.operation) in emitter.short
         self.object_lines = tuple(
-            f'{slot} := lib.with_object("{w.name}", {{{", ".join(f"{chr(34)}{t}{chr(34)}" for t in w.types)}}})'
+            _object_line(slot, w.name, "{" + ", ".join(f'"{type_}"' for type_ in w.types) + "}")
             for slot, w in zip(self.slots, rule.withs, strict=True)
         )
 
@@ -377,3 +379,8 @@ class Body:
 
 def _mentions(name: str, lines: tuple[str, ...]) -> bool:
     return any(re.search(rf"(?<![\w.\"]){re.escape(name)}(?![\w\"])", line) for line in lines)
+
+
+def _object_line(variable: str, name: str, types: str) -> str:
+    line = f'{variable} := lib.with_object("{name}", {types})'
+    return line if len(line) < _WIDTH else f'{variable} := lib.with_object(\n\t\t"{name}",\n\t\t{types},\n\t)'
