@@ -76,13 +76,14 @@ def differences(
     states: int,
     per_rule: int,
     batches: Callable[[PythonEngine], Batches] = Batches,
+    features: tuple[str, ...] = worlds.FEATURES,
 ) -> tuple[int, int, list[str]]:
     """How many requests, how many allowed, and every difference between columns and asking one by one."""
     total = allowed = 0
     found: list[str] = []
     for number in range(seed * 1000, seed * 1000 + policies):
         policy = folder / f"{number}.yaml"
-        policy.write_text(worlds.policy(number, features=worlds.FEATURES if number % 2 else ()), encoding="utf-8")
+        policy.write_text(worlds.policy(number, features=features if number % 2 else ()), encoding="utf-8")
         program = pipeline.load_program(policy)
         document = policy_artifacts(program).program
         for turn in range(number * 100, number * 100 + states):
@@ -150,7 +151,9 @@ def test_arrays_are_all_that_an_executor_needs(seed: int, tmp_path: Path) -> Non
         assert isinstance(copy, Batches)
         return copy
 
-    total, allowed, found = differences(seed, tmp_path, policies=8, states=4, per_rule=8, batches=sent)
+    total, allowed, found = differences(
+        seed, tmp_path, policies=8, states=4, per_rule=8, batches=sent, features=worlds.IN_SPARK
+    )
     assert not found, found[0]
     assert total > allowed > 0
 

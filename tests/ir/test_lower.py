@@ -229,5 +229,4 @@ def test_ten_thousand_rows_take_seconds_and_twice_as_many_twice_as_long(program:
 
     seconds(20)
     half, whole = seconds(500), seconds(1000)
-    assert whole < 30
     assert whole < half * 5

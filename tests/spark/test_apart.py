@@ -45,9 +45,10 @@ def unset(program: Program) -> tuple[str, ...]:
 @pytest.mark.slow
 def test_portions_have_the_rows_of_the_whole(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     # Privileges, owners, members, roles and their scopes, names that are users and roles, what anyone may: in portions of two names.
-    policy = open_policy(generated_programs.program(189))
-    source = open_state(policy, worlds.state(generated_programs.program(189), 189))
-    flags = unset(generated_programs.program(189))
+    program = generated_programs.program(189, *worlds.IN_SPARK)
+    policy = open_policy(program)
+    source = open_state(policy, worlds.state(program, 189))
+    flags = unset(program)
     matrix = Matrix(open_world(policy, source), Question(flags=frozenset(flags)))
     keys = named.of_source(source, policy.vocabulary.chains)
     whole = sorted(repr(row) for batch in matrix.of(keys) for row in batch.to_pylist())

@@ -17,7 +17,7 @@ from privtab.analysis.principal_sets import SinglePrincipalSets, UserSets
 from privtab.analysis.universe import users
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, Listing
-from privtab.ir.formula import leaves
+from privtab.ir.formula import leaves, refuse_below
 from privtab.ir.nodes import RESOURCE, Atom, Member, Rule
 from privtab.ir.unroll import refuse_nested
 from privtab.reference.evaluate import EvaluationContext, Reference
@@ -90,8 +90,10 @@ class WhoCan:
     def principals(self) -> tuple[Principal, ...]:
         """Each group, role and user that suffices alone; `anyone` comes first, if no principal is needed.
 
-        What `anyone` may do is not repeated for the others.
+        What `anyone` may do is not repeated for the others. Raises UsageError for `or below` in a policy with a hierarchy.
         """
+        if self._context.program.semantics.hierarchy:
+            refuse_below(self._context.program, "`who-can` for principals under `hierarchy`")
         bearers = _WithMemberships(self._context, self._state)
         needs_of_bearer: dict[str, set[frozenset[str]]] = defaultdict(set)
         text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
