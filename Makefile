@@ -115,9 +115,9 @@ coverage: setup-test ## what the tests of the compiler's rooms execute; the room
 	@echo "the compiler's rooms with coverage"
 	@$(PYTEST) -m "not slow and not long and not spark and not hypothesis" --cov --cov-report=term:skip-covered $(addprefix tests/,$(COVERED))
 
-test-long: setup-test ## minutes of generated worlds
-	@$(PYTEST) -m long
-	@echo "what is slow or long on Spark Connect" && $(CONNECT) -m "spark and (slow or long)" tests/spark
+test-long: setup-test ## minutes of generated worlds, other ones each time
+	@$(PYTEST) --hypothesis-profile search -m long
+	@echo "what is slow or long on Spark Connect" && $(CONNECT) --hypothesis-profile search -m "spark and (slow or long)" tests/spark
 
 bench: setup-test ## decisions a second, by engine and size
 	@$(BIN)/python bench/run.py
