@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from privtab.analysis.diff import diff
 from privtab.analysis.explain import explain
-from privtab.analysis.paths import escalations
-from privtab.analysis.state_diff import state_diff
 from privtab.analysis.universe import universe
 from privtab.analysis.unknown import asked_entities
-from privtab.analysis.what_can import what_can
-from privtab.analysis.who_can import who_can
 from privtab.authzen.directory import Directory
 from privtab.backends.describe import describe
-from privtab.backends.stubs import render
 from privtab.engines.index import Index
-from privtab.errors import UnsupportedError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.spark.policies import open_policy
 from privtab.state.index import index
 from privtab.state.nodes import Grant, State
 
@@ -61,25 +51,6 @@ STATE = State(
     )
 )
 LOAD = Request(user="ann", action="load", resource=Entity("table", "c/a/b/t"))
-
-
-@pytest.mark.parametrize(
-    ("what", "ask"),
-    [
-        ("comparisons of policies", lambda p, _: diff(p, p)),
-        ("comparisons of states", lambda p, _: state_diff(p, STATE, State())),
-        ("questions about who may do something", lambda _, r: who_can(r, STATE, LOAD)),
-        ("questions about what somebody may do", lambda _, r: what_can(r, STATE, "ann")),
-        ("searches for paths", lambda _, r: list(escalations(r, STATE, "ann"))),
-        ("stubs", lambda p, _: render(p)),
-        ("Spark jobs", lambda p, _: open_policy(p)),
-        ("Spark jobs", lambda p, _: open_policy(policy_artifacts(p).program)),
-    ],
-)
-def test_what_does_not_know_levels_says_so(what: str, ask: Callable[[Any, Any], object], lake: Program) -> None:
-    said = f"{what} are not supported for policies in which a type nests, as `namespace` does here"
-    with pytest.raises(UnsupportedError, match=said):
-        ask(lake, Reference(lake, STATE))
 
 
 def test_an_explanation_names_each_level_and_its_rows(lake: Program) -> None:

@@ -13,7 +13,7 @@ from privtab.errors import Undecided
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import item_condition
 from privtab.ir.nodes import Formula, Program
-from privtab.ir.unroll import Unrolled, levels_that_matter, nests, refuse_nested, unrolled
+from privtab.ir.unroll import Unrolled, levels_that_matter, nests, unrolled
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
@@ -153,10 +153,3 @@ def test_which_levels_imply_which(inheritance: str, deny: str, tmp_path: Path) -
     around, here = condition["around"], condition["here"]
     assert exact.implies(around, here) == (inheritance == "down" and deny == "none")
     assert not exact.implies(here, around)
-
-
-def test_tools_that_do_not_know_levels_say_so(tmp_path: Path) -> None:
-    with pytest.raises(
-        Exception, match="questions about rain are not supported for policies in which a type nests, as `mid`"
-    ):
-        refuse_nested(program_of(1, tmp_path), "questions about rain")

@@ -24,9 +24,9 @@ from privtab.analysis.goals import Goal, RelevantFacts
 from privtab.analysis.held import listing
 from privtab.analysis.universe import Universe, names, universe
 from privtab.analysis.what_can import Choices
-from privtab.ir.formula import item_condition, leaves, refuse_below
+from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Atom, Rule
-from privtab.ir.unroll import refuse_nested
+from privtab.ir.support import Tool, check_support
 from privtab.reference.evaluate import Reference
 from privtab.reference.explain import Explanation
 from privtab.request import Entity
@@ -72,7 +72,7 @@ class SearchSpace:
     """What is the same for every user of a state: the existing entities, and the names in use."""
 
     def __init__(self, reference: Reference, state: State) -> None:
-        refuse_nested(reference.program, "searches for paths")
+        check_support(reference.program, Tool.PATHS)
         self.universe = universe(reference.program, state)
         self.names = names(reference.program, state)
 
@@ -95,7 +95,6 @@ class ReachableRights:
         flags: frozenset[str] = frozenset(),
         max_steps: int | None = None,
     ) -> None:
-        refuse_below(reference.program, "`paths`")
         self.program = reference.program
         self.caller = Caller(reference, user, groups=groups, flags=flags)
         space_ = SearchSpace(reference, state) if space is None else space

@@ -45,7 +45,7 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
 )
-from privtab.ir.unroll import refuse_nested
+from privtab.ir.support import Tool, check_support
 from privtab.names import last_name, path_of
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -67,7 +67,7 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
 
     `state`: the one that the reference was built from.
     """
-    refuse_nested(reference.program, "changes that turn a denial")
+    check_support(reference.program, Tool.TURNS)
     budget = Smallest()
     unchanged = HypotheticalDecision(reference, state, request, (), budget)
     found: list[Changes] = []
@@ -106,7 +106,7 @@ def _without_implied(program: Program, found: list[Changes]) -> list[Changes]:
 
 def all_changes(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
     """Every change that `ways` considers for a request."""
-    refuse_nested(reference.program, "changes that turn a denial")
+    check_support(reference.program, Tool.TURNS)
     required_roles = HypotheticalDecision(reference, state, request, ()).roles()
     found = {
         change

@@ -16,9 +16,9 @@ from privtab.analysis.caller import Caller, EquivalenceClasses
 from privtab.analysis.universe import Universe, universe
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, atom_of, canonical
-from privtab.ir.formula import asked_condition, refuse_below
+from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule, ServiceAdmin
-from privtab.ir.unroll import refuse_nested
+from privtab.ir.support import Tool, check_support
 from privtab.names import bare_name, check_user
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
@@ -75,8 +75,7 @@ def what_can(
     calls such as listings. `with` objects are chosen among the same entities. Raises InvalidRequest if `entity` is not
     valid in this policy.
     """
-    refuse_below(reference.program, "`what-can`")
-    refuse_nested(reference.program, "questions about what somebody may do")
+    check_support(reference.program, Tool.WHAT_CAN)
     if entity is not None:
         reference.vocabulary.check_path(entity)
     found = universe(reference.program, state, None if entity is None else _types(reference.program, entity.type))

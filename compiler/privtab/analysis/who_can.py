@@ -17,9 +17,9 @@ from privtab.analysis.principal_sets import SinglePrincipalSets, UserSets
 from privtab.analysis.universe import users
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, Listing
-from privtab.ir.formula import leaves, refuse_below
+from privtab.ir.formula import leaves
 from privtab.ir.nodes import RESOURCE, Atom, Member, Rule
-from privtab.ir.unroll import refuse_nested
+from privtab.ir.support import Tool, check_support
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
 from privtab.request import Entity, Request
@@ -92,8 +92,7 @@ class WhoCan:
 
         What `anyone` may do is not repeated for the others. Raises UsageError for `or below` in a policy with a hierarchy.
         """
-        if self._context.program.semantics.hierarchy:
-            refuse_below(self._context.program, "`who-can` for principals under `hierarchy`")
+        check_support(self._context.program, Tool.WHO_CAN_PRINCIPALS)
         bearers = _WithMemberships(self._context, self._state)
         needs_of_bearer: dict[str, set[frozenset[str]]] = defaultdict(set)
         text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
@@ -153,7 +152,7 @@ def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
 
     Raises InvalidRequest if the request uses names that the policy does not know.
     """
-    refuse_nested(reference.program, "questions about who may do something")
+    check_support(reference.program, Tool.WHO_CAN)
     return WhoCan(reference, state, request)
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, atom_of, canonical
 from privtab.ir.exact import settings
-from privtab.ir.formula import asked_condition, refuse_below
+from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import (
     RESOURCE,
     Has,
@@ -24,6 +24,7 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
 )
+from privtab.ir.support import Tool, check_support
 from privtab.request import NOT_SET, Entity, Request
 from privtab.scenarios.coverage import Form
 from privtab.scenarios.needs import Caller, Callers, Denied
@@ -74,7 +75,7 @@ class Candidates:
     """Makes the callers for the rows of a program."""
 
     def __init__(self, program: Program) -> None:
-        refuse_below(program, "`conform`")
+        check_support(program, Tool.CONFORM)
         self.program = program
         self._form = canonical(program)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import assert_never
 
 from privtab._once import once
-from privtab.errors import UsageError
 from privtab.ir.algebra import Algebra, Rebuilt, T
 from privtab.ir.nodes import (
     ALWAYS,
@@ -327,12 +326,6 @@ def _related_privileges(program: Program) -> dict[str, str]:
             one, other = found.get(privilege.name, privilege.name), found.get(name, name)
             found |= {key: one for key, value in found.items() if value == other} | {name: one, privilege.name: one}
     return found
-
-
-def refuse_below(program: Program, what: str) -> None:
-    """Raise UsageError for a policy with `or below`, which some analyses and engines do not support."""
-    if uses_below(program):
-        raise UsageError(f"{what} does not support policies with `or below`")
 
 
 @once

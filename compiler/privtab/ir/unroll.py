@@ -15,7 +15,6 @@ from typing import TypeAlias
 
 from privtab import paths
 from privtab._once import once
-from privtab.errors import UnsupportedError
 from privtab.ir.algebra import Rebuilt
 from privtab.ir.canonical import Leaf, MinimalSets
 from privtab.ir.formula import ATOMS, conjunction, disjunction, followed
@@ -44,13 +43,6 @@ Levels: TypeAlias = Mapping[str, int]
 def nests(program: Program) -> bool:
     """Whether a type of the program nests."""
     return bool(nested_on(program.entities))
-
-
-def refuse_nested(program: Program, what: str) -> None:
-    """Raise UnsupportedError if a type of the program nests; `what`, in the plural, cannot deal with that."""
-    nested = next((type_.name for type_ in program.entities.values() if type_.nested), None)
-    if nested is not None:
-        raise UnsupportedError(f"{what} are not supported for policies in which a type nests, as `{nested}` does here")
 
 
 def located(program: Program, target: Target, levels: int) -> tuple[Target, ...]:

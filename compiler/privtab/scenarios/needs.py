@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from privtab.ir.formula import refuse_below
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.ir.support import Tool, check_support
 from privtab.request import Entity, Request
 from privtab.scenarios.ways import HeldAtom, HeldSet, Ways, smallest
 
@@ -36,7 +36,7 @@ class Callers:
     """Generates the callers for the ways to one request."""
 
     def __init__(self, program: Program, request: Request, ways: Ways) -> None:
-        refuse_below(program, "`needs`")
+        check_support(program, Tool.NEEDS)
         self.program = program
         self.ways = ways
         self.keys = vocabulary(program).keys

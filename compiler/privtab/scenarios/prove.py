@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from privtab.ir.formula import rule_flags
 from privtab.ir.nodes import Rule
-from privtab.ir.unroll import refuse_nested
+from privtab.ir.support import Tool, check_support
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.coverage import Coverage, Form
 from privtab.scenarios.engines import ReferenceEngine
@@ -32,13 +32,13 @@ def observe(plan: Plan, passed: Iterable[Case], engine: ReferenceEngine | None =
 
 def coverage(plan: Plan, observed: dict[Key, Observed]) -> Coverage:
     """The coverage of the plan's rules."""
-    refuse_nested(plan.program, "cells of coverage (`--no-coverage` leaves them out)")
+    check_support(plan.program, Tool.COVERAGE)
     return Coverage(plan.program, plan.rules, observed)
 
 
 def score(plan: Plan, observed: dict[Key, Observed], on_progress: Callable[[int], None] = lambda _: None) -> Score:
     """The mutation score over the plan's rules."""
-    refuse_nested(plan.program, "mutation scores")
+    check_support(plan.program, Tool.MUTATION)
     return Scoring(plan.program, plan.rules, observed).score(on_progress)
 
 

@@ -11,10 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from privtab.errors import PolicyError, UnsupportedError, UsageError
-from privtab.ir.formula import refuse_below
+from privtab.errors import PolicyError, UsageError
 from privtab.ir.nodes import Program
-from privtab.ir.unroll import refuse_nested
+from privtab.ir.support import Feature, Tool, check_support, refusal
 from privtab.vocabulary import Vocabulary
 
 PolicyLike: TypeAlias = "str | os.PathLike[str] | Program | Mapping[str, Any] | OpenPolicy"
@@ -81,10 +80,9 @@ def open_policy(policy: PolicyLike) -> OpenPolicy:
 
 
 def _of_program(program: Program) -> OpenPolicy:
-    refuse_nested(program, "Spark jobs")
+    check_support(program, Tool.SPARK)
     from privtab.pipeline import policy_artifacts
 
-    refuse_below(program, "Spark")
     # The same JSON as in the bundle, so that both have the same digest.
     return OpenPolicy(json=policy_artifacts(program).program, program=program)
 
@@ -96,11 +94,9 @@ def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
         raise PolicyError(f"this is not the program of a policy bundle: {error!r}") from error
     text = json.dumps(program)
     if any(f'"{kind}":' in text for kind in ("has_below", "owns_below")):
-        raise UsageError("Spark does not support policies with `or below`")
+        raise refusal(Feature.BELOW, Tool.SPARK)
     if nested:
-        raise UnsupportedError(
-            f"Spark jobs are not supported for policies in which a type nests, as `{next(iter(nested))}` does here"
-        )
+        raise refusal(Feature.NESTED, Tool.SPARK, next(iter(nested)))
     return OpenPolicy(json=program, program=None)
 
 

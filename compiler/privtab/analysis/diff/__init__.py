@@ -11,7 +11,7 @@ from privtab.analysis.diff.nodes import Declared, Detail, Diff, Named, Pair, Row
 from privtab.analysis.diff.renames import Renames, recognise
 from privtab.analysis.diff.worker import Worker, spare_processes
 from privtab.ir.nodes import Program
-from privtab.ir.unroll import refuse_nested
+from privtab.ir.support import Tool, check_support
 
 MIN_PAIRS_PER_PROCESS = 100
 """The number of operations that one process compares in the time that it takes to start another process."""
@@ -25,7 +25,7 @@ def diff(before: Program, after: Program, *, shown: tuple[str, str] | None = Non
     name.
     """
     for program in (before, after):
-        refuse_nested(program, "comparisons of policies")
+        check_support(program, Tool.DIFF)
     recognised = recognise(before, after) if renames else Renames()
     renamed_before = recognised.names.program(before, recognised.aliases) if recognised.names else before
     declared = (*_renamed(recognised), *compare_declared(renamed_before, after))

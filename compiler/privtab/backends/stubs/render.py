@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from privtab._templates import environment
 from privtab.backends.stubs.view import view
 from privtab.ir.nodes import Program
-from privtab.ir.unroll import refuse_nested
+from privtab.ir.support import Tool, check_support
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def render(program: Program) -> str:
     """The typed module for callers of a policy; the same policy gives the same text."""
-    refuse_nested(program, "stubs")
+    check_support(program, Tool.STUBS)
     text = _environment().get_template("module.py.j2").render(module=view(program))
     return text.rstrip("\n") + "\n"
 

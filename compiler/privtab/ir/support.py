@@ -1,0 +1,95 @@
+"""Which tools do not support which features of a policy: declared here, and refused by `check_support` alone.
+
+A test runs every tool on a policy with each feature: what is declared is refused, and everything else works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from privtab.errors import UnsupportedError, UsageError
+from privtab.ir.formula import uses_below
+from privtab.ir.nodes import Program
+from privtab.ir.unroll import nests
+
+
+class Feature(Enum):
+    """A feature of the language that some tools do not support."""
+
+    NESTED = "a type that nests"
+    BELOW = "`or below`"
+    BELOW_WITH_HIERARCHY = "`or below` and a hierarchy of principals"
+
+
+class Tool(Enum):
+    """A tool that does not support every policy."""
+
+    CONFORM = "conform"
+    COVERAGE = "coverage"
+    DIFF = "diff"
+    MUTATION = "mutation scores"
+    NEEDS = "needs"
+    PATHS = "paths"
+    SPARK = "spark"
+    STATE_DIFF = "state diff"
+    STUBS = "stubs"
+    TURNS = "changes that turn a denial"
+    WHAT_CAN = "what-can"
+    WHO_CAN = "who-can"
+    WHO_CAN_PRINCIPALS = "principals of who-can"
+
+
+UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
+    # The texts are the subjects of the messages.
+    Feature.NESTED: {
+        Tool.COVERAGE: "cells of coverage (`--no-coverage` leaves them out)",
+        Tool.DIFF: "comparisons of policies",
+        Tool.MUTATION: "mutation scores",
+        Tool.PATHS: "searches for paths",
+        Tool.SPARK: "Spark jobs",
+        Tool.STATE_DIFF: "comparisons of states",
+        Tool.STUBS: "stubs",
+        Tool.TURNS: "changes that turn a denial",
+        Tool.WHAT_CAN: "questions about what somebody may do",
+        Tool.WHO_CAN: "questions about who may do something",
+    },
+    Feature.BELOW: {
+        Tool.CONFORM: "`conform`",
+        Tool.NEEDS: "`needs`",
+        Tool.PATHS: "`paths`",
+        Tool.SPARK: "Spark",
+        Tool.STATE_DIFF: "`state diff`",
+        Tool.WHAT_CAN: "`what-can`",
+    },
+    Feature.BELOW_WITH_HIERARCHY: {
+        Tool.WHO_CAN_PRINCIPALS: "`who-can` for principals under `hierarchy`",
+    },
+}
+
+_USES: Mapping[Feature, Callable[[Program], bool]] = {
+    Feature.NESTED: nests,
+    Feature.BELOW: uses_below,
+    Feature.BELOW_WITH_HIERARCHY: lambda program: bool(program.semantics.hierarchy) and uses_below(program),
+}
+
+
+def check_support(program: Program, tool: Tool) -> None:
+    """Refuse a program that uses a feature that the tool does not support.
+
+    Raises UnsupportedError for a type that nests, and UsageError for `or below`.
+    """
+    for feature, tools in UNSUPPORTED.items():
+        if tool in tools and _USES[feature](program):
+            nested = next((type_.name for type_ in program.entities.values() if type_.nested), "")
+            raise refusal(feature, tool, nested)
+
+
+def refusal(feature: Feature, tool: Tool, nested: str = "") -> UnsupportedError | UsageError:
+    """The error of a tool for a policy with a feature that it does not support; `nested`: the type that nests."""
+    subject = UNSUPPORTED[feature][tool]
+    if feature is Feature.NESTED:
+        return UnsupportedError(
+            f"{subject} are not supported for policies in which a type nests, as `{nested}` does here"
+        )
+    return UsageError(f"{subject} does not support policies with `or below`")

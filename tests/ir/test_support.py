@@ -1,0 +1,114 @@
+"""Every tool on a policy with each feature: what is declared as unsupported is refused, and everything else is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privtab.analysis.diff import diff
+from privtab.analysis.paths import ReachableRights
+from privtab.analysis.state_diff import state_diff
+from privtab.analysis.turns import all_changes, ways
+from privtab.analysis.what_can import what_can
+from privtab.analysis.who_can import who_can
+from privtab.backends.stubs import render
+from privtab.conform.candidates import Candidates
+from privtab.errors import PrivtabError
+from privtab.ir.nodes import Program
+from privtab.ir.support import UNSUPPORTED, Feature, Tool
+from privtab.pipeline import load_program, policy_artifacts
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity, Request
+from privtab.scenarios.needs import Callers
+from privtab.scenarios.nodes import Plan, Subject
+from privtab.scenarios.prove import coverage, score
+from privtab.scenarios.ways import HeldAtom
+from privtab.spark.policies import open_policy
+from privtab.state.nodes import Grant, State
+
+POLICY = """
+privtab: 1
+system: lake
+version: '1'
+entities: {{catalog: {{namespace: {{table:}}}}, group: , role: }}
+privileges: [USE, READ]
+types: {{namespace: {nested}}}
+semantics: {{inheritance: down{hierarchy}}}
+tables:
+  namespace:
+    open: {condition}
+"""
+
+
+def policy(feature: Feature | None) -> str:
+    return POLICY.format(
+        nested="{nested: true}" if feature is Feature.NESTED else "{}",
+        hierarchy=", hierarchy: [groups]" if feature is Feature.BELOW_WITH_HIERARCHY else "",
+        condition="USE (namespace)" if feature in (None, Feature.NESTED) else "USE (namespace or below)",
+    )
+
+
+STATE = State(
+    grants=(Grant(grantee="user:ann", effect="allow", privilege="USE", entity=Entity("namespace", "c/a")),),
+    memberships=(("ann", "staff"),),
+)
+OPEN = Request(user="ben", action="open", resource=Entity("namespace", "c/a"))
+USE = frozenset({HeldAtom("has", "USE", "namespace:c/a")})
+
+
+def plan(program: Program) -> Plan:
+    return Plan(subject=Subject(policy=Path("lake.yaml")), program=program, rules=program.rules)
+
+
+ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
+    Tool.CONFORM: [lambda p, _: [list(Candidates(p).settings(rule)) for rule in p.rules.values()]],
+    Tool.COVERAGE: [lambda p, _: coverage(plan(p), {})],
+    Tool.DIFF: [lambda p, _: diff(p, p)],
+    Tool.MUTATION: [lambda p, _: score(plan(p), {})],
+    Tool.NEEDS: [lambda p, _: list(Callers(p, OPEN, (USE,)).all())],
+    Tool.PATHS: [lambda _, r: ReachableRights(r, STATE, "ann")],
+    Tool.SPARK: [lambda p, _: open_policy(p), lambda p, _: open_policy(policy_artifacts(p).program)],
+    Tool.STATE_DIFF: [lambda p, _: state_diff(p, STATE, State())],
+    Tool.STUBS: [lambda p, _: render(p)],
+    Tool.TURNS: [lambda _, r: ways(r, STATE, OPEN), lambda _, r: all_changes(r, STATE, OPEN)],
+    Tool.WHAT_CAN: [lambda _, r: what_can(r, STATE, "ann")],
+    Tool.WHO_CAN: [lambda _, r: who_can(r, STATE, OPEN).users],
+    Tool.WHO_CAN_PRINCIPALS: [lambda _, r: who_can(r, STATE, OPEN).principals()],
+}
+NEEDS_WHO_CAN = {Tool.WHO_CAN_PRINCIPALS: Tool.WHO_CAN}
+"""Tools that are reached through others, which refuse first."""
+
+
+def test_every_tool_is_tried() -> None:
+    assert set(ASK) == set(Tool)
+    assert set(UNSUPPORTED) == set(Feature)
+
+
+@pytest.mark.parametrize("feature", [None, *Feature])
+def test_a_tool_refuses_what_is_declared_and_nothing_else(feature: Feature | None, tmp_path: Path) -> None:
+    path = tmp_path / "lake.yaml"
+    path.write_text(policy(feature), encoding="utf-8")
+    program = load_program(path)
+    reference = Reference(program, STATE)
+    features = {feature, Feature.BELOW} if feature is Feature.BELOW_WITH_HIERARCHY else {feature}
+    for tool, questions in ASK.items():
+        tools = {tool, NEEDS_WHO_CAN.get(tool)}
+        declared = {f: UNSUPPORTED[f][t] for f in features if f for t in tools if t and t in UNSUPPORTED[f]}
+        for ask in questions:
+            if not declared:
+                ask(program, reference)
+                continue
+            with pytest.raises(PrivtabError) as caught:
+                ask(program, reference)
+            message = str(caught.value)
+            if feature is Feature.NESTED:
+                [subject] = declared.values()
+                end = "are not supported for policies in which a type nests, as `namespace` does here"
+                assert message == f"{subject} {end}"
+            else:
+                assert message in {
+                    f"{subject} does not support policies with `or below`" for subject in declared.values()
+                }
