@@ -11,7 +11,7 @@ from privtab.conform.candidates import Candidate, Setting
 from privtab.ir.canonical import Leaf, atom_of
 from privtab.ir.nodes import Program, Rule
 from privtab.scenarios.coverage import Cell, Proof
-from privtab.scenarios.masks import Key, Mask, Observed, RuleDependencies
+from privtab.scenarios.masks import Key, Mask, RowMasks, RuleDependencies
 from privtab.scenarios.mutants import Mutants
 
 
@@ -22,7 +22,7 @@ class Row:
     rule: Rule
     settings: tuple[Setting, ...]
     candidates: tuple[Candidate, ...]
-    observed: Observed
+    observed: RowMasks
     readings: Mapping[str, Rule]
 
     def differing(self, changed: Rule) -> Mask:
@@ -59,7 +59,7 @@ class Choice:
             if not any(taken[key] & mask for key, mask in others):
                 key, mask = others[0]
                 taken[key] |= hitting([mask], preferred[key])
-        return {key: tuple(_bits(mask)) for key, mask in taken.items()}
+        return {key: tuple(bits(mask)) for key, mask in taken.items()}
 
     def _wanted(self, key: Key) -> Iterator[Mask]:
         yield from (mask for _, mask in self.cells[key])
@@ -105,19 +105,20 @@ def hitting(masks: Iterable[Mask], preferred: Mask) -> Mask:
     distinct = sorted({mask & preferred or mask for mask in masks} - {0}, key=lambda mask: (mask.bit_count(), mask))
     hits: defaultdict[int, int] = defaultdict(int)
     for number, mask in enumerate(distinct):
-        for position in _bits(mask):
+        for position in bits(mask):
             hits[position] |= 1 << number
     left = (1 << len(distinct)) - 1
     taken = 0
     for number, mask in enumerate(distinct):
         if left >> number & 1:
-            best = max(_bits(mask), key=lambda position: ((hits[position] & left).bit_count(), -position))
+            best = max(bits(mask), key=lambda position: ((hits[position] & left).bit_count(), -position))
             taken |= 1 << best
             left &= ~hits[best]
     return taken
 
 
-def _bits(mask: Mask) -> Iterator[int]:
+def bits(mask: Mask) -> Iterator[int]:
+    """The positions in a mask, lowest first."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
@@ -136,7 +137,7 @@ def _cells(row: Row) -> Iterator[tuple[Cell, Mask]]:
         yield from _proofs(setting, observed, by_setting[id(setting)])
 
 
-def _proofs(setting: Setting, observed: Observed, in_setting: Mask) -> Iterator[tuple[Cell, Mask]]:
+def _proofs(setting: Setting, observed: RowMasks, in_setting: Mask) -> Iterator[tuple[Cell, Mask]]:
     def cell(proof: Proof, mask: Mask, atoms: tuple[Leaf, ...] = (), missing: Leaf | None = None) -> tuple[Cell, Mask]:
         return Cell(
             rule=setting.rule,

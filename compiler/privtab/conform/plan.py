@@ -9,18 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from privtab.conform.candidates import Candidate, Candidates, Setting
-from privtab.conform.choose import Choice, Row
+from privtab.conform.choose import Choice, Row, bits
 from privtab.conform.nodes import Plan, Question
+from privtab.conform.observed import ObservedCandidates
 from privtab.conform.packing import Packing
-from privtab.diagnostics import Span
 from privtab.errors import Undecided
 from privtab.ir.nodes import Program, Rule
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Request
 from privtab.scenarios.coverage import Cell
-from privtab.scenarios.expand import GeneratedCallers
-from privtab.scenarios.masks import Key, Observed
-from privtab.scenarios.nodes import Case, Expected
+from privtab.scenarios.masks import Key
 from privtab.state.nodes import State
 
 PREFIX = "privtab_conform_"
@@ -58,18 +56,18 @@ def plan(
             else:
                 if not candidates[key]:
                     undecided[rule.id] = "its conditions are about objects that a caller cannot be given"
-    observed = _observed(program, candidates)
     choice = Choice(
         program,
         {
             key: Row(
                 rule=program.rules[key],
                 settings=settings[key],
-                candidates=candidates[key],
-                observed=seen,
+                candidates=row,
+                observed=ObservedCandidates(program, program.rules[key], row),
                 readings=(readings or {}).get(key, {}),
             )
-            for key, seen in observed.items()
+            for key, row in candidates.items()
+            if row
         },
     )
     return _packed(program, choice, undecided, changes, prefix, marked=marked)
@@ -83,29 +81,6 @@ def _candidates(made: Candidates, settings: Iterable[Setting], readings: Iterabl
             read = made.reading(setting, reading)
             for candidate in () if read is None else made.of(read):
                 yield replace(candidate, setting=setting, purpose="")
-
-
-def _observed(program: Program, candidates: Mapping[Key, tuple[Candidate, ...]]) -> dict[Key, Observed]:
-    """What the candidates hold, in one state that they share."""
-    generated = GeneratedCallers(program)
-    requests = {
-        key: [generated.add_caller(candidate.caller, candidate.setting.request) for candidate in row]
-        for key, row in candidates.items()
-        if row
-    }
-    reference = Reference(program, generated.state())
-    return {
-        key: Observed(program, program.rules[key], ((_case(request), reference) for request in asked))
-        for key, asked in requests.items()
-    }
-
-
-def _case(request: Request) -> Case:
-    expected = Expected(allowed=False)
-    return Case(name="", kind="need", world=0, request=request, expected=expected, span=_NOWHERE)
-
-
-_NOWHERE = Span(path="", line=1, column=1, end_line=1, end_column=1)
 
 
 def _packed(
@@ -125,7 +100,7 @@ def _packed(
     for key, positions in chosen.items():
         rule = choice.rows[key].rule
         may_change = changes(rule)
-        first = len(cells)
+        proofs = _proofs(choice, key, len(cells), positions)
         cells += [cell for cell, _ in choice.cells[key]]
         for position in positions:
             candidate = choice.rows[key].candidates[position]
@@ -136,8 +111,7 @@ def _packed(
                 own=may_change,
                 through_role=candidate.through_role,
             )
-            proved = tuple(first + number for number, (_, mask) in enumerate(choice.cells[key]) if mask >> position & 1)
-            drafts.append((may_change, key, position, request, proved))
+            drafts.append((may_change, key, position, request, tuple(proofs[position])))
     drafts.sort(key=lambda draft: draft[0])
     world = packing.world([request for _, _, _, request, _ in drafts])
     reference = Reference(program, world.state)
@@ -173,6 +147,16 @@ def _packed(
         undecided=undecided,
         digest=digest,
     )
+
+
+def _proofs(choice: Choice, key: Key, first: int, positions: Iterable[int]) -> defaultdict[int, list[int]]:
+    """For each chosen candidate of a row, the cells that it proves; `first`: the position of the row's first cell."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    taken = sum(1 << position for position in positions)
+    for number, (_, mask) in enumerate(choice.cells[key], start=first):
+        for position in bits(mask & taken):
+            found[position].append(number)
+    return found
 
 
 def _mark(choice: Choice, chosen: Mapping[Key, tuple[int, ...]]) -> str:

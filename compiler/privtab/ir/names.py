@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from privtab._once import once
 from privtab.ir.nodes import Program
 
 
@@ -11,6 +12,7 @@ class PrivilegeNames:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._members: dict[str, tuple[str, ...] | None] = {}
+        self._giving: dict[tuple[str, str, str], tuple[str, ...]] = {}
 
     def privileges(self, name: str) -> tuple[str, ...] | None:
         """The privileges that a name stands for: itself, an alias's privilege or a set's members; None if the name is unknown."""
@@ -42,6 +44,14 @@ class PrivilegeNames:
             members += [p for member in members for p in privileges[member].implies if type_ in privileges[p].on]
         return tuple(dict.fromkeys(members))
 
+    def giving(self, privilege: str, type_: str, effect: str) -> tuple[str, ...]:
+        """The names whose rows allow or deny a privilege on a type: those for which `given` has it."""
+        key = privilege, type_, effect
+        if key not in self._giving:
+            names = self.known_privileges()
+            self._giving[key] = tuple(name for name in names if privilege in self.given(name, type_, effect))
+        return self._giving[key]
+
     def names(self) -> dict[str, tuple[str, ...]]:
         """For each name that a grant may use, the privileges that a row of this name allows on one type or another."""
         found = {name: self.privileges(name) or () for name in self.known_privileges()}
@@ -56,3 +66,9 @@ class PrivilegeNames:
         """Whether every name of a grant gives exactly the privilege of that name."""
         program = self.program
         return not program.aliases and not program.sets and not any(p.implies for p in program.privileges.values())
+
+
+@once
+def privilege_names(program: Program) -> PrivilegeNames:
+    """The names of a policy; looked up once for all that share them."""
+    return PrivilegeNames(program)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from typing import TypeAlias
 
@@ -55,27 +55,41 @@ class RuleDependencies:
         return self._dependents.get(key, [])
 
 
-class Observed:
-    """The cases of one rule, and what their callers hold."""
+class RowMasks:
+    """The cases of one rule as masks; subclasses say in which of them an atom, a flag or a type of an object holds."""
 
-    def __init__(self, program: Program, rule: Rule, cases: Iterable[tuple[Case, Reference]]) -> None:
+    def __init__(self, program: Program, rule: Rule, number: int) -> None:
+        """`number`: how many cases there are."""
         self.program = program
         self.rule = rule
-        pairs = tuple(cases)
-        self.cases = tuple(case for case, _ in pairs)
-        self.contexts = tuple(EvaluationContext(reference, case.request) for case, reference in pairs)
-        self.all_cases: Mask = (1 << len(self.cases)) - 1
-        self.named = self._mask(RESOURCE in context.complete for context in self.contexts)
+        self.all_cases: Mask = (1 << number) - 1
         self._atoms: dict[Atom, Mask] = {}
         self._cans: dict[Can, Mask] = {}
         self._replacement: tuple[Rule | None, dict[Can, Mask]] = (None, {})
         self._flags: dict[str, Mask] = {}
         self._types: dict[tuple[str, str], Mask] = {}
-        self.allowed = self.outcome(rule)
 
-    @staticmethod
-    def _mask(bits: Iterable[bool]) -> Mask:
-        return sum(1 << i for i, bit in enumerate(bits) if bit)
+    @cached_property
+    def allowed(self) -> Mask:
+        """The cases that the rule allows."""
+        return self.outcome(self.rule)
+
+    @cached_property
+    def named(self) -> Mask:
+        """The cases that name their resource."""
+        raise NotImplementedError
+
+    def _with_atom(self, atom: Atom) -> Mask:
+        """As `atom`, which keeps the result."""
+        raise NotImplementedError
+
+    def _with_flag(self, flag: str) -> Mask:
+        """As `flag`, which keeps the result."""
+        raise NotImplementedError
+
+    def _with_type(self, slot: str, type_: str) -> Mask:
+        """As `of_type`, which keeps the result."""
+        raise NotImplementedError
 
     def outcome(
         self, rule: Rule, replacement: Rule | None = None, dependencies: RuleDependencies | None = None
@@ -116,19 +130,19 @@ class Observed:
     def atom(self, atom: Atom) -> Mask:
         """The cases in which an atom holds."""
         if atom not in self._atoms:
-            self._atoms[atom] = self._mask(context.why(atom) is not None for context in self.contexts)
+            self._atoms[atom] = self._with_atom(atom)
         return self._atoms[atom]
 
     def flag(self, flag: str) -> Mask:
         """The cases that set a flag."""
         if flag not in self._flags:
-            self._flags[flag] = self._mask(flag in case.request.flags for case in self.cases)
+            self._flags[flag] = self._with_flag(flag)
         return self._flags[flag]
 
     def of_type(self, slot: str, type_: str) -> Mask:
         """The cases whose object in a slot has a type."""
         if (slot, type_) not in self._types:
-            self._types[slot, type_] = self._mask(context.types[slot] == type_ for context in self.contexts)
+            self._types[slot, type_] = self._with_type(slot, type_)
         return self._types[slot, type_]
 
     def setting(self, flags: frozenset[str], rule_flags: Iterable[str], types: Mapping[str, str]) -> Mask:
@@ -141,10 +155,38 @@ class Observed:
         return mask
 
 
+class Observed(RowMasks):
+    """The cases of one rule, and what their callers hold in a state, as the reference engine has it."""
+
+    def __init__(self, program: Program, rule: Rule, cases: Iterable[tuple[Case, Reference]]) -> None:
+        pairs = tuple(cases)
+        super().__init__(program, rule, len(pairs))
+        self.cases = tuple(case for case, _ in pairs)
+        self.contexts = tuple(EvaluationContext(reference, case.request) for case, reference in pairs)
+
+    @staticmethod
+    def _mask(bits: Iterable[bool]) -> Mask:
+        return sum(1 << i for i, bit in enumerate(bits) if bit)
+
+    @cached_property
+    def named(self) -> Mask:
+        """As RowMasks.named."""
+        return self._mask(RESOURCE in context.complete for context in self.contexts)
+
+    def _with_atom(self, atom: Atom) -> Mask:
+        return self._mask(context.why(atom) is not None for context in self.contexts)
+
+    def _with_flag(self, flag: str) -> Mask:
+        return self._mask(flag in case.request.flags for case in self.cases)
+
+    def _with_type(self, slot: str, type_: str) -> Mask:
+        return self._mask(context.types[slot] == type_ for context in self.contexts)
+
+
 class _HoldsAlgebra(Algebra[Mask]):
     """The cases in which conditions hold; arguments as for `Observed.holds`."""
 
-    def __init__(self, observed: Observed, replacement: Rule | None, dependencies: RuleDependencies | None) -> None:
+    def __init__(self, observed: RowMasks, replacement: Rule | None, dependencies: RuleDependencies | None) -> None:
         self._observed = observed
         self._replacement = replacement
         self._dependencies = dependencies

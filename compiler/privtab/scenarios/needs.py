@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from privtab.ir.names import PrivilegeNames
+from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
@@ -32,6 +32,23 @@ class Caller:
     words: str
 
 
+class _Facts:
+    """What gives one atom: a firm fact, or a grant unless there is one of the denials."""
+
+    def __init__(
+        self, *, firm: Iterable[HeldAtom], grants: Iterable[HeldAtom] = (), denials: Iterable[HeldAtom] = ()
+    ) -> None:
+        self.firm = frozenset(firm)
+        self.grants = frozenset(grants)
+        self._denials = frozenset(denials)
+
+    def hold(self, held: HeldSet, denied: Denied) -> bool:
+        """Whether some facts and denials give it."""
+        if not self.firm.isdisjoint(held):
+            return True
+        return not self.grants.isdisjoint(held) and self._denials.isdisjoint(denied)
+
+
 class Callers:
     """Generates the callers for the ways to one request."""
 
@@ -40,7 +57,7 @@ class Callers:
         self.program = program
         self.ways = ways
         self.keys = vocabulary(program).keys
-        self.names = PrivilegeNames(program)
+        self.names = privilege_names(program)
         self.inherits = program.semantics.inheritance == "down"
         self.deny_overrides = program.semantics.deny == "overrides"
         owner = program.semantics.owner
@@ -48,6 +65,8 @@ class Callers:
         self.has_owners = owner is not None
         self.request = request
         self._paths: dict[str, tuple[str, ...]] = {}
+        self._known_facts: dict[HeldAtom, _Facts] = {}
+        self._known_ways: dict[HeldSet, tuple[_Facts, ...]] = {}
         slots = (request.resource, *request.with_.values())
         self.objects = tuple(dict.fromkeys(key for entity in slots for key in self._path_keys(entity)))
         """The keys of the request's objects and of all their ancestors."""
@@ -181,7 +200,8 @@ class Callers:
             if self.program.entities[type_].principal == "role":
                 yield HeldAtom("holds", "", key)
         yield HeldAtom("admin")
-        if self.program.entities[self.request.resource.type].principal == "user":
+        resource = self.request.resource
+        if self.program.entities[resource.type].principal == "user" and vocabulary(self.program).complete(resource):
             yield HeldAtom("self")
         yield from (atom for way in self.ways for atom in way)
 
@@ -204,28 +224,36 @@ class Callers:
 
     def suffices(self, way: HeldSet, held: HeldSet, denied: Denied) -> bool:
         """Whether a set holds, given some facts and some denials."""
-        return all(self.holds(atom, held, denied) for atom in way)
+        if way not in self._known_ways:
+            self._known_ways[way] = tuple(map(self._facts, way))
+        return all(facts.hold(held, denied) for facts in self._known_ways[way])
 
     def holds(self, atom: HeldAtom, held: HeldSet, denied: Denied) -> bool:
         """Whether an atom holds, given some facts and some denials."""
-        if atom.kind != "has":
-            return atom in held
-        if any(fact.kind == "owner" and self._implies(fact, atom) for fact in held):
-            return True
-        keys = self.grant_keys(atom.on)
-        if any(denial.what == atom.what and denial.on in keys for denial in denied):
-            return False
-        return any(fact.kind == "has" and self._implies(fact, atom) for fact in held)
+        return self._facts(atom).hold(held, denied)
 
     def _implies(self, fact: HeldAtom, atom: HeldAtom) -> bool:
         """Whether a fact alone, without denials, implies an atom."""
-        if fact == atom:
-            return True
-        if atom.kind != "has" or fact.on not in self.grant_keys(atom.on):
-            return False
-        if fact.kind == "has":
-            return atom.what in self.names.given(fact.what, fact.on.partition(":")[0], "allow")
-        return fact.kind == "owner" and atom.what in self.owner_privileges
+        facts = self._facts(atom)
+        return fact in facts.grants or fact in facts.firm
+
+    def _facts(self, atom: HeldAtom) -> _Facts:
+        if atom not in self._known_facts:
+            self._known_facts[atom] = self._facts_of_privilege(atom) if atom.kind == "has" else _Facts(firm={atom})
+        return self._known_facts[atom]
+
+    def _facts_of_privilege(self, atom: HeldAtom) -> _Facts:
+        keys = self.grant_keys(atom.on)
+        given = (
+            HeldAtom("has", name, key)
+            for key in keys
+            for name in self.names.giving(atom.what, key.partition(":")[0], "allow")
+        )
+        return _Facts(
+            firm={HeldAtom("owner", "", key) for key in keys if atom.what in self.owner_privileges},
+            grants={atom, *given},
+            denials={HeldAtom("has", atom.what, key) for key in keys},
+        )
 
     def grant_keys(self, key: str) -> tuple[str, ...]:
         """The keys on which a grant counts for an entity."""
