@@ -90,6 +90,7 @@ def test_states_and_policies_differ_enough_to_tell_them_apart(world: World) -> N
         assert differ > len(world.requests) / 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("began", "ended", "old", "new"),
     [
@@ -109,6 +110,7 @@ def test_an_answer_has_to_fit_a_revision_that_may_have_been_active(
     assert told(other, allowed(world, question, 1), began, ended, questions=(question,)) == new
 
 
+@pytest.mark.slow
 def test_a_batch_of_one_exchange_fits_one_revision_as_a_whole(world: World, judge: Judge) -> None:
     first, second = differing(world, 2)
     mixed = [allowed(world, first, 0), allowed(world, second, 1)]
@@ -117,6 +119,7 @@ def test_a_batch_of_one_exchange_fits_one_revision_as_a_whole(world: World, judg
     assert told(judge, mixed, 10.2, 10.6, method="check_many mixed", questions=questions) == (1, 1, 0, 0)
 
 
+@pytest.mark.slow
 def test_a_listing_is_compared_item_by_item(world: World, judge: Judge) -> None:
     at = next(at for at in range(len(world.listings)) if world.visible(world.variant(0, 0), at))
     seen = world.visible(world.variant(0, 0), at)
@@ -124,6 +127,7 @@ def test_a_listing_is_compared_item_by_item(world: World, judge: Judge) -> None:
     assert told(judge, list(seen[1:]), 1, 1.1, method="visible", questions=(at,)) == (1, 1, 0, 0)
 
 
+@pytest.mark.slow
 def test_a_decision_names_the_policy_that_was_active(world: World, judge: Judge) -> None:
     good, bad = (
         Decision(allowed=allowed(world, 0, 0), context={"revision": revision_of("policy", number)}) for number in (0, 1)
@@ -132,6 +136,7 @@ def test_a_decision_names_the_policy_that_was_active(world: World, judge: Judge)
     assert told(judge, bad, 1, 1.1, method="decide") == (1, 1, 0, 0)
 
 
+@pytest.mark.slow
 def test_nobody_may_answer_while_there_is_no_opa(world: World, judge: Judge) -> None:
     timeline = judge.timeline
     timeline.killed, timeline.dead, timeline.started = NOW + 4, NOW + 4.1, NOW + 6
@@ -141,6 +146,7 @@ def test_nobody_may_answer_while_there_is_no_opa(world: World, judge: Judge) -> 
     assert told(judge, right, 4.2, 4.3, caller="Embedded") == (2, 1, 0, 0)
 
 
+@pytest.mark.slow
 def test_only_an_outage_excuses_a_caller_without_an_answer(judge: Judge) -> None:
     timeline = judge.timeline
     timeline.killed, timeline.dead, timeline.started, timeline.back, timeline.grace = (
@@ -154,6 +160,7 @@ def test_only_an_outage_excuses_a_caller_without_an_answer(judge: Judge) -> None
     assert told(judge, PolicyError("nonsense"), 7.5, 7.6) == (0, 0, 1, 4)
 
 
+@pytest.mark.slow
 def test_embedded_may_be_late_but_not_for_long(world: World, judge: Judge) -> None:
     question = differing(world)[0]
     old = allowed(world, question, 0)

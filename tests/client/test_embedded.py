@@ -634,6 +634,7 @@ def test_no_thread_is_left(bundle_files: BundleFiles) -> None:
 # --- the engine `wasm` ---
 
 
+@pytest.mark.slow
 def test_wasm_gives_the_same_answers(bundle_files: BundleFiles, opa_binary: Path) -> None:
     program = bundle_files.program()
     artifacts = policy_artifacts(program)

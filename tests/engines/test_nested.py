@@ -213,8 +213,8 @@ def compared(seeds: range, folder: Path, per_rule: int) -> tuple[int, int]:
 
 
 def test_every_part_of_every_decision_is_the_references(tmp_path: Path) -> None:
-    total, allowed = compared(range(300, 306), tmp_path, 3)
-    assert total > 200
+    total, allowed = compared(range(300, 302), tmp_path, 3)
+    assert total > 60
     assert 0.1 < allowed / total < 0.9
 
 

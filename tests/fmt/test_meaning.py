@@ -23,6 +23,8 @@ from privtab.syntax.comments import comments
 POLICIES = find_policies([_resources.policies()])
 SCENARIOS = sorted(_resources.policies().glob("*/*.scenarios.yaml"), key=lambda path: path.stat().st_size)[:3]
 STATES = sorted(_resources.policies().glob("*/state.yaml"))
+LARGE = 20_000
+"""Bytes of a file whose layouts take seconds."""
 
 
 def laid_out(text: str) -> str:
@@ -53,7 +55,13 @@ def without_places(value: Any) -> Any:
             return value
 
 
-@pytest.mark.parametrize("path", [*POLICIES, *SCENARIOS, *STATES], ids=lambda path: "/".join(path.parts[-2:]))
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id="/".join(path.parts[-2:]), marks=pytest.mark.slow if path.stat().st_size > LARGE else ())
+        for path in (*POLICIES, *SCENARIOS, *STATES)
+    ],
+)
 def test_a_mess_of_a_shipped_file_gives_one_layout_with_all_comments(path: Path) -> None:
     text = load(path).text
     once = laid_out(text)

@@ -24,7 +24,13 @@ needs:
 
 
 @pytest.mark.parametrize(
-    "name", ["30 flags", "30 open flags", "12 disjunctions of 4", "chain of 30 can, 3 alternatives each"]
+    "name",
+    [
+        "30 flags",
+        "30 open flags",
+        pytest.param("12 disjunctions of 4", marks=pytest.mark.slow),
+        "chain of 30 can, 3 alternatives each",
+    ],
 )
 def test_every_fault_of_a_costly_row_is_decided(name: str) -> None:
     program = generated_programs.lowered(hostile.POLICIES[name]())[0]

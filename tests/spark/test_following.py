@@ -98,6 +98,7 @@ def bundled(policy: str, state: str) -> bytes:
     return state_bundle(program, validate(program, load(f"{policy}.state.yaml"))[0])
 
 
+@pytest.mark.slow
 def test_a_grant_that_is_revoked_in_mid_stream_is_denied_from_then_on(
     stream: Stream, policy_and_state: tuple[str, str]
 ) -> None:

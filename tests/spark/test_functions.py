@@ -15,6 +15,7 @@ from privtab.state.load import load
 from privtab.state.validate import validate
 
 
+@pytest.mark.slow
 def test_a_function_of_sql_answers_as_decide_does(spark: SparkSession, tmp_path: Path) -> None:
     files = decision_rows.files(tmp_path)
     rows = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")

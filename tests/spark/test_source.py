@@ -172,6 +172,7 @@ def test_wrong_options_say_what_is_wrong(options: dict[str, str], message: str) 
     assert message in str(raised.value)
 
 
+@pytest.mark.slow
 def test_an_error_reaches_the_caller(spark: SparkSession) -> None:
     register(spark)
     with pytest.raises(PySparkException, match="give the option `state`"):

@@ -53,7 +53,9 @@ EXPECTED = {
 """Whether ann and ben may load, by time."""
 
 
-@pytest.fixture(params=["rows", "bundle", "shards", "tables", pytest.param("written", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=["rows", "bundle", "shards", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("tables", "written"))]
+)
 def sources(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
     policy, state = tmp_path / "lake.yaml", tmp_path / "state.yaml"
     policy.write_text(POLICY)
@@ -121,6 +123,7 @@ def test_the_matrix_the_listing_and_the_gate_are_of_one_time(spark: SparkSession
         require(*sources, "ann", "load", "table:m/t", spark=spark, at=MAY)
 
 
+@pytest.mark.slow
 def test_the_plan_states_the_time(spark: SparkSession, sources: tuple[str, Any]) -> None:
     df = spark.createDataFrame([("ann", "m/t")], "user string, path string")
     assert "rows of the state count that hold at 2026-04-01T00:00:00Z" in str(plan(df, *sources, **LOAD, at=APRIL))

@@ -142,7 +142,7 @@ def programs(program: Program) -> list[Program]:
     return [program, replace(program, semantics=plain)]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables=states())
 def test_columns_and_rows_agree_on_good_and_bad_states(
     program: Program, tables: dict[str, list[dict[str, str]]]
@@ -175,7 +175,7 @@ def write_parquet(folder: Path, tables: dict[str, list[dict[str, str]]], *, null
         pyarrow.parquet.write_table(pyarrow.table(columns), folder / f"{table}.parquet", row_group_size=5)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables=states())
 def test_files_are_read_alike(
     program: Program, tables: dict[str, list[dict[str, str]]], tmp_path_factory: pytest.TempPathFactory

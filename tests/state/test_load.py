@@ -72,7 +72,7 @@ STATES = st.builds(
 
 @pytest.mark.parametrize("format_", ["yaml", "json", "csv", "parquet", "yaml files", "json files"])
 @given(state=STATES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8)
 def test_what_is_written_is_read_back(
     format_: str, state: State, program: Program, dump: Callable[[State, Path, str], Path]
 ) -> None:

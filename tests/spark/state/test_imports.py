@@ -29,6 +29,7 @@ DENIAL = {"denyPolicyItems": [{"accesses": [{"type": "select"}], "users": ["ann"
 UNKNOWN = {"denyPolicyItems": [{"accesses": [{"type": "drop"}], "users": ["ann"], "groups": [], "roles": []}]}
 
 
+@pytest.mark.slow
 def test_an_imported_state_decides_and_has_the_report_of_the_command(spark: SparkSession, tmp_path: Path) -> None:
     lake, export = files(tmp_path, ranger_policy(1, policyItems=[
         {"accesses": [{"type": "select"}], "users": ["ann", "bob"], "groups": [], "roles": []}
