@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ Table: TypeAlias = dict[Key, Row]
 def read_sets(text: str) -> Sets:
     """`A/B (x) or C + D (x) and E (y)` as minimal sets; `anyone` asks for nothing."""
     found: set[frozenset[str]] = set()
-    for alternative in text.split(" or "):
+    for alternative in re.split(r" or (?!below\))", text):
         choices = []
         for term in alternative.split(" and "):
             if term.strip() == "anyone":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from shop_policy import Reads, failed
 
+from privtab.errors import UsageError
 from privtab.scenarios.nodes import Plan
 
 
@@ -113,3 +115,20 @@ def test_all_callers_are_one_state(reads: Reads) -> None:
     assert len(plan.worlds) == 1
     assert len({case.request.user for case in plan.cases}) == len(plan.cases)
     assert failed(plan) == []
+
+
+def test_rows_that_ask_what_is_held_below_are_refused_and_others_are_not(reads: Reads) -> None:
+    policy = """\
+        privtab: 1
+        system: shop
+        version: v1
+        entities: {shelf: {item:}}
+        privileges: [READ]
+        tables:
+          shelf: {see: READ (shelf or below)}
+          item: {read: READ (item)}
+        """
+    plan = reads("needs: [{ask: read item:a/x, by: [[READ (item:a/x)]]}]", policy)
+    assert failed(plan) == []
+    with pytest.raises(UsageError, match="`needs` does not support policies with `or below`"):
+        reads("needs: [{ask: see shelf:a, by: [[READ (shelf:a)]]}]", policy)

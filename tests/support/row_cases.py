@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from worlds import stated_flags
@@ -14,9 +14,11 @@ from privtab.ir.nodes import (
     RESOURCE,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     Self,
@@ -135,6 +137,13 @@ class World:
             names.pop()
         return Entity(target.type, "/".join(names))
 
+    def entity_below(self, target: Target, *, on: Collection[str]) -> Entity:
+        """An entity below that of a target, of one of the types."""
+        chains = (self.program.chain(type_) for type_ in on)
+        chain = next(chain for chain in chains if target.type in chain[:-1])
+        below = chain[chain.index(target.type) + 1 :]
+        return Entity(chain[-1], "/".join([*self.entity(target).names, *below]))
+
     def give(self, atom: Leaf, rows: Rows) -> None:
         """Add the rows that make an atom true."""
         principal = f"user:{self.user}"
@@ -142,6 +151,11 @@ class World:
             case Has():
                 entity = self.entity(atom.target)
                 rows.grants.append(Grant(grantee=principal, effect="allow", privilege=atom.privilege, entity=entity))
+            case HasBelow():
+                entity = self.entity_below(atom.target, on=self.program.privileges[atom.privilege].on)
+                rows.grants.append(Grant(grantee=principal, effect="allow", privilege=atom.privilege, entity=entity))
+            case OwnsBelow():
+                rows.owners.append((self.entity_below(atom.target, on=self.program.entities), principal))
             case Owner():
                 rows.owners.append((self.entity(atom.target), principal))
             case Member():

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
+from privtab.ir.formula import asked_condition, leaves
 from privtab.ir.names import privilege_names
-from privtab.ir.nodes import Program
+from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.request import Entity, Request
@@ -53,7 +54,10 @@ class Callers:
     """Generates the callers for the ways to one request."""
 
     def __init__(self, program: Program, request: Request, ways: Ways) -> None:
-        check_support(program, Tool.NEEDS)
+        rule = program.rules[request.resource.type, request.action]
+        condition = asked_condition(program, rule, named=vocabulary(program).complete(request.resource))
+        if any(isinstance(atom, HasBelow | OwnsBelow) for atom in leaves(program, condition)):
+            check_support(program, Tool.NEEDS)
         self.program = program
         self.ways = ways
         self.keys = vocabulary(program).keys
