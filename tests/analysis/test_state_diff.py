@@ -22,7 +22,7 @@ from privtab.ir.nodes import RESOURCE, Program, Rule
 from privtab.moments import Window
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
-from privtab.state.nodes import TABLES, Grant, State
+from privtab.state.nodes import TABLES, Assignment, Grant, State
 
 WINDOWS = """\
 privtab: 1
@@ -176,6 +176,30 @@ def test_rows_differ_by_their_windows_and_decisions_at_a_moment() -> None:
         assert found.count(gained=True) == gained
         assert all(one.rows == found.rows for one in found.access)
         assert state_diff(program, after, before, moment=moment).count(gained=False) == gained
+
+
+SCOPED = """\
+privtab: 1
+system: world
+version: "1"
+entities: {top:}
+privileges: [READ, WRITE]
+roles: {keeper: {scope: top}}
+tables: {top: {read: READ (top), write: WRITE (top)}}
+"""
+
+
+def test_a_role_counts_within_its_scope_where_others_grant_it_the_same() -> None:
+    program = generated_programs.lowered(SCOPED)[0]
+    x, y = Entity("top", "x"), Entity("top", "y")
+    grants = [Grant(grantee="role:keeper", effect="allow", privilege="READ", entity=entity) for entity in (x, y)]
+    write = Grant(grantee="user:ann", effect="allow", privilege="WRITE", entity=y)
+    keeper = Assignment(principal="user:ann", role="keeper", scope=x)
+    found = state_diff(program, State(grants=tuple(grants)), State(grants=(*grants, write), assignments=(keeper,)))
+    assert {(one.rule.operation, str(one.entities.first)) for one in found.access} == {
+        ("read", "top:x"),
+        ("write", "top:y"),
+    }
 
 
 def test_a_limit_on_questions_is_said() -> None:

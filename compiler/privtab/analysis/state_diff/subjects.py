@@ -190,7 +190,7 @@ class SubjectSets(PrincipalSets):
             found = self._united[principals] = super()._any(principals & self._everywhere.keys())
         return found
 
-    def _within(self, principals: Iterable[str], path: tuple[str, ...]) -> set[str]:
+    def _bearers_within(self, principals: Iterable[str], path: tuple[str, ...]) -> set[str]:
         if not self._scoped:
             return self._any(principals)
         found = set(self._any(principals))
