@@ -122,3 +122,31 @@ def test_every_proposal_turns_the_answer_and_needs_all_of_its_changes(policy: in
         direct = [proposal.direct for proposal in found]
         assert direct == sorted(direct)
         assert all(isinstance(c, Assign | AddToGroup) or c for p in found for c in p.changes)
+
+
+IMPLIED = """\
+privtab: 1
+system: shop
+version: "1"
+entities: {store: {item:}}
+privileges:
+  READ: {on: [store, item]}
+  ADMIN: {on: [store], implies: [READ]}
+semantics: {inheritance: down}
+tables:
+  item: {drop: READ (item) and ADMIN (store), find: ADMIN (store) and member (store) or READ (store)}
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("drop", {("grant ADMIN at store:s to user:zoe",)}),
+        ("find", {("grant ADMIN at store:s to user:zoe",), ("grant READ at store:s to user:zoe",)}),
+    ],
+)
+def test_a_grant_of_a_privilege_gives_what_that_implies(action: str, expected: set[tuple[str, ...]]) -> None:
+    program = program_of(decode(IMPLIED.encode(), "shop.yaml"))
+    request = Request(user="zoe", action=action, resource=Entity.parse("item:s/i"))
+    found = ways(Reference(program, State()), State(), request)
+    assert {tuple(change_text(change, "zoe") for change in way) for way in found.sets} == expected

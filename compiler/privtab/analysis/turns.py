@@ -77,31 +77,7 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
             if roles
             else unchanged.sets()
         )
-    return Ways(budget.in_order(_without_implied(reference.program, found)), complete=not budget.truncated)
-
-
-def _without_implied(program: Program, found: list[Changes]) -> list[Changes]:
-    """The sets without grants of privileges that another grant of the set implies."""
-    if not any(privilege.implies for privilege in program.privileges.values()):
-        return found
-    names = PrivilegeNames(program)
-
-    def covers(grant: Change, other: Change) -> bool:
-        return (
-            isinstance(grant, Give)
-            and isinstance(other, Give)
-            and grant.entity in (other.entity, *other.also_at)
-            and other.privilege in names.given(grant.privilege, grant.entity.type, "allow")
-        )
-
-    shorter = []
-    for changes in found:
-        needed = sorted(changes, key=order)
-        for change in tuple(needed):
-            if any(covers(grant, change) for grant in needed if grant != change):
-                needed.remove(change)
-        shorter.append(frozenset(needed))
-    return shorter
+    return Ways(budget.in_order(found), complete=not budget.truncated)
 
 
 def all_changes(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
@@ -158,11 +134,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             dict.fromkeys(_ReachableAtoms(self.program, self.flags, self.types).fold(self.condition))
         )
         self.entities_to_own = {change.entity for change in self.candidate_changes() if isinstance(change, MakeOwner)}
-        self.grants_by_key = {
-            (candidate.privilege, str(candidate.entity)): candidate
-            for candidate in self.candidate_changes()
-            if isinstance(candidate, Give)
-        }
+        self.grants_giving = self._grants_giving()
 
     def _add_role(self, reference: Reference, name: str, within: Entity | None) -> None:
         for role, scope in reference.holdings.held_with(name, None if within is None else str(within)):
@@ -234,6 +206,16 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
                     yield Join(entity=entity)
                 case _:
                     assert_never(atom)
+
+    def _grants_giving(self) -> Mapping[tuple[str, str], list[Give]]:
+        """The candidate grants by (privilege, key) of what they give, also by implication."""
+        names = PrivilegeNames(self.program)
+        found: dict[tuple[str, str], list[Give]] = {}
+        for candidate in dict.fromkeys(self.candidate_changes()):
+            if isinstance(candidate, Give):
+                for privilege in names.given(candidate.privilege, candidate.entity.type, "allow"):
+                    found.setdefault((privilege, str(candidate.entity)), []).append(candidate)
+        return found
 
     def _ancestors(self, privilege: str, path: tuple[str, ...]) -> tuple[Entity, ...]:
         types = self.program.privileges[privilege].on
@@ -325,8 +307,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         if self.caller.granted(atom.privilege, path) is not None:
             yield removals
         for key in keys:
-            grant_ = self.grants_by_key.get((atom.privilege, key))
-            if grant_ is not None:
+            for grant_ in self.grants_giving.get((atom.privilege, key), ()):
                 yield removals | {grant_}
 
 
