@@ -210,3 +210,32 @@ def test_a_role_with_a_scope_is_enough_within_one_alone(
     state = State(grants=(grant,))
     request = Request(user="", action="see", resource=Entity.parse(resource))
     assert list(who_can(Reference(program, state), state, request).principals()) == expected
+
+
+HELD = """\
+privtab: 1
+system: held
+version: "1"
+entities: {top: {low: }}
+privileges: [READ]
+semantics: {inheritance: down, hierarchy: [roles]}
+roles: {keeper: {scope: top, grants: {low: [READ]}}}
+tables: {low: {see: READ (low)}}
+"""
+
+
+def test_a_role_that_holds_another_is_enough_within_each_scope_for_which_it_is_assigned() -> None:
+    program = generated_programs.lowered(HELD)[0]
+    top, low = Entity("top", "t"), Entity("low", "t/l")
+    state = State(
+        assignments=(
+            Assignment(principal="role:chief", role="keeper", scope=top),
+            Assignment(principal="user:ann", role="chief", scope=low),
+        )
+    )
+    request = Request(user="", action="see", resource=low)
+    assert list(who_can(Reference(program, state), state, request).principals()) == [
+        Principal(principal="role:chief", scope=None, needs=((),)),
+        Principal(principal="role:chief", scope="low:t/l", needs=((),)),
+        Principal(principal="role:keeper", scope="top:t", needs=((),)),
+    ], "not `keeper` within low:t/l: the role is declared for `top`"

@@ -240,7 +240,7 @@ class UserSets(PrincipalSets):
         while role not in chains:
             more: dict[str, tuple[str, ...]] = {}
             for principal, chain in chains.items():
-                for container in self._containers(principal):
+                for container in self.containers(principal):
                     if container not in chains:
                         more[container] = min(more.get(container, (*chain, principal)), (*chain, principal))
             if not more:
@@ -248,7 +248,7 @@ class UserSets(PrincipalSets):
             chains |= more
         return CHAIN.join(chains[role][1:]) or None
 
-    def _containers(self, principal: str) -> Iterator[str]:
+    def containers(self, principal: str) -> Iterator[str]:
         """What rows say that a principal is in or holds."""
         kind, _, name = principal.partition(":")
         columns = self.rows.column("memberships", "user"), self.rows.column("memberships", "group")
@@ -297,12 +297,9 @@ class SinglePrincipalSets(PrincipalSets):
             found[key].add(f"{role}\n{key}")
         for principal, scope in self.assigned(role):
             if scope is not None:
-                found[scope] |= {f"{role}\n{scope}"} | self._holders(principal)
-            if principal.startswith(ROLE) and self._scope(principal) is not None:
-                for key in (
-                    *self._scopes_of(principal),
-                    *(own for _, own in self.assigned(principal) if own is not None),
-                ):
+                found[scope] |= self._holders(principal)
+            if principal.startswith(ROLE):
+                for key in self._scopes_of(principal):
                     common, both = self._meet.both(key, scope)
                     if common and both is not None:
                         found[both].add(f"{principal}\n{key}")
@@ -312,10 +309,15 @@ class SinglePrincipalSets(PrincipalSets):
         """The bearers other than users of a principal that holds a role."""
         return set() if principal.startswith("user:") else self.unscoped_bearers(principal)
 
-    def _scopes_of(self, role: str) -> Iterator[str]:
-        """The scopes, among what contains the objects of the request, for which a role is declared."""
+    def _scopes_of(self, role: str) -> set[str]:
+        """The scopes within which the role is assigned or, if it is declared for a scope, could be for the request's objects."""
         type_ = self._scope(role)
-        return (key for keys in self.context.keys.values() for key in keys if key.partition(":")[0] == type_)
+        found = {scope for _, scope in self.assigned(role) if scope is not None}
+        if type_ is None:
+            return found
+        # Roles that hold this one may hold it within scopes of other types, for which it cannot be assigned itself.
+        found.update(key for keys in self.context.keys.values() for key in keys)
+        return {key for key in found if key.partition(":")[0] == type_}
 
     def _scope(self, role: str) -> str | None:
         """The entity type that a `role:…` is scoped to; None if it is held everywhere."""
