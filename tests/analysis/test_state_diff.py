@@ -94,7 +94,8 @@ def one_by_one(program: Program, before: State, after: State) -> Iterator[Key]:
         (f"user:{user}", user, ()) for user in (*worlds.names(program).users, "nobody")
     ]
     if "request" in program.semantics.groups:
-        subjects += [(f"group:{group}", "someone else", (group,)) for group in worlds.names(program).groups]
+        everyone = [*worlds.names(program).groups, "everyone"]
+        subjects += [(f"group:{group}", "someone else", (group,)) for group in everyone]
     for rule in program.rules.values():
         flags = rule_flags(program, rule)
         sets = [frozenset(some) for size in range(len(flags) + 1) for some in combinations(flags, size)]
@@ -200,6 +201,19 @@ def test_a_role_counts_within_its_scope_where_others_grant_it_the_same() -> None
         ("read", "top:x"),
         ("write", "top:y"),
     }
+
+
+def test_a_cause_counts_what_is_held_only_between_the_states() -> None:
+    program = generated_programs.lowered(WINDOWS)[0]
+    x = Entity("top", "x")
+    before = State(
+        grants=(Grant(grantee="role:reader", effect="allow", privilege="READ", entity=x),),
+        assignments=(Assignment(principal="group:staff", role="reader"),),
+    )
+    direct = Grant(grantee="group:staff", effect="allow", privilege="READ", entity=x)
+    after = State(grants=(*before.grants, direct), memberships=(("ann", "staff"),))
+    (found,) = state_diff(program, before, after).access
+    assert [row.value for row in found.rows] == [("ann", "staff")]
 
 
 def test_a_limit_on_questions_is_said() -> None:

@@ -40,6 +40,7 @@ class Causes:
                     user = row.cells["user"]
                     self._of_user[user if user.startswith(GROUP) else f"user:{user}"].append(row)
         self._grantees: dict[str, frozenset[str]] = {}
+        self._containers: dict[str, tuple[str, ...]] = {}
         self._holds_roles = "roles" in program.semantics.hierarchy
         self.tried = 0
         """The number of questions that were decided to find causes."""
@@ -72,6 +73,21 @@ class Causes:
     def roles_of(self, *held: Holding) -> list[str]:
         """The roles of some subjects that may hold others, as `role:…`."""
         return [f"role:{role}" for role in sorted({r for h in held for r in h.roles})] if self._holds_roles else []
+
+    def between(self, subjects: Iterable[Subject]) -> set[str]:
+        """The principals of some subjects in every state between the two, so by rows of which only one state may have each."""
+        found: set[str] = set()
+        waiting = [*subjects]
+        while waiting:
+            principal = waiting.pop()
+            if principal in found:
+                continue
+            found.add(principal)
+            if principal not in self._containers:
+                rows = chain.from_iterable(side.containers(principal) for side in self.sides)
+                self._containers[principal] = tuple(dict.fromkeys(rows))
+            waiting += self._containers[principal]
+        return found
 
     def _is_about(self, row: ChangedRow, subject: Subject, held: Collection[str]) -> bool:
         return (
@@ -146,17 +162,14 @@ class CausesAt:
 
     def _base(self, subjects: frozenset[Subject]) -> Mapping[str, list[Any]]:
         """The rows of the first state that decide for the subjects on the objects."""
-        before, after = self._causes.sides
-        state = before.state
-        held = [side.holding(subject) for side in (before, after) for subject in subjects]
+        state = self._causes.sides[0].state
+        principals = self._causes.between(subjects)
         users = [subject[5:] for subject in subjects if subject.startswith("user:")]
-        principals = {principal for one in held for principal in one.everything}
-        groups = {f"group:{group}" for one in held for group in one.groups}
-        own = {*subjects, *groups, *self._causes.roles_of(*held)}
+        groups = [principal for principal in principals if principal.startswith(GROUP)]
         keys = [f"{type_}:{path}" for path in self._paths for type_ in self._causes.program.entities]
         found = {
             "memberships": state.column("memberships", "user").where([*users, *groups]),
-            "assignments": state.column("assignments", "principal").where(own),
+            "assignments": state.column("assignments", "principal").where(principals),
             "members": state.column("members", "user").where(users),
             "service_admins": state.column("service_admins", "user").where(users),
         }

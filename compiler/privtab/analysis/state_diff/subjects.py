@@ -92,6 +92,10 @@ class Side:
             groups = {group for holder in holders for group in self._users.groups_in(holder)}
         return {f"user:{user}" for user in users} | (groups if self.uses.request_groups else set())
 
+    def containers(self, principal: str) -> Iterable[str]:
+        """The groups that a principal is in and the roles that it holds, by single rows."""
+        return self._users.containers(principal)
+
     def keys(self, principals: Collection[str]) -> set[str]:
         """Every entity on which some of the principals have a grant, a denial or ownership."""
         found: set[str] = set()
