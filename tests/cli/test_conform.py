@@ -77,6 +77,18 @@ def test_a_wider_row_fails_with_its_request(here: Path, capsys: pytest.CaptureFi
     assert run([*command, "--filter", "*/read"]) == 0
 
 
+def test_a_variant_says_what_the_system_does(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["conform", "library.yaml", "--driver", "lax_system:Lax", "--url", "lax://here"]
+    assert run([*command, "--write-variant", "lax", "--reading", "page/read=other"]) == 2
+    assert run([*command, "--write-variant", "lax"]) == 1
+    assert "library.yaml: variant `lax` with 1 row" in capsys.readouterr().err
+    written = (here / "library.yaml").read_text(encoding="utf-8")
+    assert written.startswith(POLICY)
+    assert written.endswith("        delete: anyone\n")
+    assert run([*command, "--variant", "lax"]) == 0
+    assert run([*command, "--write-variant", "lax"]) == 2
+
+
 def test_what_is_known_is_waived(here: Path) -> None:
     (here / "known.yaml").write_text(
         "waivers:\n  - {operation: page/delete, change: wider, who: ann, why: known, until: 2999-01-01}\n"

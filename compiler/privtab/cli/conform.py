@@ -30,12 +30,14 @@ from privtab.plural import count
 from privtab.source import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from privtab.conform.driver import Driver
-    from privtab.conform.nodes import Plan, Question
+    from privtab.conform.nodes import Answer, Plan, Question
     from privtab.conform.report import Report
+    from privtab.conform.variant import VariantFile
     from privtab.ir.nodes import Rule
+    from privtab.scenarios.masks import Key
 
 PANEL = "Check"
 
@@ -83,6 +85,10 @@ def run(
     write_state: Annotated[
         Path | None,
         typer.Option("--write-state", metavar="FILE", help="Write the state to load into the system, and stop."),
+    ] = None,
+    write_variant: Annotated[
+        str | None,
+        typer.Option("--write-variant", metavar="NAME", help="Add a variant that says what the system does."),
     ] = None,
     clean: Annotated[bool, typer.Option("--clean", help="Only remove what an earlier test left.")] = False,
     resume: Annotated[
@@ -142,6 +148,15 @@ def run(
     if wrong:
         show_diagnostics(wrong)
         raise typer.Exit(ExitCode.USAGE)
+    file = None
+    if write_variant is not None:
+        from privtab.conform.variant import VariantFile
+
+        if variant is not None or chosen_readings:
+            raise UsageError(
+                "`--write-variant` starts from the rows as they stand: leave out `--variant` and `--reading`"
+            )
+        file = VariantFile(policy, write_variant)
     token = None if token_file is None else read_text(token_file).strip()
     system = open_driver(driver, program, url, _pairs(set_), token=token, timeout=timeout)
 
@@ -154,6 +169,7 @@ def run(
             changes=system.changes,
             prefix=prefix,
             marked=system.keeps_state,
+            separate=file is not None,
         )
     questions = sampled([question for question in planned.questions if _selected(filter_, question.rule)], sample)
     if not questions and not planned.undecided:
@@ -165,10 +181,7 @@ def run(
     if dry_run:
         return
     if clean:
-        left = system.clean_world(planned.world)
-        for line in left:
-            complain(f"left behind: {line}")
-        fail_if(left)
+        _clean(system, planned)
         return
     _set_probe(system, questions)
     settings = Settings(jobs=jobs, rate=rate, timeout=timeout)
@@ -183,16 +196,60 @@ def run(
         answers.close()
     result = report(planned, outcome, system, found_waivers, datetime.now(UTC).date())
     _print(result, format_, output, verbose=verbose)
-    for line in result.unused:
-        err().print(f"warning: {line}", soft_wrap=True)
-    for line in outcome.left:
-        complain(f"left behind: {line}")
-    if outcome.failure is not None:
-        complain(f"ended after {count(result.asked, 'question')}: {outcome.failure}")
-        raise typer.Exit(ExitCode.EXTERNAL)
+    _print_further(result, None if file is None else partial(_propose, file, planned, outcome.answers, others))
     if output is not None:
         err().print(summary(result), soft_wrap=True)
     fail_if(result.failing(str(fail_on)))  # type: ignore[arg-type]
+
+
+def _clean(system: Driver, planned: Plan) -> None:
+    left = system.clean_world(planned.world)
+    for line in left:
+        complain(f"left behind: {line}")
+    fail_if(left)
+
+
+def _print_further(result: Report, propose: Callable[[], None] | None) -> None:
+    """Print what is beside the report; exit with 3 if the test ended early."""
+    for line in result.unused:
+        err().print(f"warning: {line}", soft_wrap=True)
+    for line in result.outcome.left:
+        complain(f"left behind: {line}")
+    if result.outcome.failure is None and propose is not None:
+        propose()
+    if result.outcome.failure is not None:
+        complain(f"ended after {count(result.asked, 'question')}: {result.outcome.failure}")
+        raise typer.Exit(ExitCode.EXTERNAL)
+
+
+def _variant_file(policy: str, name: str, *, plain: bool) -> VariantFile:
+    from privtab.conform.variant import VariantFile
+
+    if not plain:
+        raise UsageError("`--write-variant` starts from the rows as they stand: leave out `--variant` and `--reading`")
+    return VariantFile(policy, name)
+
+
+def _propose(
+    file: VariantFile, planned: Plan, answers: Mapping[str, Answer], others: Mapping[Key, Mapping[str, Rule]]
+) -> None:
+    """Write the variant that says what the system does, and tell what it changes and what it leaves open."""
+    from privtab._staged import write
+    from privtab.conform.variant import propose
+
+    with delayed_spinner("looking for changes of rows"):
+        found = propose(file, planned, answers, others)
+    for change in found.changes:
+        row = f"{change.rule.entity}/{change.rule.operation}"
+        err().print(f"variant `{file.name}`: {row}: {change.text}", soft_wrap=True, markup=False)
+    for rule in found.unexplained:
+        row = f"{rule.entity}/{rule.operation}"
+        complain(f"no small change of `{row}` gives every answer of the system: the variant leaves it as it is")
+    if found.changes:
+        write(file.path, found.text.encode())
+        err().print(f"{file.path}: variant `{file.name}` with {count(len(found.changes), 'row')}", soft_wrap=True)
+    elif not found.unexplained:
+        err().print("no variant is needed: every answer is that of the table", soft_wrap=True)
 
 
 def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:

@@ -120,6 +120,23 @@ class Candidates:
             return None
         return replace(setting, ways=ways)
 
+    def changed(self, settings_: Iterable[Setting], rules: Iterable[Rule]) -> Iterator[Candidate]:
+        """Callers by whom changed rows are told apart: those with a set that only a changed row has, and without a part of it."""
+        changed = tuple(rules)
+        for setting in settings_:
+            callers = Callers(self.program, setting.request, setting.ways)
+            seen: set[HeldSet] = set(setting.ways)
+            for rule in changed:
+                try:
+                    read = self.reading(setting, rule)
+                except Undecided:
+                    continue
+                for way in () if read is None else read.ways:
+                    for held in (way, *(way - {atom} for atom in sorted(way, key=str))):
+                        if held not in seen:
+                            seen.add(held)
+                            yield self._candidate(setting, callers, held, frozenset(), "")
+
     def of(self, setting: Setting) -> Iterator[Candidate]:
         """The candidates for one kind of request, each once."""
         callers = Callers(self.program, setting.request, setting.ways)

@@ -12,7 +12,7 @@ from privtab.ir.canonical import Leaf, atom_of
 from privtab.ir.nodes import Program, Rule
 from privtab.scenarios.coverage import Cell, Proof
 from privtab.scenarios.masks import Key, Mask, RowMasks, RuleDependencies
-from privtab.scenarios.mutants import Mutants
+from privtab.scenarios.mutants import UNSEEN, Mutants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,10 @@ class Row:
 class Choice:
     """What has to be hit in each row, and the candidates that are chosen to hit it."""
 
-    def __init__(self, program: Program, rows: Mapping[Key, Row]) -> None:
+    def __init__(self, program: Program, rows: Mapping[Key, Row], *, separate: bool = False) -> None:
+        """`separate`: choose so many that the faults of a row are also told from each other."""
         self.program = program
+        self._separate = separate
         self.rows = rows
         self.cells: dict[Key, list[tuple[Cell, Mask]]] = {key: list(_cells(row)) for key, row in rows.items()}
         self.readings: dict[Key, dict[str, Mask]] = {
@@ -59,6 +61,8 @@ class Choice:
             if not any(taken[key] & mask for key, mask in others):
                 key, mask = others[0]
                 taken[key] |= hitting([mask], preferred[key])
+        for key in self.rows if self._separate else ():
+            taken[key] = self._separated(key, taken[key])
         return {key: tuple(bits(mask)) for key, mask in taken.items()}
 
     def _wanted(self, key: Key) -> Iterator[Mask]:
@@ -77,7 +81,7 @@ class Choice:
         """For each fault in a row, the candidates that notice it: of the row itself, or of those that refer to it."""
         row = self.rows[key]
         for mutant in self._mutants.of(row.rule):
-            if mutant.change in ("effect", "report"):
+            if mutant.change in UNSEEN:
                 continue
             own = row.differing(mutant.rule)
             others: list[tuple[Key, Mask]] = []
@@ -88,6 +92,28 @@ class Choice:
                     if mask:
                         others.append((dependent, mask))
             yield own, others
+
+    def _separated(self, key: Key, taken: Mask) -> Mask:
+        """The chosen candidates of a row, with as many more as tell apart all the faults in it that candidates can tell apart.
+
+        Each fault also has a candidate that it allows and one that it refuses, where it differs from the row in both.
+        """
+        row = self.rows[key]
+        rules = [mutant.rule for mutant in self._mutants.of(row.rule) if mutant.change not in UNSEEN]
+        masks = list(dict.fromkeys(row.differing(rule) for rule in (*rules, *row.readings.values())))
+        allowed = row.observed.allowed
+        both = (part for mask in masks for part in (mask & allowed, mask & ~allowed))
+        taken |= hitting((part for part in both if not part & taken), row.observed.all_cases)
+        groups = [masks]
+        while groups:
+            by_answers: defaultdict[Mask, list[Mask]] = defaultdict(list)
+            for mask in groups.pop():
+                by_answers[mask & taken].append(mask)
+            for alike in by_answers.values():
+                if len(alike) > 1:
+                    taken |= hitting([alike[0] ^ alike[1]], row.observed.all_cases)
+                    groups.append(alike)
+        return taken
 
     @staticmethod
     def _preferred(row: Row) -> Mask:

@@ -18,7 +18,8 @@ from privtab.ir.nodes import Program, Rule
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Request
 from privtab.scenarios.coverage import Cell
-from privtab.scenarios.masks import Key
+from privtab.scenarios.masks import Key, RuleDependencies
+from privtab.scenarios.mutants import UNSEEN, Mutants
 from privtab.state.nodes import State
 
 PREFIX = "privtab_conform_"
@@ -35,14 +36,16 @@ def plan(
     changes: Callable[[Rule], bool] = lambda _: False,
     prefix: str = PREFIX,
     marked: bool = False,
+    separate: bool = False,
 ) -> Plan:
     """Plan the questions for the rows that `rows` selects.
 
     `readings`: other readings of ambiguous rows. `changes`: whether asking an operation may change the system; such questions
     come last, each about an entity of its own. `marked`: the names of callers contain a digest of the plan, so that a state of
-    another plan has none of them.
+    another plan has none of them. `separate`: ask more, so that the answers tell the faults of a row apart.
     """
     made = Candidates(program)
+    mutants = Mutants(program, RuleDependencies(program))
     undecided: dict[str, str] = {}
     settings: dict[Key, tuple[Setting, ...]] = {}
     candidates: dict[Key, tuple[Candidate, ...]] = {}
@@ -51,6 +54,9 @@ def plan(
             try:
                 settings[key] = tuple(made.settings(rule))
                 candidates[key] = tuple(_candidates(made, settings[key], (readings or {}).get(key, {}).values()))
+                if separate:
+                    changed = [mutant.rule for mutant in mutants.of(rule) if mutant.change not in UNSEEN]
+                    candidates[key] += tuple(made.changed(settings[key], changed))
             except Undecided as error:
                 undecided[rule.id] = str(error)
             else:
@@ -69,6 +75,7 @@ def plan(
             for key, row in candidates.items()
             if row
         },
+        separate=separate,
     )
     return _packed(program, choice, undecided, changes, prefix, marked=marked)
 

@@ -48,6 +48,8 @@ CHANGES: Mapping[Change, str] = {
     "gate": "the gate dropped",
     "flag": "a flag dropped",
 }
+UNSEEN: tuple[Change, ...] = ("effect", "report")
+"""The changes that no answer of a system shows."""
 Types: TypeAlias = Mapping[str, str]
 """The type of the object in each slot, as far as it is known at that point of a condition."""
 

@@ -1,0 +1,253 @@
+"""Finds a small change of each wrong row that says what the system does, and writes the changes as a variant of the policy."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from privtab.conform.nodes import Answer, Plan, Question
+from privtab.diagnostics import Diagnostic
+from privtab.errors import FileError, PolicyInvalid, UsageError
+from privtab.ir.nodes import ALWAYS, Program, Rule
+from privtab.pipeline import find_policy, program_of
+from privtab.reference.evaluate import Reference
+from privtab.scenarios.masks import Key, Mask, Observed, RuleDependencies
+from privtab.scenarios.mutants import UNSEEN, Mutants, formula_text
+from privtab.scenarios.nodes import Case, Expected
+from privtab.source import SourceFile, load
+from privtab.syntax.keys import OPEN
+from privtab.syntax.yaml_tree import Mapping as MappingNode
+from privtab.syntax.yaml_tree import Node, Scalar, Sequence, compose, plain_tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChange:
+    """A row as the system has it."""
+
+    rule: Rule
+    text: str
+    """The change in words."""
+    row: Any
+    """The row as it is written: text, or a mapping."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A variant that says what the system does, as far as it was found."""
+
+    changes: tuple[RowChange, ...]
+    unexplained: tuple[Rule, ...]
+    """The rows in which no small change agrees with every answer."""
+    text: str
+    """The policy with the variant; as it was if there are no changes."""
+
+
+class VariantFile:
+    """The file of a policy, to which a variant is added. Raises UsageError and FileError if it cannot be."""
+
+    def __init__(self, policy: str | Path, name: str) -> None:
+        self.path = find_policy(policy)
+        self.name = name
+        self.source = load(self.path)
+        if not re.fullmatch(OPEN, name):
+            raise UsageError(
+                f"`{name}` is no name of a variant: write a letter, then letters, digits, `_`, `-`, `.`, `:`"
+            )
+        if not os.access(self.path, os.W_OK):
+            raise FileError(f"{self.path} cannot be written: copy the policy, and name the copy")
+        found: list[Diagnostic] = []
+        root = compose(self.source, found)
+        if found or not isinstance(root, MappingNode):
+            raise PolicyInvalid(tuple(found))
+        self.root = root
+        self._variants = next((value for key, value in root.entries if key.text == "variants"), None)
+        is_empty = isinstance(self._variants, Scalar)
+        known = self._variants.entries if isinstance(self._variants, MappingNode) else ()
+        if name in (key.text for key, _ in known):
+            raise UsageError(f"{self.path} has a variant `{name}` already: name another, or take it out first")
+        if self._variants is not None and (is_empty or self.source.text[self._variants.start] == "{"):
+            raise UsageError(f"{self.path} has `variants` in braces or empty: write them in lines, or take the key out")
+
+    def row(self, rule: Rule) -> Any:
+        """The row that a rule was read from, as plain values."""
+        start = self.source.starts[rule.span.line - 1] + rule.span.column - 1
+        node = next(value for key, value in _entries(self.root) if key.start <= start < key.end)
+        return plain_tree(node, self.source, [])
+
+    def text(self, changes: Iterable[RowChange]) -> str:
+        """The policy with a variant of these rows."""
+        tables: dict[str, dict[str, Any]] = {}
+        for change in changes:
+            tables.setdefault(change.rule.entity, {})[change.rule.operation] = change.row
+        variant = {self.name: {"title": "What the system does", "tables": tables}}
+        lines = yaml.safe_dump(variant, sort_keys=False, allow_unicode=True, width=120).splitlines()
+        if not isinstance(self._variants, MappingNode):
+            body = "\n".join(["variants:", *(f"  {line}" for line in lines)])
+            return f"{self.source.text.rstrip()}\n{body}\n"
+        first = self._variants.entries[0][0]
+        column = self.source.position(first.start)[1] - 1
+        at = self._end_of_variants()
+        added = "".join(f"{' ' * column}{line}\n" for line in lines)
+        before = self.source.text[:at]
+        return f"{before}{'' if before.endswith(chr(10)) else chr(10)}{added}{self.source.text[at:]}"
+
+    def _end_of_variants(self) -> int:
+        """The offset behind the last line of `variants`; what is below it, with its comments, is another key's."""
+        assert self._variants is not None
+        later = [key.start for key, _ in self.root.entries if key.start > self._variants.start]
+        inner = [key.start for key, _ in _entries(self._variants)]
+        at = min((start for start in later if start > max(inner)), default=len(self.source.text))
+        lines = self.source.text[:at].splitlines(keepends=True)
+        while lines and (not lines[-1].strip() or lines[-1].startswith("#")):
+            at -= len(lines.pop())
+        return at
+
+
+def _entries(node: Node) -> Iterator[tuple[Scalar, Node]]:
+    """Every key with its value, at any depth."""
+    match node:
+        case MappingNode():
+            for key, value in node.entries:
+                yield key, value
+                yield from _entries(value)
+        case Sequence():
+            for item in node.items:
+                yield from _entries(item)
+
+
+class _Asked:
+    """The questions of a plan that were answered, and what a program says to them."""
+
+    def __init__(self, plan: Plan, program: Program, answers: Mapping[str, Answer]) -> None:
+        self.program = program
+        self.dependencies = RuleDependencies(program)
+        reference = Reference(program, plan.world.state)
+        decided = (Answer.ALLOWED, Answer.REFUSED, Answer.HIDDEN)
+        by_row: dict[Key, list[Question]] = {}
+        for question in plan.questions:
+            if answers.get(question.id) in decided:
+                by_row.setdefault((question.rule.entity, question.rule.operation), []).append(question)
+        self.rows = {
+            key: Observed(program, program.rules[key], ((_case(question), reference) for question in questions))
+            for key, questions in by_row.items()
+        }
+        self._allowed: dict[Key, Mask] = {
+            key: sum(1 << n for n, question in enumerate(questions) if answers[question.id] is Answer.ALLOWED)
+            for key, questions in by_row.items()
+        }
+
+    def wrong(self, key: Key, rule: Rule | None = None, replacement: Rule | None = None) -> int:
+        """How many answers about a row a program does not give; `rule`: instead of the row; `replacement`: of one it refers to."""
+        row = self.rows.get(key)
+        if row is None:
+            return 0
+        outcome = row.outcome(rule or row.rule, replacement, self.dependencies if replacement else None)
+        return (outcome ^ self._allowed[key]).bit_count()
+
+    def wrong_with(self, rule: Rule) -> int:
+        """How many answers a changed row does not give, with those about rows that refer to it."""
+        key = rule.entity, rule.operation
+        others = self.dependencies.dependents(key)
+        return self.wrong(key, rule) + sum(self.wrong(other, replacement=rule) for other in others)
+
+    def in_order(self) -> list[Key]:
+        """The rows that were asked about, each behind those that it refers to."""
+        return sorted(self.rows, key=lambda key: len(self.dependencies.of(key)))
+
+
+def _case(question: Question) -> Case:
+    expected = Expected(allowed=question.expected)
+    span = question.rule.span
+    return Case(name=question.id, kind="case", world=0, request=question.request, expected=expected, span=span)
+
+
+def propose(
+    file: VariantFile, plan: Plan, answers: Mapping[str, Answer], readings: Mapping[Key, Mapping[str, Rule]]
+) -> Proposal:
+    """The variant of a policy under which the table gives every answer that the system gave, as far as one is found."""
+    asked = _Asked(plan, plan.program, answers)
+    changes: dict[Key, RowChange] = {}
+    for key in asked.in_order():
+        if not asked.wrong(key):
+            continue
+        change = _found(file, asked, key, readings, changes)
+        if change is not None:
+            changes[change.rule.entity, change.rule.operation] = change
+            program = replace(asked.program, rules={**asked.program.rules, _key(change.rule): change.rule})
+            asked = _Asked(plan, program, answers)
+    # What is written counts: the whole variant, compiled.
+    text = file.text(changes.values()) if changes else file.source.text
+    if changes:
+        asked = _Asked(plan, _compiled(file, text), answers)
+    unexplained = tuple(asked.program.rules[key] for key in asked.in_order() if asked.wrong(key))
+    return Proposal(changes=tuple(changes.values()), unexplained=unexplained, text=text)
+
+
+def _found(
+    file: VariantFile,
+    asked: _Asked,
+    key: Key,
+    readings: Mapping[Key, Mapping[str, Rule]],
+    changes: Mapping[Key, RowChange],
+) -> RowChange | None:
+    """The change of a row, or of one that it refers to, that gives every answer about both; the best for rows that refer to it."""
+    below = sorted(asked.dependencies.of(key) - {key} - set(changes))
+    for culprit in (key, *below):
+        fitting: list[tuple[int, int, str, Rule]] = []
+        for number, (text, rule) in enumerate(_candidates(asked, culprit, readings)):
+            if not asked.wrong(culprit, rule) and (culprit == key or not asked.wrong(key, replacement=rule)):
+                fitting.append((asked.wrong_with(rule), number, text, rule))
+        for wrong, _, text, rule in sorted(fitting, key=lambda found: found[:2]):
+            change = _written(file, asked.program.rules[culprit], rule, text)
+            if change is not None and asked.wrong_with(change.rule) == wrong:
+                return change
+    return None
+
+
+def _candidates(asked: _Asked, key: Key, readings: Mapping[Key, Mapping[str, Rule]]) -> Iterator[tuple[str, Rule]]:
+    """The small changes of a row: its other readings, then the mutants that `privtab test` knows."""
+    for name, rule in readings.get(key, {}).items():
+        yield f"the reading `{name}`", rule
+    for mutant in Mutants(asked.program, asked.dependencies).of(asked.program.rules[key]):
+        if mutant.change not in UNSEEN:
+            yield mutant.text, mutant.rule
+
+
+def _written(file: VariantFile, original: Rule, changed: Rule, text: str) -> RowChange | None:
+    """A changed row in the words of the language, compiled; None if the language has no words for it."""
+    row = file.row(original)
+    fields = dict(row) if isinstance(row, dict) else {"requires": row}
+    for name in ("ambiguous", "for"):
+        fields.pop(name, None)
+    if changed.gate != original.gate:
+        if changed.gate != ALWAYS:
+            return None
+        fields["gate"] = "none"
+    if changed.each is None:
+        fields.pop("each", None)
+        fields.pop("report", None)
+    elif changed.each != original.each:
+        fields["each"] = formula_text(changed.each, changed)
+    if changed.requires != original.requires or not ({"requires", "each"} & set(fields)):
+        fields["requires"] = formula_text(changed.requires, changed)
+    written: Any = fields["requires"] if list(fields) == ["requires"] else fields
+    change = RowChange(rule=changed, text=text, row=written)
+    try:
+        compiled = _compiled(file, file.text([change]))
+    except PolicyInvalid:
+        return None
+    return replace(change, rule=compiled.rules[_key(changed)])
+
+
+def _compiled(file: VariantFile, text: str) -> Program:
+    return program_of(SourceFile.of(file.source.path, text), variant=file.name)
+
+
+def _key(rule: Rule) -> Key:
+    return rule.entity, rule.operation
