@@ -49,24 +49,11 @@ def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     state = closed(program, state)
     if state.windows or not state.has_columns or uses_below(program):
         return stamped_bytes(unstamped(program, state))
-    from privtab.state.large_index import index_parts
+    from privtab.state import json_columns
+    from privtab.state.large_index import coded_parts
 
-    pieces = index_parts(program, state)
-    plain = all(piece.isascii() and b"\x7f" not in piece for of_part in pieces.values() for piece in of_part)
-    hashed = pieces if plain else index_parts(program, state, ascii_only=True)
-    found = hashlib.sha256()
-    for piece in _document(hashed):
-        found.update(piece)
-    digest = found.hexdigest()[:16]
-    return digest, b"".join(_document(pieces | {"revision": [f'"{digest}"'.encode()]}))
-
-
-def _document(parts: Mapping[str, Sequence[bytes]]) -> Iterator[bytes]:
-    """The pieces of a document, given those of its parts."""
-    for number, part in enumerate(sorted(parts)):
-        yield f'{"," if number else "{"}"{part}":'.encode()
-        yield from parts[part]
-    yield b"}"
+    parts, within = coded_parts(program, state)
+    return json_columns.stamped({**parts, "within": within})
 
 
 def revision(document: Mapping[str, Any]) -> str:
@@ -116,10 +103,8 @@ def unstamped(program: Program, state: State) -> dict[str, Any]:
                 raise UsageError("`or below` cannot be decided for a state with rows that hold for a time")
             return _windowed(program, state)
         if state.has_columns and not uses_below(program):
-            from privtab.state.large_index import index_parts
-
-            document: dict[str, Any] = json.loads(b"".join(_document(index_parts(program, state))))
-            return document
+            document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
+            return {part: value for part, value in document.items() if part != "revision"}
         return _plain(program, state)
 
 

@@ -1,14 +1,10 @@
-"""The index of a large state as JSON, from its columns: the same bytes that `index` gives for the same rows.
-
-Each distinct text is sorted and quoted once. A part of the index becomes columns of numbers, sorted like its keys; each row gives
-the text by which it differs from the row before it. Needs numpy and pyarrow.
-"""
+"""The index of a large state from its columns: as JSON, the same bytes that `index` gives for the same rows. Needs numpy and pyarrow."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -21,21 +17,11 @@ from privtab.ir.nodes import Program
 from privtab.state.chains import GROUP
 from privtab.state.coded import CodedColumn, Runs
 from privtab.state.hierarchy import closed
+from privtab.state.json_columns import MAX_BLOCK_ROWS, Level, Part
 from privtab.state.names import StateNames
 from privtab.state.nodes import State
 from privtab.state.principal_texts import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
 from privtab.state.uses import Uses, uses
-
-MAX_BLOCK_ROWS = 1 << 18
-"""Rows that are written at once, or to which the principals of some users are expanded."""
-
-
-def index_parts(program: Program, state: State, *, ascii_only: bool = False) -> dict[str, list[bytes]]:
-    """The JSON of each part of the index, in pieces; in ASCII, or else in UTF-8."""
-    parts, scoped = coded_parts(program, state)
-    found = {name: list(part.json(ascii_only=ascii_only)) for name, part in parts.items()}
-    within = json.dumps(scoped, sort_keys=True, ensure_ascii=ascii_only, separators=(",", ":"))
-    return found | {"within": [within.encode()]}
 
 
 def coded_parts(program: Program, state: State) -> tuple[dict[str, Part], dict[str, list[str]]]:
@@ -51,103 +37,13 @@ def coded_parts(program: Program, state: State) -> tuple[dict[str, Part], dict[s
         "deny": deny,
         "owners": _pairs(state, "owners", "entity", "owner"),
         "members": _pairs(state, "members", "of", "user"),
-        "service_admins": Part([(_once(admins),)], (Level(admin_names, '"', '":true', ","),), ""),
+        "service_admins": Part(lambda: [(_once(admins),)], (Level(admin_names, '"', '":true', ","),), ""),
         "principals": people.principals(people.users, "user:"),
         "scoped": people.scoped(people.users, "user:"),
         "group_principals": people.principals(request_groups, "group:"),
         "group_scoped": people.scoped(request_groups, "group:"),
     }
     return parts, people.within
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """Keys or values of a part by number, the text around each, and the text between two that differ first at this level."""
-
-    texts: pa.Array
-    before: str
-    after: str
-    between: str
-
-    def pieces(self, *, ascii_only: bool) -> pa.Array:
-        """The text of each number; at the end an empty one."""
-        around = (arrow.texts([text])[0].cast(pa.large_string()) for text in (self.before, self.after, ""))
-        before, after, nothing = around
-        joined = pc.binary_join_element_wise(before, _quoted(self.texts, ascii_only=ascii_only), after, nothing)
-        return pa.concat_arrays([joined, arrow.texts([""]).cast(pa.large_string())])
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of the index. `blocks`: the rows as numbers by level, sorted and distinct; each block begins with another first key.
-
-    `leaves`: for each row of the only block the number of its value, and the values from 1 on; 0 is `true`.
-    """
-
-    blocks: Iterable[Sequence[Codes]]
-    levels: tuple[Level, ...]
-    end: str
-    leaves: tuple[Codes, Sequence[Sequence[str]]] | None = None
-
-    def columns(self) -> list[Codes]:
-        """The rows as one column of numbers for each level."""
-        blocks = list(self.blocks)
-        no_rows = [np.zeros(0, np.int64)] * len(self.levels)
-        return [np.concatenate(blocks_of_level) for blocks_of_level in zip(*blocks, strict=True)] if blocks else no_rows
-
-    def json(self, *, ascii_only: bool) -> Iterator[bytes]:
-        """The part as JSON, in pieces."""
-        pieces = [level.pieces(ascii_only=ascii_only) for level in self.levels]
-        between = arrow.texts([level.between for level in self.levels]).cast(pa.large_string())
-        leaves = None
-        if self.leaves is not None:
-            leaf_texts = [json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")) for value in self.leaves[1]]
-            leaves = arrow.texts(["true", *leaf_texts]).cast(pa.large_string())
-        first = True
-        for codes in self.blocks:
-            differs = _first_difference(codes)
-            for begin in range(0, len(differs), MAX_BLOCK_ROWS):
-                chunk = slice(begin, begin + MAX_BLOCK_ROWS)
-                chunk_differs = differs[chunk]
-                columns = [between.take(arrow.integers(chunk_differs))]
-                for level, (texts, level_codes) in enumerate(zip(pieces, codes, strict=True)):
-                    columns.append(
-                        texts.take(arrow.integers(np.where(chunk_differs <= level, level_codes[chunk], len(texts) - 1)))
-                    )
-                if self.leaves is not None and leaves is not None:
-                    columns.append(leaves.take(arrow.integers(self.leaves[0][chunk])))
-                text = _content(pc.binary_join_element_wise(*columns, arrow.texts([""])[0].cast(pa.large_string())))
-                yield b"{" + text[len(self.levels[0].between.encode()) :] if first else text
-                first = False
-        yield b"{}" if first else self.end.encode() + b"}"
-
-
-def _first_difference(columns: Sequence[Codes]) -> Codes:
-    """For each row, the first column in which it differs from the row before; 0 for the first row."""
-    found = np.full(len(columns[0]), len(columns) - 1, np.int64)
-    for level in reversed(range(len(columns) - 1)):
-        found[1:][columns[level][1:] != columns[level][:-1]] = level
-    found[:1] = 0
-    return found
-
-
-def _content(texts: pa.Array) -> bytes:
-    """All texts of a large array, one after another."""
-    _, ends, data = texts.buffers()
-    last = int(np.frombuffer(ends, np.int64)[len(texts)])
-    return bytes(memoryview(data)[:last]) if data is not None else b""
-
-
-def _quoted(texts: pa.Array, *, ascii_only: bool) -> pa.Array:
-    """Texts as in JSON, without the quotation marks."""
-    special = r'[^ -~]|["\\]' if ascii_only else r'[\x00-\x1f"\\]'
-    at = np.flatnonzero(arrow.truth(pc.match_substring_regex(texts, special)))
-    if len(at):
-        listed = texts.to_pylist()
-        for number in at.tolist():
-            listed[number] = json.dumps(listed[number], ensure_ascii=ascii_only)[1:-1]
-        texts = arrow.texts(listed)
-    return texts.cast(pa.large_string())
 
 
 def coded_column(state: State, table: str, name: str) -> CodedColumn:
@@ -201,7 +97,7 @@ def _once(values: Codes) -> Codes:
 def _pairs(state: State, table: str, key: str, name: str) -> Part:
     keys, names = _sorted(coded_column(state, table, key)), _sorted(coded_column(state, table, name))
     rows = _distinct((keys[0], names[0]), (len(keys[1]), len(names[1])))
-    return Part([rows], (Level(keys[1], '"', '":{', "},"), Level(names[1], '"', '":true', ",")), "}")
+    return Part(lambda: [rows], (Level(keys[1], '"', '":{', "},"), Level(names[1], '"', '":true', ",")), "}")
 
 
 def _grants(program: Program, state: State) -> list[Part]:
@@ -237,7 +133,7 @@ def _grants(program: Program, state: State) -> list[Part]:
             leaves = numbers, [sorted(held) for held in extra.values()]
         around = (('":{', "}},"), ('":{', "},"), ('":true' if leaves is None else '":', ","))
         styles = tuple(Level(t, '"', after, sep) for (_, _, t), (after, sep) in zip(merged, around, strict=True))
-        found.append(Part([levels], styles, "}}", leaves))
+        found.append(Part(partial(iter, [levels]), styles, "}}", leaves))
     return found
 
 
@@ -339,7 +235,7 @@ class _People:
             Level(self._bare(people, prefix), '"', '":"', '",'),
             Level(self._principals, "", "", json.dumps(SEPARATOR)[1:-1]),
         )
-        return Part(self._values_of(people, self._holds, len(self._principals)), levels, '"')
+        return Part(partial(self._values_of, people, self._holds, len(self._principals)), levels, '"')
 
     def scoped(self, people: Codes, prefix: str) -> Part:
         """The scopes within which some users or groups hold declared roles, and these roles."""
@@ -349,10 +245,11 @@ class _People:
             Level(self._scopes, '"', '":[', "],"),
             Level(self._roles, '"role:', '"', ","),
         )
-        blocks = (
-            (positions, scope[pair], role[pair])
-            for positions, pair in self._values_of(people, self._scoped, len(scope))
-        )
+
+        def blocks() -> Iterator[tuple[Codes, Codes, Codes]]:
+            for positions, pair in self._values_of(people, self._scoped, len(scope)):
+                yield positions, scope[pair], role[pair]
+
         return Part(blocks, levels, "]}")
 
     def _bare(self, people: Codes, prefix: str) -> pa.Array:

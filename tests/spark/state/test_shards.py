@@ -22,7 +22,6 @@ from privtab.source import SourceFile
 from privtab.spark.state.documents import bundle_of, root_document, shard_document
 from privtab.spark.state.principals import timed_people
 from privtab.spark.state.shards import ALLOW, DENY, MEMBER, OWNER, SCOPE, SUSPECT, Findings, by_root, held
-from privtab.spark.state.texts import json_texts, large, nested
 from privtab.state.hierarchy import closed
 from privtab.state.names import unusable_name
 from privtab.state.nodes import Assignment, Grant, State
@@ -149,24 +148,3 @@ def test_names_with_everything_that_json_escapes(shop: Program) -> None:
     expected = {root: content for root, content in shard_bundles(shop, world).items() if root != PEOPLE}
     assert built(shop, world) == expected
     assert list(expected) == [f"lake:{name}"]
-
-
-@pytest.mark.parametrize("ascii_", [False, True])
-def test_texts_are_escaped_as_json_does(ascii_: bool) -> None:
-    texts = ["", "a", ODD, "\n", "\\n", '"', "\x7f", "\ud7ff", "\U0001d49c", *map(chr, range(40))]
-    written = json_texts(large(texts), ascii_=ascii_).to_pylist()
-    assert written == [json.dumps(text, ensure_ascii=ascii_) for text in texts]
-
-
-def test_long_objects_are_put_together_from_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    import numpy as np
-
-    value = {f"p{p}": {f"k{k}": {f"n{n}": True for n in range(3)} for k in range(5)} for p in range(4)}
-    flat = [(p, k, n) for p in range(4) for k in range(5) for n in range(3)]
-    columns = [np.array([row[at] for row in flat]) for at in range(3)]
-    keys = [json_texts(large([f"{letter}{n}" for n in range(5)])) for letter in "pk"]
-    leaves = large([f'"n{n}":true' for n in range(3)])
-    for size in (1, 2, 7, 100):
-        monkeypatch.setattr("privtab.spark.state.texts._ROWS", size)
-        text = b"".join(nested([(columns[0], keys[0]), (columns[1], keys[1])], (columns[2], leaves)))
-        assert text.decode() == json.dumps(value, separators=(",", ":"))

@@ -2,60 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from privtab.arrow import Codes
 from privtab.bundle.archive import archive, json_bytes
-from privtab.bundle.pack import REVISION_DIGITS
 from privtab.ir.nodes import Program
 from privtab.moments import parts_of
+from privtab.spark.state.encoding import in_order, large, ranks
 from privtab.spark.state.shards import RootHoldings
-from privtab.spark.state.texts import Codes, Texts, in_order, is_ascii, joined, json_texts, large, nested, ranks
+from privtab.state.json_columns import Level, Part, stamped
 from privtab.state.shards import PEOPLE, roots, shard_name, shards
 
 SHARDED = "sharded"
-Part = Callable[[bool], list[bytes]]
-"""Writes one member of a document, as ASCII or in UTF-8."""
-
-
-def stamped(parts: Mapping[str, Part], *, ascii_: bool) -> tuple[str, bytes]:
-    """The revision and the text of a document; `ascii_`: all its strings are ASCII, so both spellings are the same."""
-    digest = hashlib.sha256()
-    written = {name: part(False) for name, part in parts.items()}  # noqa: FBT003 - the one argument of a Part
-    spelt = written if ascii_ else {name: part(True) for name, part in parts.items()}  # noqa: FBT003
-    for piece in _members(spelt):
-        digest.update(piece)
-    revision = digest.hexdigest()[:REVISION_DIGITS]
-    return revision, b"".join(_members({**written, "revision": [json.dumps(revision).encode()]}))
-
-
-def _members(parts: Mapping[str, Sequence[bytes]]) -> Iterable[bytes]:
-    separator = b"{"
-    for name in sorted(parts):
-        yield separator + json.dumps(name).encode() + b":"
-        yield from parts[name]
-        separator = b","
-    yield b"}"
-
-
-@dataclass(slots=True)
-class _JsonTexts:
-    """The strings of a shard as JSON, computed once for all members of its document."""
-
-    held: RootHoldings
-    _written: dict[bool, tuple[Texts, Texts, Texts]] = field(default_factory=dict)
-
-    def written(self, *, ascii_: bool) -> tuple[Texts, Texts, Texts]:
-        """Keys and names as JSON, and for each name the object member `"name":true`."""
-        if ascii_ not in self._written:
-            names = json_texts(self.held.names, ascii_=ascii_)
-            self._written[ascii_] = (json_texts(self.held.keys, ascii_=ascii_), names, joined(names, ":true"))
-        return self._written[ascii_]
 
 
 def root_document(program: Program, key: str, held: RootHoldings) -> tuple[str, bytes] | None:
@@ -68,14 +30,14 @@ def root_document(program: Program, key: str, held: RootHoldings) -> tuple[str, 
 
 def shard_document(held: RootHoldings) -> tuple[str, bytes]:
     """The revision and the text of a shard."""
-    spelt = _JsonTexts(held)
-    parts: dict[str, Part] = {
-        "allow": lambda a: _grants(spelt, "allow", ascii_=a),
-        "deny": lambda a: _grants(spelt, "deny", ascii_=a),
-        "owners": lambda a: _pairs(spelt, held.owners, ascii_=a),
-        "members": lambda a: _pairs(spelt, held.members, ascii_=a),
-    }
-    return stamped(parts, ascii_=is_ascii(held.keys) and is_ascii(held.names))
+    return stamped(
+        {
+            "allow": _grants(held, "allow"),
+            "deny": _grants(held, "deny"),
+            "owners": _pairs(held, held.owners),
+            "members": _pairs(held, held.members),
+        }
+    )
 
 
 def bundle_of(
@@ -103,49 +65,36 @@ def bundle_of(
     return archive({".manifest": json_bytes(manifest), f"privtab_state/{program.system}/data.json": content})
 
 
-def _grants(spelt: _JsonTexts, effect: str, *, ascii_: bool) -> list[bytes]:
+def _grants(held: RootHoldings, effect: str) -> Part:
     """Privilege → entity → grantees; a role within a scope is followed by the entities of its rows."""
-    held = spelt.held
     privilege, key, name = held.grants[effect]
-    if not len(privilege) and not held.scoped[effect]:
-        return [b"{}"]
-    key_texts, _, leaves = spelt.written(ascii_=ascii_)
-    leaf = rank = name
+    rank, names, leaf = name, held.names, np.zeros(len(name), np.int64)
     scoped = held.scoped[effect]
     if scoped:
         number = {p: position for position, p in enumerate(held.privileges)}
         key_number = {k: position for position, k in enumerate(held.keys.to_pylist())}
         principals = list(dict.fromkeys(entry[2] for entry in scoped))
-        names = held.names
         added = {p: len(names) + position for position, p in enumerate(principals)}
-        own = [
-            json.dumps(p, ensure_ascii=ascii_) + ":" + json.dumps(list(es), ensure_ascii=ascii_, separators=(",", ":"))
-            for _, _, p, es in scoped
-        ]
-        leaf = np.concatenate([leaf, len(leaves) + np.arange(len(scoped))])
+        leaf = np.concatenate([leaf, 1 + np.arange(len(scoped))])
         privilege = np.concatenate([privilege, [number[p] for p, _, _, _ in scoped]]).astype(np.int64)
         key = np.concatenate([key, [key_number[k] for _, k, _, _ in scoped]]).astype(np.int64)
         name = np.concatenate([name, [added[p] for _, _, p, _ in scoped]]).astype(np.int64)
-        rank, leaves = ranks(_appended(names, principals))[name], _appended(leaves, own)
+        names = pa.concat_arrays([names, large(principals)])
+        rank = ranks(names)[name]
     order = in_order(privilege, key, rank)
-    levels = [
-        (privilege[order], json_texts(large(held.privileges), ascii_=ascii_)),
-        (key[order], key_texts),
-    ]
-    return nested(levels, (leaf[order], leaves))
+    leaves = (leaf[order], [list(entities) for _, _, _, entities in scoped]) if scoped else None
+    levels = (
+        Level(large(held.privileges), '"', '":{', "}},"),
+        Level(held.keys, '"', '":{', "},"),
+        Level(names, '"', '":' if scoped else '":true', ","),
+    )
+    rows = (privilege[order], key[order], name[order])
+    return Part(lambda: [rows], levels, "}}", leaves)
 
 
-def _pairs(spelt: _JsonTexts, pairs: tuple[Codes, Codes], *, ascii_: bool) -> list[bytes]:
+def _pairs(held: RootHoldings, pairs: tuple[Codes, Codes]) -> Part:
     """Entity → names."""
-    key, name = pairs
-    if not len(key):
-        return [b"{}"]
-    key_texts, _, leaves = spelt.written(ascii_=ascii_)
-    order = in_order(key, name)
-    return nested([(key[order], key_texts)], (name[order], leaves))
-
-
-def _appended(texts: Texts, more: Sequence[str]) -> Texts:
-    import pyarrow as pa
-
-    return pa.concat_arrays([texts, large(more)])
+    order = in_order(*pairs)
+    rows = tuple(column[order] for column in pairs)
+    levels = (Level(held.keys, '"', '":{', "},"), Level(held.names, '"', '":true', ","))
+    return Part(lambda: [rows], levels, "}")

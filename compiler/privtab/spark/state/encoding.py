@@ -1,15 +1,43 @@
-"""Encode the strings of Arrow columns as numbers, and count rows of numbers."""
+"""Encode the strings of Arrow columns as numbers, and sort and count rows of numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.spark.state.texts import Codes, Texts, large
+from privtab.arrow import Codes
+
+Texts: TypeAlias = Any
+"""A pyarrow array of `large_string`."""
+
+
+def large(values: Sequence[str] | Any) -> Texts:
+    """Strings as an Arrow array with 64-bit offsets."""
+    if isinstance(values, pa.ChunkedArray):
+        return values.cast(pa.large_string()).combine_chunks()
+    return values.cast(pa.large_string()) if isinstance(values, pa.Array) else pa.array(values, pa.large_string())
+
+
+def ranks(values: Texts) -> Codes:
+    """The rank of each string in sorted order; strings must be distinct."""
+    order = np.asarray(pc.sort_indices(values)).astype(np.int64)
+    found = np.empty(len(order), np.int64)
+    found[order] = np.arange(len(order))
+    return found
+
+
+def in_order(*columns: Codes) -> Codes | slice:
+    """An index that sorts rows of numbers; a full slice if they are sorted already."""
+    wrong = np.zeros(max(len(columns[0]) - 1, 0), bool)
+    alike = ~wrong
+    for column in columns:
+        wrong |= alike & (column[:-1] > column[1:])
+        alike &= column[:-1] == column[1:]
+    return np.lexsort(columns[::-1]) if wrong.any() else slice(None)
 
 
 def unique(columns: Sequence[Codes], sizes: Sequence[int]) -> tuple[list[Codes], Codes]:
@@ -34,10 +62,7 @@ def unique(columns: Sequence[Codes], sizes: Sequence[int]) -> tuple[list[Codes],
 def ranked(column: Any) -> tuple[Codes, Texts]:
     """Encode the strings of a column as their ranks: returns the ranks and the sorted strings."""
     codes, texts = encoded_texts(column)
-    order = pc.sort_indices(texts)
-    number = np.empty(len(texts), np.int64)
-    number[np.asarray(order)] = np.arange(len(texts))
-    return number[codes] if len(texts) else codes, texts.take(order)
+    return ranks(texts)[codes] if len(texts) else codes, texts.take(pc.sort_indices(texts))
 
 
 def encoded_texts(column: Any) -> tuple[Codes, Texts]:

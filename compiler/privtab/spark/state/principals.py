@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
@@ -18,10 +17,11 @@ from privtab.bundle.archive import json_bytes
 from privtab.ir.nodes import Program
 from privtab.moments import parts_of
 from privtab.request import Entity
-from privtab.spark.state.documents import Part, bundle_of, stamped
+from privtab.spark.state.documents import bundle_of
+from privtab.spark.state.encoding import Texts, large
 from privtab.spark.state.files import Root
-from privtab.spark.state.texts import Codes, Texts, is_ascii, joined, json_texts, large, nested
 from privtab.state.index import unstamped
+from privtab.state.json_columns import Level, Part, stamped
 from privtab.state.nodes import State
 from privtab.state.principal_texts import scoped_principal
 from privtab.state.shards import PEOPLE, people_part
@@ -219,39 +219,21 @@ def _table(batches: Iterator[Any], schema: Any) -> Any:
 
 def people_document(table: Any, shards: list[str]) -> tuple[str, bytes]:
     """The revision and the text of the `people` part."""
-    roots = large(sorted(shards))
-    rows = {part: _sorted(table.filter(pc.equal(table.column("part"), part))) for part in _PARTS}
-    texts = [column for columns in rows.values() for column in columns if len(column)]
-    ascii_ = is_ascii(roots) and all(is_ascii(column) for column in texts)
-
-    def flat(part: str) -> Part:
-        name, _, value = rows[part]
-        return lambda a: _object(joined(json_texts(name, ascii_=a), ":", json_texts(value, ascii_=a)))
-
-    def scopes(part: str) -> Part:
-        name, key, value = rows[part]
-        return lambda a: _scopes(name, key, value, ascii_=a)
-
-    def pairs(a: bool) -> list[bytes]:  # noqa: FBT001 - a Part
-        name, key, value = (json_texts(column, ascii_=a) for column in rows["within"])
-        return _object(joined(name, ":[", key, ",", value, "]"))
-
-    def names(texts: Texts) -> Part:
-        return lambda a: _object(joined(json_texts(texts, ascii_=a), ":true"))
-
-    parts: dict[str, Part] = {
-        "principals": flat("principals"),
-        "group_principals": flat("group_principals"),
-        "scoped": scopes("scoped"),
-        "group_scoped": scopes("group_scoped"),
-        "within": pairs,
-        "service_admins": names(rows["service_admins"][0]),
-        "shards": names(roots),
-    }
-    return stamped(parts, ascii_=ascii_)
+    columns = {part: _sorted(table.filter(pc.equal(table.column("part"), part))) for part in _PARTS}
+    name = ('"', '":true', ",")
+    return stamped(
+        {
+            **{part: _part(columns[part][::2], [('"', '":"', '",'), ("", "", "")], '"') for part in _FLAT},
+            **{part: _scopes(*columns[part]) for part in _SCOPED},
+            "within": _part(columns["within"], [('"', '":["', '"],'), ("", '","', ""), ("", "", "")], '"]'),
+            "service_admins": _part(columns["service_admins"][:1], [name]),
+            "shards": _part([large(sorted(shards))], [name]),
+        }
+    )
 
 
-_PARTS = ("principals", "group_principals", "scoped", "group_scoped", "within", "service_admins")
+_FLAT, _SCOPED = ("principals", "group_principals"), ("scoped", "group_scoped")
+_PARTS = (*_FLAT, *_SCOPED, "within", "service_admins")
 
 
 def _sorted(table: Any) -> tuple[Texts, Texts, Texts]:
@@ -262,25 +244,20 @@ def _sorted(table: Any) -> tuple[Texts, Texts, Texts]:
     return name, key, value
 
 
-def _object(members: Texts) -> list[bytes]:
-    """A flat object from its sorted members."""
-    return nested([], (np.arange(len(members), dtype=np.int64), members))
+def _part(columns: Sequence[Texts], around: Iterable[tuple[str, str, str]], end: str = "") -> Part:
+    """A flat object from its sorted members, each with the texts of one row."""
+    numbers = np.arange(len(columns[0]), dtype=np.int64)
+    levels = tuple(Level(texts, *style) for texts, style in zip(columns, around, strict=True))
+    return Part(lambda: [[numbers] * len(levels)], levels, end)
 
 
-def _scopes(name: Texts, key: Texts, value: Texts, *, ascii_: bool) -> list[bytes]:
+def _scopes(name: Texts, key: Texts, value: Texts) -> Part:
     """Name → scope → list of roles, from roles separated by line breaks."""
-    lists = [_list(roles.split("\n"), ascii_=ascii_) for roles in value.to_pylist()]
     names = name.dictionary_encode()
-    codes: Codes = np.asarray(names.indices).astype(np.int64)
-    members = joined(json_texts(key, ascii_=ascii_), ":", large(lists))
-    return nested(
-        [(codes, json_texts(large(names.dictionary), ascii_=ascii_))],
-        (np.arange(len(members), dtype=np.int64), members),
-    )
-
-
-def _list(roles: list[str], *, ascii_: bool) -> str:
-    return json.dumps(roles, ensure_ascii=ascii_, separators=(",", ":"))
+    numbers = np.arange(len(key), dtype=np.int64)
+    rows = (np.asarray(names.indices).astype(np.int64), numbers)
+    levels = (Level(names.dictionary, '"', '":{', "},"), Level(key, '"', '":', ","))
+    return Part(lambda: [rows], levels, "}", (numbers + 1, [roles.split("\n") for roles in value.to_pylist()]))
 
 
 def people_writer(program: Program, shards: list[str], root: Root, more: Mapping[str, Any]) -> Any:

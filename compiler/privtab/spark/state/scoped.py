@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from privtab.arrow import Codes
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.request import Entity
-from privtab.spark.state.texts import Codes, Texts
+from privtab.spark.state.encoding import Texts
 from privtab.state.principal_texts import scoped_principal
 
 

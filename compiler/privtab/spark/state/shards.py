@@ -15,13 +15,13 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+from privtab.arrow import Codes
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW, Window, moment
 from privtab.request import Entity
 from privtab.spark.state import checks
-from privtab.spark.state.encoding import as_dictionary, as_plain, ranked, type_codes, unique
+from privtab.spark.state.encoding import Texts, as_dictionary, as_plain, large, ranked, type_codes, unique
 from privtab.spark.state.scoped import scoped_entries
-from privtab.spark.state.texts import Codes, Texts, large
 from privtab.state.names import StateNames
 from privtab.state.nodes import Assignment, Effect, Grant, State
 from privtab.state.raw import COLUMNS
