@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from privtab.errors import UsageError
-from privtab.moments import ALWAYS, Window, intersection
+from privtab.moments import ALWAYS, Window
 from privtab.request import Entity
 from privtab.vocabulary import Vocabulary
 
@@ -19,15 +19,16 @@ MOST_DERIVED = 20_000_000
 GROUP, ROLE = "group:", "role:"
 
 M = TypeVar("M", bound=Hashable)
-Links = Mapping[str, Iterable[tuple[str, M]]]
-"""Member → what contains it, each with a mark of the link: a window, a scope, or both."""
 
 
 class Reach(Generic[M]):
     """What contains a principal at any distance, each with the marks of the links joined."""
 
     def __init__(self, links: Mapping[str, Iterable[tuple[str, M]]], join: Callable[[M, M], M | None]) -> None:
-        """`join`: the mark of two links together; None if they never count together."""
+        """`links`: member → what contains it, each with a mark of the link: a window, a scope, or both.
+
+        `join`: the mark of two links together; None if they never count together.
+        """
         self.links = links
         self._join = join
         self._known: dict[str, tuple[tuple[str, M], ...]] = {}
@@ -51,6 +52,13 @@ class Reach(Generic[M]):
             self._size += len(found)
         return found
 
+    def through(self, container: str, mark: M) -> Iterator[tuple[str, M]]:
+        """What contains whoever has a link with this mark to a principal, beside that principal; each with the marks joined."""
+        for above, own in self.of(container):
+            both = self._join(mark, own)
+            if both is not None:
+                yield above, both
+
 
 def check_size(rows: int) -> None:
     """Raise UsageError if too many rows follow from those of a state."""
@@ -61,7 +69,7 @@ def check_size(rows: int) -> None:
 
 
 class ScopeOverlap:
-    """ScopeOverlap of assignments as keys; None is everywhere."""
+    """What scopes of assignments, as keys, have in common; None is everywhere."""
 
     def __init__(self, names: Vocabulary) -> None:
         self._keys = names.keys
@@ -92,7 +100,8 @@ class Held:
 
 def joined(one: Window, other: Window) -> Window | None:
     """The time in which two links hold; None if there is none."""
-    return next(iter(intersection((one,), (other,))), None)
+    begin, end = max(one.begin, other.begin), min(one.end, other.end)
+    return Window(begin, end) if begin < end else None
 
 
 def roles_from(links: Iterable[tuple[str, str, Held]], names: Vocabulary) -> Reach[Held]:

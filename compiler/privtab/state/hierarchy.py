@@ -14,7 +14,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.moments import ALWAYS, Window
 from privtab.request import Entity
-from privtab.state.chains import GROUP, ROLE, Held, Reach, ScopeOverlap, check_size, joined, roles_from
+from privtab.state.chains import GROUP, ROLE, Held, Reach, check_size, joined, roles_from
 from privtab.state.nodes import Assignment, LongerRows, State
 
 
@@ -78,10 +78,8 @@ def _with_memberships(state: State) -> State:
         return replace(state, memberships=more_memberships(state, reach))
     found: dict[tuple[Any, Window], None] = {}
     for (user, group), window in zip(state.memberships, state.windows_of("memberships"), strict=True):
-        for above, own in reach.of(f"{GROUP}{group}"):
-            both = joined(window, own)
-            if both is not None:
-                found[(user, above.removeprefix(GROUP)), both] = None
+        for above, both in reach.through(f"{GROUP}{group}", window):
+            found[(user, above.removeprefix(GROUP)), both] = None
         check_size(len(found))
     return _longer(state, "memberships", found)
 
@@ -93,18 +91,15 @@ def _with_assignments(program: Program, state: State) -> State:
     if not state.windows and hasattr(state.assignments, "columns"):
         from privtab.state.large_hierarchy import more_assignments
 
-        return replace(state, assignments=more_assignments(program, state, reach))
-    scopes = ScopeOverlap(vocabulary(program))
+        return replace(state, assignments=more_assignments(state, reach))
     entities: dict[str, Entity] = {}
     found: dict[tuple[Any, Window], None] = {}
     for row, window in zip(state.assignments, state.windows_of("assignments"), strict=True):
-        for role, held in reach.of(f"{ROLE}{row.role}"):
-            common, scope = scopes.both(None if row.scope is None else str(row.scope), held.scope)
-            both = joined(window, held.window)
-            if common and both is not None:
-                entity = None if scope is None else entities.setdefault(scope, Entity.parse(scope))
-                derived = Assignment(principal=row.principal, role=role.removeprefix(ROLE), scope=entity)
-                found[derived, both] = None
+        own = Held(None if row.scope is None else str(row.scope), window)
+        for role, held in reach.through(f"{ROLE}{row.role}", own):
+            entity = None if held.scope is None else entities.setdefault(held.scope, Entity.parse(held.scope))
+            derived = Assignment(principal=row.principal, role=role.removeprefix(ROLE), scope=entity)
+            found[derived, held.window] = None
         check_size(len(found))
     return _longer(state, "assignments", found)
 

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from privtab.arrow import Codes
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
-from privtab.state.chains import GROUP, ROLE, Held, Reach, ScopeOverlap, check_size
+from privtab.state.chains import GROUP, ROLE, Held, Reach, check_size
 from privtab.state.coded import CodedColumn, Runs, appended
 from privtab.state.nodes import State
 from privtab.state.rows import ColumnRows
@@ -26,11 +24,10 @@ def more_memberships(state: State, reach: Reach[Any]) -> ColumnRows:
     return _longer("memberships", columns, rows, {"group": found})
 
 
-def more_assignments(program: Program, state: State, reach: Reach[Held]) -> ColumnRows:
+def more_assignments(state: State, reach: Reach[Held]) -> ColumnRows:
     """The assignments, and those that follow from roles held by roles."""
     columns = _columns(state, "assignments", ("principal", "role", "scope"))
     roles, scopes = columns["role"], columns["scope"]
-    meet = ScopeOverlap(vocabulary(program))
     # Only the rows with roles that hold others: a state may have as many scopes as rows.
     holding = np.array([bool(reach.of(f"{ROLE}{role}")) for role in roles.names], np.bool_)
     some = np.flatnonzero(holding[roles.codes]) if len(holding) else np.zeros(0, np.int64)
@@ -40,10 +37,8 @@ def more_assignments(program: Program, state: State, reach: Reach[Held]) -> Colu
     for at in once.tolist():
         own = None if at % size == 0 else scopes.names[at % size - 1]
         pairs: dict[tuple[str, str | None], None] = {}
-        for role, given in reach.of(f"{ROLE}{roles.names[at // size]}"):
-            common, scope = meet.both(own, given.scope)
-            if common:
-                pairs[role.removeprefix(ROLE), scope] = None
+        for role, given in reach.through(f"{ROLE}{roles.names[at // size]}", Held(own)):
+            pairs[role.removeprefix(ROLE), given.scope] = None
         held.append(list(pairs))
     rows, found_roles = _spread(which, [[role for role, _ in pairs] for pairs in held])
     _, found_scopes = _spread(which, [[scope for _, scope in pairs] for pairs in held])

@@ -16,7 +16,7 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import HierarchyKind
 from privtab.moments import FIRST, LAST, Window, edge_texts, moment
 from privtab.spark.state.schemas import CANONICAL, schema, windows_in
-from privtab.state.chains import GROUP, ROLE, Held, Reach, ScopeOverlap, joined, roles_from
+from privtab.state.chains import GROUP, ROLE, Held, Reach, joined, roles_from
 from privtab.state.links import COLUMNS, Link, wrong_links
 from privtab.state.names import Problem
 from privtab.vocabulary import Vocabulary
@@ -61,8 +61,8 @@ def _longer(table: str, rows: DataFrame, container: str, links: list[Any], names
     inner = sorted({str(link[0]).removeprefix(prefix) for link in links})
     window = windows_in(rows)
     columns = [*CANONICAL[table], *window]
-    told = [tuple(link[name] for name in columns) for link in links]
-    worker = partial(_derived, table, told, names, columns)
+    linked = [tuple(link[name] for name in columns) for link in links]
+    worker = partial(_derived, table, linked, names, columns)
     own = rows.select(*(f"`{name}`" for name in columns))
     some = own.filter(fn.col(container).isin(inner))
     return own.unionAll(some.mapInArrow(worker, schema(table, window))).distinct()
@@ -92,10 +92,8 @@ def _memberships(links: list[tuple[Any, ...]]) -> Callable[[tuple[Any, ...]], De
 
     def derive(row: tuple[Any, ...]) -> Derived:
         member, group, *edges = row
-        for container, window in reach.of(f"{GROUP}{group}"):
-            both = joined(_window(edges), window)
-            if both is not None:
-                yield (member, container.removeprefix(GROUP)), edge_texts(both)[: len(edges)]
+        for container, window in reach.through(f"{GROUP}{group}", _window(edges)):
+            yield (member, container.removeprefix(GROUP)), edge_texts(window)[: len(edges)]
 
     return derive
 
@@ -103,16 +101,12 @@ def _memberships(links: list[tuple[Any, ...]]) -> Callable[[tuple[Any, ...]], De
 def _assignments(links: list[tuple[Any, ...]], names: Vocabulary) -> Callable[[tuple[Any, ...]], Derived]:
     held = ((p, role, Held(_key(type_, path), _window(edges))) for p, role, type_, path, *edges in links)
     reach = roles_from(held, names)
-    overlap = ScopeOverlap(names)
 
     def derive(row: tuple[Any, ...]) -> Derived:
         principal, outer, type_, path, *edges = row
-        for role, how in reach.of(f"{ROLE}{outer}"):
-            common, scope = overlap.both(_key(type_, path), how.scope)
-            both = joined(_window(edges), how.window)
-            if common and both is not None:
-                place = (None, None) if scope is None else tuple(scope.split(":", 1))
-                yield (principal, role.removeprefix(ROLE), *place), edge_texts(both)[: len(edges)]
+        for role, how in reach.through(f"{ROLE}{outer}", Held(_key(type_, path), _window(edges))):
+            place = (None, None) if how.scope is None else tuple(how.scope.split(":", 1))
+            yield (principal, role.removeprefix(ROLE), *place), edge_texts(how.window)[: len(edges)]
 
     return derive
 
