@@ -117,6 +117,7 @@ def library(request: pytest.FixtureRequest) -> Iterator[tuple[Library, str]]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 16  # headers and body in one packet
 
         def do(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
@@ -166,7 +167,6 @@ def test_a_system_that_obeys_agrees_and_is_left_empty(library: tuple[Library, st
     assert result.outcome.left == ()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("library", [True], indirect=True)
 def test_a_missing_check_is_told_with_a_command_to_paste(library: tuple[Library, str], tmp_path: Path) -> None:
     _, url = library

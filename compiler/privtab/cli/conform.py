@@ -166,7 +166,9 @@ def run(
             program,
             readings=others,
             rows=partial(_selected, None if system.keeps_state else filter_),
+            asks=system.asks,
             changes=system.changes,
+            through_roles=system.through_roles,
             prefix=prefix,
             marked=system.keeps_state,
             separate=file is not None,
@@ -270,6 +272,8 @@ def _pairs(options: Sequence[str] | None) -> dict[str, str]:
 
 def _announce(planned: Plan, questions: Sequence[Question], system: Driver) -> None:
     """Tell what is going to be made and asked, before anything is."""
+    from privtab.conform.plan import NOT_ASKED
+
     world = planned.world
     changing = sum(system.changes(question.rule) for question in questions)
     err().print(
@@ -279,7 +283,12 @@ def _announce(planned: Plan, questions: Sequence[Question], system: Driver) -> N
         f"{count(len(world.entities), 'entity', 'entities')} and {count(world.rows, 'row')} of state",
         soft_wrap=True,
     )
+    unasked = sum(why == NOT_ASKED for why in planned.undecided.values())
+    if unasked:
+        err().print(f"no questions about {count(unasked, 'row')} that the driver cannot ask", soft_wrap=True)
     for row, why in planned.undecided.items():
+        if why == NOT_ASKED:
+            continue
         err().print(f"no questions about {row}: {why}", soft_wrap=True)
 
 

@@ -74,7 +74,8 @@ THROUGH_ROLE = "through a role"
 class Candidates:
     """Makes the callers for the rows of a program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, through_roles: bool = True) -> None:
+        self._through_roles = through_roles
         check_support(program, Tool.CONFORM)
         self.program = program
         self._form = canonical(program)
@@ -155,7 +156,7 @@ class Candidates:
     def _further(self, setting: Setting, callers: Callers) -> Iterator[Candidate]:
         """Inheritance from each level, each denial, ownership that is not inherited, and privileges through a role."""
         way_of_role = next((way for way in setting.ways if any(atom.kind == "has" for atom in way)), None)
-        if way_of_role is not None and not self.program.roles:
+        if way_of_role is not None and self._through_roles and not self.program.roles:
             candidate = self._candidate(setting, callers, way_of_role, frozenset(), THROUGH_ROLE)
             yield replace(candidate, through_role=True)
         owned = {atom.on for way in setting.ways for atom in way if atom.kind == "owner"}

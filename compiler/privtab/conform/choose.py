@@ -45,6 +45,11 @@ class Choice:
         self._dependencies = RuleDependencies(program)
         self._mutants = Mutants(program, self._dependencies)
 
+    def asked_rules(self) -> list[Rule]:
+        """The rows, and those that they refer to."""
+        keys = {key for row in self.rows for key in self._dependencies.of(row)}
+        return [rule for key, rule in self.program.rules.items() if key in keys]
+
     def chosen(self) -> dict[Key, tuple[int, ...]]:
         """The positions of the chosen candidates of each row."""
         wanted: dict[Key, list[Mask]] = {key: list(self._wanted(key)) for key in self.rows}

@@ -37,6 +37,8 @@ class Call:
     method: str = ""
     headers: tuple[tuple[str, Template], ...] = ()
     body: Template | None = None
+    allowed: tuple[str, ...] = ()
+    """Statuses beside 2xx with which something counts as made."""
 
 
 Calls: TypeAlias = tuple[Call, ...]
@@ -240,7 +242,7 @@ class _Reader(DocumentReader):
                 text = self.text(item, what)
                 found += [] if text is None else [Call(text=Template(text.value))]
             else:
-                found += self.http(item, self.fields(item, what, (*METHODS, "body", "headers")) or {})
+                found += self.http(item, self.fields(item, what, (*METHODS, "body", "headers", "allowed")) or {})
         return tuple(found)
 
     def http(self, node: Node, fields: MappingOf[str, Node]) -> Calls:
@@ -264,6 +266,7 @@ class _Reader(DocumentReader):
                 method=methods[0],
                 headers=self.headers(fields.get("headers")),
                 body=None if body is None else Template(body.value),
+                allowed=self.signs(fields, Signs()).allowed,
             ),
         )
 

@@ -20,9 +20,14 @@ class DocumentedDriver(Driver):
         self._document = document
         self._program = program
         self._names = names
+        self.through_roles = "roles" in document.principals
         self._world: World | None = None
         self._made: set[str] = set()
         """What this test has made, at least in part: nothing else is removed."""
+
+    def asks(self, rule: Rule) -> bool:
+        """As Driver.asks: what the document names."""
+        return (rule.entity, rule.operation) in self._document.operations
 
     def changes(self, rule: Rule) -> bool:
         """As Driver.changes: what the document says; over HTTP, otherwise, whatever is not a GET or a HEAD."""

@@ -36,6 +36,14 @@ class Driver:
     keeps_state = False
     """Whether the system has its state from `--write-state`: then all rows are planned, and callers are named for the plan."""
 
+    through_roles = True
+    """Whether callers may hold their privileges through roles."""
+
+    def asks(self, rule: Rule) -> bool:
+        """Whether an operation can be asked: nothing is made for one that cannot."""
+        del rule
+        return True
+
     def changes(self, rule: Rule) -> bool:
         """Whether asking an operation may change the system: such questions come last, about entities of their own."""
         del rule

@@ -34,8 +34,8 @@ class _Known:
 class Packing:
     """The names and the rows of a world, as callers are added."""
 
-    def __init__(self, program: Program, prefix: str, mark: str = "") -> None:
-        """`mark`: follows the prefix in the names of principals."""
+    def __init__(self, program: Program, rules: Iterable[Rule], prefix: str, mark: str = "") -> None:
+        """`rules`: the rows that are asked about. `mark`: follows the prefix in the names of principals."""
         self.program = program
         self.prefix = prefix
         self._generated = GeneratedCallers(program, prefix + mark)
@@ -43,7 +43,7 @@ class Packing:
         self._entities: dict[str, Entity] = {}
         owner = program.semantics.owner
         self._owners_hold = owner is not None and bool(owner.holds)
-        asked = {leaf for rule in program.rules.values() for leaf in leaves(program, item_condition(rule))}
+        asked = {leaf for rule in rules for leaf in leaves(program, item_condition(rule))}
         self._has_admins = any(isinstance(leaf, ServiceAdmin) for leaf in asked)
         self._asked = {
             (kind, leaf.target.type)

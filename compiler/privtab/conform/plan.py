@@ -24,6 +24,7 @@ from privtab.state.nodes import State
 
 PREFIX = "privtab_conform_"
 """What every name begins with that a test makes in a system."""
+NOT_ASKED = "the driver cannot ask this operation"
 Readings = Mapping[Key, Mapping[str, Rule]]
 """The other readings of ambiguous rows, by name."""
 
@@ -33,24 +34,29 @@ def plan(
     *,
     readings: Readings | None = None,
     rows: Callable[[Rule], bool] = lambda _: True,
+    asks: Callable[[Rule], bool] = lambda _: True,
     changes: Callable[[Rule], bool] = lambda _: False,
+    through_roles: bool = True,
     prefix: str = PREFIX,
     marked: bool = False,
     separate: bool = False,
 ) -> Plan:
     """Plan the questions for the rows that `rows` selects.
 
-    `readings`: other readings of ambiguous rows. `changes`: whether asking an operation may change the system; such questions
+    `readings`: other readings of ambiguous rows. `asks`: whether an operation can be asked; nothing is made for others.
+    `through_roles`: whether some callers hold their privileges through roles. `changes`: whether asking an operation may change the system; such questions
     come last, each about an entity of its own. `marked`: the names of callers contain a digest of the plan, so that a state of
     another plan has none of them. `separate`: ask more, so that the answers tell the faults of a row apart.
     """
-    made = Candidates(program)
+    made = Candidates(program, through_roles=through_roles)
     mutants = Mutants(program, RuleDependencies(program))
     undecided: dict[str, str] = {}
     settings: dict[Key, tuple[Setting, ...]] = {}
     candidates: dict[Key, tuple[Candidate, ...]] = {}
     for key, rule in program.rules.items():
-        if rows(rule):
+        if rows(rule) and not asks(rule):
+            undecided[rule.id] = NOT_ASKED
+        elif rows(rule):
             try:
                 settings[key] = tuple(made.settings(rule))
                 candidates[key] = tuple(_candidates(made, settings[key], (readings or {}).get(key, {}).values()))
@@ -102,7 +108,7 @@ def _packed(
     """The chosen candidates as questions: those that may change something come last."""
     chosen = choice.chosen()
     cells: list[Cell] = []
-    packing = Packing(program, prefix, _mark(choice, chosen) if marked else "")
+    packing = Packing(program, choice.asked_rules(), prefix, _mark(choice, chosen) if marked else "")
     drafts: list[tuple[bool, Key, int, Request, tuple[int, ...]]] = []
     for key, positions in chosen.items():
         rule = choice.rows[key].rule

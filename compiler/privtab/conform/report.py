@@ -10,6 +10,7 @@ from datetime import date
 from privtab.analysis.diff.nodes import Waiver
 from privtab.conform.driver import Driver
 from privtab.conform.nodes import Answer, Failing, Plan, Question, Verdict
+from privtab.conform.plan import NOT_ASKED
 from privtab.conform.run import Outcome
 from privtab.ir.nodes import Rule
 from privtab.scenarios.coverage import Cell
@@ -150,7 +151,7 @@ def _row(
     answers = Counter(answer for _, answer in found if answer is not None)
     why = plan.undecided.get(rule.id, "")
     if not why and answers and set(answers) == {Answer.UNSUPPORTED}:
-        why = "the driver cannot ask this operation"
+        why = NOT_ASKED
     return RowReport(
         rule=rule,
         verdict=_worst(verdict for _, _, verdict in verdicts),

@@ -95,15 +95,16 @@ class Names:
             yield self._row("service_admins", None, {"user": self._written(user)})
         for user, group in state.memberships:
             yield self._row("memberships", None, {"user": self._written(user), "group": self._written(group)})
+        for user, of in state.members:
+            yield self._row("members", of, {"user": self._written(user)})
         for row in state.assignments:
             values = {"principal": self.principal(row.principal), "role": self._written(row.role)}
             yield self._row("assignments", row.scope, values)
-        for user, of in state.members:
-            yield self._row("members", of, {"user": self._written(user)})
         for owned, owner in state.owners:
             yield self._row("owners", owned, {"owner": self.principal(owner)})
         for grant in state.grants:
-            values = {"grantee": self.principal(grant.grantee), "effect": grant.effect, "privilege": grant.privilege}
+            effect = {"effect": grant.effect, "EFFECT": grant.effect.upper()}
+            values = {"grantee": self.principal(grant.grantee), **effect, "privilege": grant.privilege}
             yield self._row("grants", grant.entity, values | dict(self.document.privileges.get(grant.privilege, {})))
 
     def _row(self, table: str, entity: Entity | None, values: dict[str, str]) -> Step:
