@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from privtab.names import KINDS
+
 _MOST_CANDIDATES = 2000
 _MOST_LISTED = 12
 
@@ -63,7 +65,7 @@ def not_a_condition(name: str) -> str | None:
     'roles are not conditions; write the privilege that the role is granted, as in `READ (TYPE)`'
     """
     kind = name.lower().removesuffix("s")
-    if kind not in ("user", "group", "role"):
+    if kind not in KINDS:
         return None
     return f"{kind}s are not conditions; write the privilege that the {kind} is granted, as in `READ (TYPE)`"
 

@@ -14,6 +14,8 @@ KINDS = ("user", "group", "role")
 """The kinds of principals."""
 WILDCARDS = "*?%"
 """Wildcards of other systems. Here they would be ordinary names, so names that consist of them are refused."""
+SCOPED = "scoped:"
+"""How principals of an index begin that stand for a role within a scope."""
 ESCAPES = (("%", "%25"), ("/", "%2F"))
 """Characters that names in a path cannot contain, with their escapes, in the order of encoding."""
 WILDCARD_ESCAPES = (("*", "%2A"), ("?", "%3F"))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from privtab.bundle.sign import signed, signed_pieces
 from privtab.bundle.verify import verify
 from privtab.errors import BrokenBundle, FileError
 from privtab.ir.nodes import Program
+from privtab.moments import ALWAYS, Window, moment
 from privtab.pipeline import policy_artifacts
 from privtab.request import Entity
 from privtab.signatures import Trust
@@ -83,6 +85,18 @@ def test_a_role_within_a_scope_is_no_grant_of_its_own() -> None:
     found = inspect(state_bundle(streams, State(grants=(grant,), assignments=(given,))))
     assert found.counts["grants"] == 1
     assert found.counts["roles within a scope"] == 1
+
+
+def test_what_holds_for_a_time_is_counted_too(program: Program) -> None:
+    march = Window(moment("2026-03-01T00:00:00Z"), moment("2026-04-01T00:00:00Z"))
+    rows = state()
+    windows = {"grants": [march] * 2 + [ALWAYS] * 5, "owners": [march], "assignments": [march] + [ALWAYS] * 3}
+    found = inspect(state_bundle(program, replace(rows, windows=windows)))
+    assert found.counts == inspect(state_bundle(program, rows)).counts | {
+        "grants for a time": 2,
+        "owners for a time": 1,
+        "users with roles or groups for a time": 1,
+    }
 
 
 def test_shards(program: Program) -> None:

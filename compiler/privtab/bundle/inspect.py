@@ -13,6 +13,8 @@ from privtab.bundle.bounds import check_values
 from privtab.bundle.stream import digest, entries
 from privtab.bundle.verify import Source, opened, verify
 from privtab.errors import SignatureRefused
+from privtab.moments import WINDOWED
+from privtab.names import SCOPED
 from privtab.signatures import LARGEST_SIGNATURES, PATCH, Trust, is_signature
 
 MANIFEST = ".manifest"
@@ -175,24 +177,39 @@ def _program(program: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _state(state: Mapping[str, Any]) -> dict[str, int]:
+    windowed = _mapping(state.get(WINDOWED))
+    timed = _counted(_mapping(windowed.get("windows")))
+    counts = _counted({**state, **windowed}) + timed
+    for part, noun in _NAMED.items():
+        both = _mapping(windowed.get(part)).keys() & _mapping(_mapping(windowed.get("windows")).get(part)).keys()
+        counts[noun] -= len(both)  # they have something for a time, and something else at any time
+    return dict(+counts) | {f"{noun} for a time": number for noun, number in timed.items()}
+
+
+_NAMED = {
+    "principals": "users with roles or groups",
+    "group_principals": "groups with roles",
+    "within": "roles within a scope",
+    "service_admins": "service admins",
+    "shards": "shards",
+}
+
+
+def _counted(parts: Mapping[str, Any]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for effect, noun in (("allow", "grants"), ("deny", "denials")):
-        for entities in _mapping(state.get(effect)).values():
+        for entities in _mapping(parts.get(effect)).values():
             # A role within a scope has one more entry, with the entities of its rows, which is not another grant.
             counts[noun] += sum(
-                sum(value is True for value in _mapping(holders).values()) for holders in _mapping(entities).values()
+                not str(principal).startswith(SCOPED)
+                for holders in _mapping(entities).values()
+                for principal in _mapping(holders)
             )
     for part, noun in (("owners", "owners"), ("members", "members")):
-        counts[noun] += sum(len(_mapping(names)) for names in _mapping(state.get(part)).values())
-    for part, noun in (
-        ("principals", "users with roles or groups"),
-        ("group_principals", "groups with roles"),
-        ("within", "roles within a scope"),
-        ("service_admins", "service admins"),
-        ("shards", "shards"),
-    ):
-        counts[noun] += len(_mapping(state.get(part)))
-    return {noun: number for noun, number in counts.items() if number}
+        counts[noun] += sum(len(_mapping(names)) for names in _mapping(parts.get(part)).values())
+    for part, noun in _NAMED.items():
+        counts[noun] += len(_mapping(parts.get(part)))
+    return +counts
 
 
 def _operations(patch: Mapping[str, Any]) -> dict[str, int]:

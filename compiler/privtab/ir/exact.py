@@ -79,12 +79,12 @@ class ImplicationChecker:
 
         `flags`: those that the request sets; None: any. Raises Undecided if that exceeds the solver's budget.
         """
-        decided = self._implied_by_sets(f, g) if unnamed is None and self.plain else None
+        decided = self._implied_by_sets(f, g) if unnamed is None and self._plain else None
         slots = {slot.name: slot.types for slot in rule.withs}
         return self.implies_with(f, g, flags, slots, unnamed) if decided is None else decided
 
     @cached_property
-    def plain(self) -> bool:
+    def _plain(self) -> bool:
         """Whether both programs are one, without implied privileges, objects with a root in common, and `or below`."""
         implied = any(privilege.implies for privilege in self.program.privileges.values())
         related = self._nests or implied or self.program.shared_root is not None or uses_below(self.program)
@@ -251,7 +251,7 @@ def equivalent(program: Program, rule: Rule, f: Formula, g: Formula) -> bool:
 def settings(program: Program, rule: Rule, *further: Formula) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
     """Every set of the flags that a rule depends on, with every choice of types for its `with` objects.
 
-    `more`: further conditions whose flags are included.
+    `further`: conditions whose flags are included.
     """
     flags = set(rule_flags(program, rule))
     for formula in further:

@@ -67,10 +67,13 @@ class Holdings:
         """The names of the roles that the user holds, directly, through a group or a role, everywhere or within a scope."""
         return frozenset({role for role, _ in self.held_by(self._user_and_groups(user, groups))})
 
-    def of_principal(self, principal: str) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str]]:
+    def of_principal(
+        self, principal: str, *, everywhere: bool = False
+    ) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str]]:
         """`principals`, `scoped` and `roles` for a user who only belongs to one group, or only holds one role.
 
-        A role that the policy declares for a scope is held within each scope for which the state assigns it.
+        A role that the policy declares for a scope is held within each scope for which the state assigns it; `everywhere`: like
+        other roles.
         """
         kind, _, name = principal.partition(":")
         if kind == "group":
@@ -78,12 +81,13 @@ class Holdings:
             held = self.held_by(own)
         else:
             own = set()
-            scopes = self._values_where("assignments", "role", name, "scope") if name in self._bound else [None]
+            bound = name in self._bound and not everywhere
+            scopes = self._values_where("assignments", "role", name, "scope") if bound else [None]
             held = [pair for scope in scopes for pair in self.held_with(name, scope)]
-        everywhere = {*own, *(f"role:{role}" for role, scope in held if scope is None)}
+        unscoped = {*own, *(f"role:{role}" for role, scope in held if scope is None)}
         scoped = {(f"role:{role}", scope) for role, scope in held if scope is not None}
         names = {role for role, _ in held} | ({name} if kind == "role" else set())
-        return frozenset(everywhere), tuple(sorted(scoped)), frozenset(names)
+        return frozenset(unscoped), tuple(sorted(scoped)), frozenset(names)
 
     def held_with(self, role: str, scope: str | None) -> list[tuple[str, str | None]]:
         """What holding a role within a scope gives: (role, key of the scope) for the role and the roles that it holds."""

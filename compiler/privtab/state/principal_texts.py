@@ -8,6 +8,7 @@ from typing import Any
 
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.names import SCOPED
 from privtab.request import Entity
 from privtab.state.names import StateNames
 from privtab.state.nodes import Effect, State
@@ -20,7 +21,7 @@ contains a line break (`names.py` refuses it).
 
 def scoped_principal(role: str, scope: str) -> str:
     """The principal for a role (`role:…`) within a scope (a key). JSON, so that no name can imitate another."""
-    return "scoped:" + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
+    return SCOPED + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
 
 
 def scopes_of_roles(state: State) -> dict[str, dict[str, Entity]]:

@@ -12,7 +12,7 @@ from privtab.engines.index import Index
 from privtab.errors import UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import Program
-from privtab.names import bare_name, is_wildcard, last_name
+from privtab.names import KINDS, bare_name, is_wildcard, last_name
 from privtab.spark.matrix.principals import Holding, Subject
 from privtab.spark.matrix.world import World
 from privtab.spark.moments import Moment, at_moment
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 LOCAL = 20_000_000
 """Most rows of a state that are collected on the driver; an executor could not hold more either."""
-KINDS = ("user", "group", "role")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,14 +170,7 @@ def _groups_and_roles(
     holdings = Holdings(program, state)
     found: dict[str, tuple[tuple[str, ...], Mapping[str, Iterable[str]]]] = {}
     for principal in principals:
-        if principal.startswith("role:"):  # held everywhere, even if the policy declares it for a scope
-            held = {
-                (f"role:{role}", scope) for role, scope in holdings.held_with(principal.removeprefix("role:"), None)
-            }
-            everywhere = frozenset(role for role, scope in held if scope is None)
-            scoped = tuple(sorted((role, scope) for role, scope in held if scope is not None))
-        else:
-            everywhere, scoped, _ = holdings.of_principal(principal)
+        everywhere, scoped, _ = holdings.of_principal(principal, everywhere=True)
         scopes: dict[str, list[str]] = {}
         for role, scope in scoped:
             if role.removeprefix("role:") in program.roles:
