@@ -7,7 +7,7 @@ then the outer one, then the later one. All reported parts can be dropped togeth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, product
@@ -20,11 +20,11 @@ from privtab.checks._truth import Circuit
 from privtab.errors import Undecided
 from privtab.ir.formula import unrelated
 from privtab.ir.nodes import ALWAYS
+from privtab.model import nodes as m
 
 if TYPE_CHECKING:
     from privtab.checks._view import View
     from privtab.ir.nodes import Formula, Rule
-    from privtab.model import nodes as m
 
 Why = Literal["twice", "same", "less", "others", "gate", "always", "row"]
 """Why a part is superfluous.
@@ -54,19 +54,48 @@ def superfluous(view: View) -> Iterator[Superfluous]:
     bodies: dict[int, list[m.Row]] = {}
     for row in view.policy.rows.values():
         bodies.setdefault(id(row.decl.body), []).append(row)
+    by_shape: dict[Hashable, dict[Path, Why] | None] = {}
     for rows in bodies.values():
         roots = [_roots(row) for row in rows]
         candidates = [part for root in roots[0] for node in nodes(root) for part in parts(node)]
         if not candidates:
             continue
-        reasons = _absorbed(view, rows, roots, candidates)
-        if reasons is not None:
-            yield from (_superfluous_part(part, reasons[part.path]) for part in candidates if part.path in reasons)
+        key = _key(view, rows, roots)
+        if key not in by_shape:
+            by_shape[key] = _reasons(view, rows, roots, candidates)
+        reasons = by_shape[key]
+        if reasons is None:
+            view.undecided(rows[0], "P310", "P328")
         else:
-            try:
-                yield from _Body(view, rows, roots, candidates).found()
-            except Undecided:
-                view.undecided(rows[0], "P310", "P328")
+            yield from (_superfluous_part(part, reasons[part.path]) for part in candidates if part.path in reasons)
+
+
+def _key(view: View, rows: list[m.Row], roots: list[list[Node]]) -> Hashable:
+    """What rows of the same shape have in common; their parts have the same paths."""
+    structures = (tuple(map(_structure, row_roots)) for row_roots in roots)
+    return tuple(
+        (structure, row.requires is None, view.shape_of(view.rule(row)).number)
+        for structure, row in zip(structures, rows, strict=True)
+    )
+
+
+def _structure(node: Node) -> Hashable:
+    """What a node and its parts are. With the row's shape, this says which part of its condition each leaf is."""
+    condition = node.condition
+    members = tuple(len(use.members) for use in condition.uses) if isinstance(condition, m.HoldsPrivilege) else ()
+    checked = tuple(spot is not None for spot in node.spots)
+    return node.shape, node.kind, node.flag, members, checked, len(node.place_spots), tuple(map(_structure, node.parts))
+
+
+def _reasons(view: View, rows: list[m.Row], roots: list[list[Node]], candidates: list[Part]) -> dict[Path, Why] | None:
+    """The superfluous parts of rows with one body, and why; None if undecided."""
+    reasons = _absorbed(view, rows, roots, candidates)
+    if reasons is not None:
+        return reasons
+    try:
+        return {part.path: part.why for part in _Body(view, rows, roots, candidates).found()}
+    except Undecided:
+        return None
 
 
 def _absorbed(view: View, rows: list[m.Row], roots: list[list[Node]], candidates: list[Part]) -> dict[Path, Why] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from functools import cached_property
 from itertools import combinations, product
 from math import prod
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from privtab.ir.exact import ImplicationChecker
     from privtab.ir.full_access import FullAccess, NoAccess
     from privtab.ir.nodes import Atom, Formula, Program, Rule
+    from privtab.ir.shapes import Shape
     from privtab.model.alternative_rows import AlternativeRows
     from privtab.model.lower import Lowering
     from privtab.model.nodes import PairKey, Policy, Row
@@ -40,7 +41,8 @@ class View:
         """The code of the running check."""
         self.undecided_codes: dict[PairKey, dict[str, None]] = {}
         """For each row, the codes of findings that exceeded their budget."""
-        self._implied: dict[tuple[PairKey, Formula, Formula], bool | None] = {}
+        self._implied: dict[Hashable, bool | None] = {}
+        self._shapes: dict[PairKey, Shape] = {}
         self._sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = {}
         self._dependencies: dict[Formula, tuple[frozenset[str], frozenset[str]]] = {}
 
@@ -75,6 +77,18 @@ class View:
     def rule(self, row: Row) -> Rule:
         """The rule of a row of the policy."""
         return self.program.rules[row.entity, row.operation]
+
+    def shape_of(self, rule: Rule) -> Shape:
+        """The shape of a rule of the program."""
+        from privtab.ir.nodes import ALWAYS, RESOURCE
+        from privtab.ir.shapes import shapes
+
+        pair = rule.entity, rule.operation
+        if pair not in self._shapes:
+            slots = {slot.name: slot.types for slot in rule.withs} | {RESOURCE: (rule.entity,)}
+            conditions = rule.gate, rule.requires, rule.each or ALWAYS
+            self._shapes[pair] = shapes(self.program).of(conditions, slots, (rule.each is None, rule.creates))
+        return self._shapes[pair]
 
     def undecided(self, row: Row, *codes: str) -> None:
         """Record that findings were undecided for a row: those named, or the running check."""
@@ -122,32 +136,39 @@ class View:
             self._sets[key] = tuple(map(frozenset, self.canonical.minimal_sets(formula, flags, types)))
         return self._sets[key]
 
-    def implies(self, rule: Rule, premise: Formula, conclusion: Formula, *, unknown: bool = False) -> bool:
+    def implies(
+        self, rule: Rule, premise: Formula, conclusion: Formula, *, unknown: bool = False, part: str | None = None
+    ) -> bool:
         """Whether the premise implies the conclusion, for every state, all flags and all types of the rule's objects.
 
-        `unknown`: the answer if that is undecided, which is also recorded.
+        `unknown`: the answer if that is undecided, which is also recorded. `part`: as for `known_to_imply`.
         """
-        answer = self.known_to_imply(rule, premise, conclusion)
+        answer = self.known_to_imply(rule, premise, conclusion, part)
         if answer is None:
             self.undecided(self.policy.rows[rule.entity, rule.operation])
         return unknown if answer is None else answer
 
-    def known_to_imply(self, rule: Rule, premise: Formula, conclusion: Formula) -> bool | None:
-        """The same as `implies`; None if undecided."""
+    def known_to_imply(self, rule: Rule, premise: Formula, conclusion: Formula, part: str | None = None) -> bool | None:
+        """The same as `implies`; None if undecided.
+
+        `part`: a name for two conditions of the rule itself, for which rules of the same shape have the same answer.
+        """
+        key = (
+            ((rule.entity, rule.operation), premise, conclusion) if part is None else (self.shape_of(rule).number, part)
+        )
+        if key not in self._implied:
+            self._implied[key] = self._decided(rule, premise, conclusion)
+        return self._implied[key]
+
+    def _decided(self, rule: Rule, premise: Formula, conclusion: Formula) -> bool | None:
         from privtab.ir.nodes import ALWAYS
 
-        key = ((rule.entity, rule.operation), premise, conclusion)
-        if key not in self._implied:
-            try:
-                always = premise == ALWAYS
-                self._implied[key] = (
-                    self._always_holds(rule, conclusion)
-                    if always
-                    else self.exact.always_implies(rule, premise, conclusion)
-                )
-            except Undecided:
-                self._implied[key] = None
-        return self._implied[key]
+        try:
+            if premise == ALWAYS:
+                return self._always_holds(rule, conclusion)
+            return self.exact.always_implies(rule, premise, conclusion)
+        except Undecided:
+            return None
 
     def _always_holds(self, rule: Rule, formula: Formula) -> bool:
         """Whether a condition always holds, that is, for every request of a caller who holds nothing."""
@@ -225,31 +246,45 @@ class View:
 
     @cached_property
     def _needed(self) -> tuple[frozenset[Atom], tuple[Row, ...]]:
+        from privtab.ir.nodes import ByType
+
+        found: dict[int, Atom] = {}
+        unsure: list[Row] = []
+        nests = any(type_.nested for type_ in self.program.entities.values())
+        by_shape: dict[Hashable, tuple[int, ...] | None] = {}
+        for pair, rule in self.program.rules.items():
+            shape = self.shape_of(rule)
+            reached = {n: a for n, a in zip(shape.leaf_numbers, shape.leaves, strict=True) if not isinstance(a, ByType)}
+            if nests or found.keys() >= reached.keys():
+                found |= reached  # where types nest, each may decide something on some level
+                continue
+            key = shape.number, tuple(number in found for number in reached)
+            if key not in by_shape:
+                needed = self._needed_by(rule, frozenset(found.values()))
+                in_order = enumerate(reached.values())
+                by_shape[key] = None if needed is None else tuple(i for i, atom in in_order if atom in needed)
+            positions = by_shape[key]
+            if positions is None:
+                unsure.append(self.policy.rows[pair])
+            numbers = tuple(reached)
+            found |= reached if positions is None else {numbers[i]: reached[numbers[i]] for i in positions}
+        return frozenset(found.values()), tuple(unsure)
+
+    def _needed_by(self, rule: Rule, known: Collection[Atom]) -> Collection[Atom] | None:
+        """The atoms that a call or an item needs, at least those not `known` to be needed; None if undecided."""
         from privtab.ir.absorption import absorbed
         from privtab.ir.formula import call_condition, item_condition, leaves, unrelated
         from privtab.ir.needed_atoms import NeededAtoms
 
-        found: set[Atom] = set()
-        unsure: list[Row] = []
-        for pair, rule in self.program.rules.items():
-            conditions = list(dict.fromkeys((item_condition(rule), call_condition(rule))))
-            slots = {slot.name: slot.types for slot in rule.withs}
-            reached = set(leaves(self.program, conditions[0]))
-            if reached <= found:
-                continue
-            if any(type_.nested for type_ in self.program.entities.values()):
-                found |= reached  # each may decide something on some level
-                continue
-            shorter = [absorbed(self.canonical, condition) for condition in conditions]
-            if all(unrelated(self.program, [condition], slots) for condition in shorter):
-                found.update(*(leaves(self.program, condition) for condition in shorter))
-                continue
-            try:
-                found |= NeededAtoms(self.exact.semantics).needed(conditions, slots, found, self.canonical)
-            except Undecided:
-                found |= reached
-                unsure.append(self.policy.rows[pair])
-        return frozenset(found), tuple(unsure)
+        conditions = list(dict.fromkeys((item_condition(rule), call_condition(rule))))
+        slots = {slot.name: slot.types for slot in rule.withs}
+        shorter = [absorbed(self.canonical, condition) for condition in conditions]
+        if all(unrelated(self.program, [condition], slots) for condition in shorter):
+            return {atom for condition in shorter for atom in leaves(self.program, condition)}
+        try:
+            return NeededAtoms(self.exact.semantics).needed(conditions, slots, known, self.canonical)
+        except Undecided:
+            return None
 
     @cached_property
     def alternative_conditions(self) -> tuple[Formula, ...]:

@@ -27,16 +27,20 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
     view = view_of(policy)
     reported: set[Span] = set()
+    reachable: set[int] = set()
+    """The shapes of rules that some state allows."""
     for row in policy.rows.values():
         rule = view.rule(row)
-        if row.decl.span in reported:
+        if row.decl.span in reported or view.shape_of(rule).number in reachable:
             continue
         condition, unnamed = item_condition(rule), False
         example = view.unreachable_setting(rule, condition)
         if example is None and rule.unnamed:
             condition, unnamed = call_condition(rule), True
             example = view.unreachable_setting(rule, condition, unnamed=True)
-        if example is not None:
+        if example is None:
+            reachable.add(view.shape_of(rule).number)
+        else:
             reported.add(row.decl.span)
             try:
                 settings = view.settings(rule)

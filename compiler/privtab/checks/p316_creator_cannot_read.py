@@ -49,12 +49,15 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     if any(type_.nested for type_ in policy.entities.values()):
         return  # minimal sets do not tell what is held on which level
     readings = _readings(policy)
+    by_shape: dict[int, bool] = {}
     groups: dict[str, list[tuple[m.Row, str, str]]] = {}
     for row in policy.rows.values():
         for type_ in _created_types(policy, row):
             reading_rows = readings.get(type_, [])
             try:
-                if reading_rows and not _may_read(view, view.rule(row), type_, [view.rule(r) for r in reading_rows]):
+                if reading_rows and not _may_read(
+                    view, view.rule(row), type_, [view.rule(r) for r in reading_rows], by_shape
+                ):
                     groups.setdefault(_given_text(row, type_), []).append((row, type_, reading_rows[0].operation))
             except Undecided:
                 view.undecided(row)
@@ -96,7 +99,24 @@ def _given_text(row: m.Row, type_: str) -> str:
     return listed(dict.fromkeys(o.what for o in row.outcomes if o.kind != "revoke" and o.type == type_))
 
 
-def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule]) -> bool:
+def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule], by_shape: dict[int, bool]) -> bool:
+    """As `_allows_reading`; answered once for all rules of the same shape."""
+    from privtab.ir.formula import call_condition, item_condition
+    from privtab.ir.nodes import And
+    from privtab.ir.shapes import shapes
+
+    given = And(
+        parts=tuple(atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(view, effect))
+    )
+    conditions = [call_condition(rule), given, *map(item_condition, reading_rules)]
+    slots = {slot.name: slot.types for slot in rule.withs} | {"": (type_,)}
+    key = shapes(view.program).of(conditions, slots).number
+    if key not in by_shape:
+        by_shape[key] = _allows_reading(view, rule, type_, reading_rules)
+    return by_shape[key]
+
+
+def _allows_reading(view: View, rule: Rule, type_: str, reading_rules: list[Rule]) -> bool:
     """Whether each minimal set for creation, together with the effects, suffices for some reading operation.
 
     Flags only add requirements, so it is enough to check the sets without flags.

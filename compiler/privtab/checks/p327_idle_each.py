@@ -29,7 +29,7 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
         rule = view.rule(row)
         if row.each is None or rule.each is None or rule.each == ALWAYS:
             continue
-        if view.implies(rule, call_condition(rule), rule.each):
+        if view.implies(rule, call_condition(rule), rule.each, part="items"):
             spot = first_spot(row.each)
             yield (
                 row,

@@ -31,7 +31,7 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
         for key, formula in (("requires", rule.requires), ("each", rule.each)):
             if formula in (None, ALWAYS, rule.gate):
                 continue
-            if view.implies(rule, rule.gate, formula):
+            if view.implies(rule, rule.gate, formula, part=key):
                 callers = "every caller that passes the gate" if rule.gate != ALWAYS else "every caller"
                 yield (
                     row,

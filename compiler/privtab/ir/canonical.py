@@ -17,14 +17,15 @@ second: alone without denials, and with denials together with the second below.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, assert_never
 
 from privtab._once import once
 from privtab.errors import Undecided
+from privtab.ir import shapes
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import RequestAlgebra, call_condition, move, resolve, uses_below
-from privtab.ir.levels import LEVELS_ABOVE, level_name, level_text
+from privtab.ir.levels import LEVELS_ABOVE, level_name
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -43,9 +44,9 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
 )
+from privtab.ir.order import order
 
-Leaf: TypeAlias = Atom | ByType
-"""An atom, or a condition on a `with` object of unspecified type, which is treated like an atom."""
+Leaf: TypeAlias = shapes.Leaf
 AtomSet: TypeAlias = frozenset[Leaf]
 MinimalSets: TypeAlias = tuple[tuple[Leaf, ...], ...]
 
@@ -76,6 +77,8 @@ class Canonical:
         self._below = uses_below(program)
         self._facts = FactSemantics(program)
         self._minimal_sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
+        self._numbers_by_shape: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
+        """Minimal sets as the numbers of leaves."""
         self._sets_of_can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
         self._steps_left = STEPS
         self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
@@ -93,9 +96,21 @@ class Canonical:
         """
         key = formula, flags, tuple((types or {}).items())
         if key not in self._minimal_sets:
-            self._steps_left = STEPS
-            self._minimal_sets[key] = self.ordered(self._sets(formula, flags, types or {}))
+            self._minimal_sets[key] = self._of_shape(formula, flags, types or {})
         return self._minimal_sets[key]
+
+    def _of_shape(self, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> MinimalSets:
+        """As `minimal_sets`: computed once for all conditions of the same shape whose atoms have the same order."""
+        shape = shapes.shapes(self.program).of([formula], {slot: [type_] for slot, type_ in types.items()})
+        orders = list(map(self.order, shape.leaves))
+        key = shape.number, tuple(sorted(range(len(orders)), key=orders.__getitem__)), flags
+        if key not in self._numbers_by_shape:
+            self._steps_left = STEPS
+            sets = self.ordered(self._sets(formula, flags, types))
+            numbers = {leaf: number for number, leaf in enumerate(shape.leaves)}
+            self._numbers_by_shape[key] = tuple(tuple(numbers[leaf] for leaf in atoms) for atoms in sets)
+        leaf = shape.leaves.__getitem__
+        return tuple(tuple(map(leaf, numbers)) for numbers in self._numbers_by_shape[key])
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:
         """Sort sets, and the atoms in each, into the order that every output uses."""
@@ -104,27 +119,7 @@ class Canonical:
 
     def order(self, atom: Leaf) -> tuple[int, str, int, str]:
         """Sort key: membership first, then privileges and roles, then ownership; from the root down."""
-        match atom:
-            case Member(target=target):
-                return (0, target.slot, self._position[target.type], level_text(target))
-            case ServiceAdmin():
-                return (1, "", 0, "")
-            case Self(target=target):
-                return (2, target.slot, 0, "")
-            case Has(target=target, privilege=privilege):
-                return (3, target.slot, self._position[target.type], f"{privilege}{level_text(target)}")
-            case Holds(target=target):
-                return (4, target.slot, self._position[target.type], "")
-            case Owner(target=target):
-                return (5, target.slot, self._position[target.type], level_text(target))
-            case HasBelow(target=target, privilege=privilege):
-                return (3, target.slot, self._position[target.type], f"{privilege} or below")
-            case OwnsBelow(target=target):
-                return (5, target.slot, self._position[target.type], "or below")
-            case ByType(slot=slot, text=text):
-                return (6, slot, 0, text)
-            case _:
-                assert_never(atom)
+        return order(self._position, atom)
 
     @property
     def independent(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from privtab.ir.nodes import EntityType
@@ -15,6 +16,7 @@ class Hierarchy:
     entities: Mapping[str, EntityType]
     chains: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     singles: dict[str, list[str]] = field(default_factory=dict, repr=False)
+    types_below: dict[str, set[str]] = field(default_factory=dict, repr=False)
 
     def chain(self, type_: str) -> tuple[str, ...]:
         """The types on the path of a `type_` entity, from the root to itself."""
@@ -53,9 +55,14 @@ class Hierarchy:
             named.extend(single for single in self.singles.get(name, ()) if single not in named)
         return tuple(named)
 
-    def below(self, type_: str) -> frozenset[str]:
+    def below(self, type_: str) -> AbstractSet[str]:
         """The types strictly below a type."""
-        return frozenset(name for name in self.entities if name != type_ and self.within(name, type_))
+        if not self.types_below:
+            for name in self.entities:
+                self.types_below.setdefault(name, set())
+                for outer in self.chain(name)[:-1]:
+                    self.types_below.setdefault(outer, set()).add(name)
+        return self.types_below[type_]
 
     def inside(self, type_: str) -> tuple[str, ...]:
         """`type_` and everything below it, in the order of the file."""

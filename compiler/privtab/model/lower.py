@@ -135,8 +135,8 @@ class Lowering:
         on = self.policy.privileges[privilege].on
 
         def atom(target: ir.Target) -> ir.Formula:
-            under = self.policy.hierarchy.below(target.type)
-            if place.below and under and (not under.isdisjoint(on) or self.owners_have(privilege)):
+            under = self.policy.hierarchy.below(target.type) if place.below else ()
+            if under and (not under.isdisjoint(on) or self.owners_have(privilege)):
                 return ir.HasBelow(privilege=privilege, target=target)
             return ir.Has(privilege=privilege, target=target)
 

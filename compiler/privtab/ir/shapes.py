@@ -1,0 +1,183 @@
+"""The shape of conditions: everything about them except the names of types, privileges and operations.
+
+Rows of large tables often differ in names alone. What the exact analyses find out about one such row holds for every row
+of the same shape, with its atoms in place of the first row's atoms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from privtab._once import once
+from privtab.ir.algebra import Algebra
+from privtab.ir.formula import resolve, uses_below
+from privtab.ir.nodes import Atom, ByType, Can, Formula, Has, Program, ServiceAdmin, When
+
+Leaf: TypeAlias = Atom | ByType
+"""An atom, or a condition on a `with` object of unspecified type, which is treated like an atom."""
+
+
+class Shape(NamedTuple):
+    """The number of a shape, and the conditions' leaves in the order in which they occur, also as numbers."""
+
+    number: int
+    """Equal for conditions of one program that differ in names alone."""
+    leaves: tuple[Leaf, ...]
+    leaf_numbers: tuple[int, ...]
+
+
+class _LeafFacts(NamedTuple):
+    leaf: Leaf
+    number: int
+    token: Hashable
+    """What counts about the leaf besides its target's type and its privilege, which are described with names as numbers."""
+    type: str | None
+    privilege: str | None
+
+
+class Shapes:
+    """Describes conditions of one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        owner = program.semantics.owner
+        self._owner_privileges = frozenset(owner.holds) if owner else frozenset()
+        self._by_name = (
+            bool(program.roles)
+            or uses_below(program)
+            or any(privilege.implies for privilege in program.privileges.values())
+            or any(type_.nested for type_ in program.entities.values())
+        )
+        """Whether names count, since roles, implications and levels relate privileges and types in further ways."""
+        self._types: dict[str, Hashable] = {}
+        self._leaf_facts: dict[Leaf, _LeafFacts] = {}
+        self._by_identity: dict[int, _LeafFacts] = {}
+        self._numbers: dict[tuple[Hashable, ...], int] = {}
+
+    def of(
+        self,
+        formulas: Iterable[Formula],
+        slots: Mapping[str, Iterable[str]] | None = None,
+        facts: Iterable[Hashable] = (),
+    ) -> Shape:
+        """The shape of conditions, in their order.
+
+        `slots`: further types that a question is about, by any name. `facts`: whatever else has to be equal.
+        """
+        return _Description(self, facts).of(formulas, slots or {})
+
+    def number(self, tokens: list[Hashable]) -> int:
+        """The number of a description."""
+        return self._numbers.setdefault(tuple(tokens), len(self._numbers))
+
+    def type(self, name: str) -> Hashable:
+        """What counts about a type besides its chain."""
+        if name not in self._types:
+            entity = self.program.entities[name]
+            facts = entity.single, entity.principal, name == self.program.shared_root
+            self._types[name] = (name, *facts) if self._by_name else facts
+        return self._types[name]
+
+    def leaf(self, leaf: Leaf) -> _LeafFacts:
+        """What counts about a leaf. Leaves are looked up by identity first, since hashing them costs more."""
+        facts = self._by_identity.get(id(leaf))
+        if facts is None or facts.leaf is not leaf:
+            if leaf not in self._leaf_facts:
+                self._leaf_facts[leaf] = self._facts(leaf)
+            facts = self._by_identity[id(leaf)] = self._leaf_facts[leaf]._replace(leaf=leaf)
+        return facts
+
+    def _facts(self, leaf: Leaf) -> _LeafFacts:
+        number, kind = len(self._leaf_facts), type(leaf).__name__
+        if isinstance(leaf, ServiceAdmin | ByType):
+            return _LeafFacts(leaf, number, kind, None, None)
+        target = leaf.target
+        token: tuple[Hashable, ...] = (kind, target.slot, target.level)
+        if not isinstance(leaf, Has):
+            return _LeafFacts(leaf, number, (*token, leaf) if self._by_name else token, target.type, None)
+        on = self.program.privileges[leaf.privilege].on
+        grantable = tuple(link in on for link in self.program.chains[target.type])
+        token = (*token, leaf.privilege in self._owner_privileges, grantable, leaf if self._by_name else None)
+        return _LeafFacts(leaf, number, token, target.type, leaf.privilege)
+
+
+class _Description(Algebra[None]):
+    """Describes conditions by a sequence; each name is a number, in the order in which names occur."""
+
+    def __init__(self, shapes: Shapes, facts: Iterable[Hashable]) -> None:
+        self._shapes = shapes
+        self._chains = shapes.program.chains
+        self._tokens: list[Hashable] = [tuple(facts)]
+        self._leaves: dict[int, tuple[int, Leaf]] = {}
+        self._types: dict[str, int] = {}
+        self._privileges: dict[str, int] = {}
+        self._references: dict[Can, int] = {}
+
+    def of(self, formulas: Iterable[Formula], slots: Mapping[str, Iterable[str]]) -> Shape:
+        for formula in formulas:
+            self.fold(formula)
+        for slot, types in slots.items():
+            self._tokens.append(slot)
+            for type_ in types:
+                self._type(type_)
+        leaves = tuple(leaf for _, leaf in self._leaves.values())
+        return Shape(self._shapes.number(self._tokens), leaves, tuple(self._leaves))
+
+    def all_of(self, values: Iterable[None]) -> None:
+        self._tokens.append(("and", len(list(values))))
+
+    def any_of(self, values: Iterable[None]) -> None:
+        self._tokens.append(("or", len(list(values))))
+
+    def when(self, when: When) -> None:
+        self.fold(when.body)
+        self._tokens.append(("when", when.flag))
+
+    def can(self, can: Can) -> None:
+        number = self._references.get(can)
+        if number is None:
+            number = self._references[can] = len(self._references)
+            self.fold(resolve(self._shapes.program, can))
+        self._tokens.append(("can", number))
+
+    def atom(self, atom: Atom) -> None:
+        facts = self._shapes.leaf(atom)
+        if self._is_new(facts):
+            if facts.type is not None:
+                self._type(facts.type)
+            if facts.privilege is not None:
+                self._tokens.append(self._privileges.setdefault(facts.privilege, len(self._privileges)))
+
+    def by_type(self, choice: ByType) -> None:
+        if self._is_new(self._shapes.leaf(choice)):
+            for type_, case_ in choice.cases:
+                self._type(type_)
+                self.fold(case_)
+            self._tokens.append((choice.slot, len(choice.cases)))
+
+    def _is_new(self, facts: _LeafFacts) -> bool:
+        known = self._leaves.get(facts.number)
+        if known is None:
+            self._leaves[facts.number] = len(self._leaves), facts.leaf
+        self._tokens.append(facts.token if known is None else known[0])
+        return known is None
+
+    def _type(self, name: str) -> None:
+        number = self._types.get(name)
+        if number is not None:
+            self._tokens.append(number)
+            return
+        numbers = []
+        for link in self._chains[name]:
+            if link not in self._types:
+                self._types[link] = len(self._types)
+                self._tokens.append(self._shapes.type(link))
+            numbers.append(self._types[link])
+        self._tokens.append(tuple(numbers))
+
+
+@once
+def shapes(program: Program) -> Shapes:
+    """The shared `Shapes` of a program."""
+    return Shapes(program)
