@@ -47,11 +47,17 @@ NOT_SET = "=false"
 """The suffix of a flag that the context states as not set."""
 
 
+ACTIVE_ROLES = "active_roles"
+"""Where a context names the roles of the caller that count. No flag has this name."""
+MOST_ACTIVE_ROLES = 1_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """The question whether `user` may do `action` on `resource`.
 
     `with_` holds further objects by name. `flags` holds what the context states: `pii`, it is set; `pii=false`, it is not.
+    `active_roles`: the roles of the user whose grants count, for policies that let requests say so; None: all roles.
     """
 
     user: str
@@ -60,14 +66,23 @@ class Request:
     groups: tuple[str, ...] = ()
     with_: Mapping[str, Entity] = field(default_factory=dict)
     flags: frozenset[str] = frozenset()
+    active_roles: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Replace `user:alice` by `alice`, and `group:hr` by `hr`."""
+        """Replace `user:alice` by `alice`, `group:hr` by `hr` and `role:analyst` by `analyst`."""
         if type(self.user) is str and ":" in self.user:
             object.__setattr__(self, "user", bare_name(self.user, "user"))
         if self.groups and type(self.groups) is tuple and any(type(g) is str and ":" in g for g in self.groups):
             bare = tuple(bare_name(g, "group") if type(g) is str else g for g in self.groups)
             object.__setattr__(self, "groups", bare)
+        if self.active_roles and type(self.active_roles) is tuple:
+            bare = tuple(bare_name(r, "role") if type(r) is str else r for r in self.active_roles)
+            object.__setattr__(self, "active_roles", bare)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the request has a user, an action and a resource, and nothing else."""
+        return not (self.groups or self.with_ or self.flags) and self.active_roles is None
 
     @classmethod
     def from_json(cls, value: object) -> Request:
@@ -92,6 +107,7 @@ class Request:
             groups=tuple(groups),
             with_={name: _entity(o, f"context.with.{name}") for name, o in objects.items()},
             flags=frozenset(_flags(context)),
+            active_roles=_active_roles(context),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -110,6 +126,8 @@ class Request:
         context = dict(sorted(context.items()))
         if self.with_:
             context["with"] = {name: {"type": e.type, "id": e.id} for name, e in sorted(self.with_.items())}
+        if self.active_roles is not None:
+            context[ACTIVE_ROLES] = list(self.active_roles)
         if context:
             request["context"] = context
         return request
@@ -187,7 +205,9 @@ class Decision:
         operation = f"`{request.action}` on {request.resource}"
         if self.allowed:
             return f"user:{request.user} may {operation}"
-        explanation = why_denied(self.missing)
+        error = self.context.get("error")
+        message = error.get("message") if isinstance(error, Mapping) else None
+        explanation = message if isinstance(message, str) else why_denied(self.missing)
         return f"user:{request.user} may not {operation}{f'; {explanation}' if explanation else ''}"
 
 
@@ -211,6 +231,12 @@ def why_denied(missing: Iterable[Iterable[str]]) -> str:
     parts = [f"blocked by {', or '.join(blocked)}"] if blocked else []
     parts += [f"{'or ' if blocked else ''}missing: {', or '.join(lacking)}"] if lacking else []
     return "; ".join(parts)
+
+
+def roles_not_held(user: str, roles: Iterable[str]) -> dict[str, str]:
+    """Why a request with active roles that its user does not hold is denied. It says nothing about whether these roles exist."""
+    names = ", ".join(f"`{name}`" for name in sorted(roles))
+    return {"kind": "role_not_held", "message": f"user:{user} does not hold the active role(s) {names}"}
 
 
 def flag_name(flag: str) -> str:
@@ -244,5 +270,13 @@ def _entity(value: object, where: str) -> Entity:
 
 def _flags(context: Mapping[str, Any]) -> Iterable[str]:
     """The flags in a context: all are set except those that are `false`, since a flag can only require more."""
-    named = ((name, value) for name, value in context.items() if name != "with" and "=" not in name)
+    read = {"with", ACTIVE_ROLES} if _active_roles(context) is not None else {"with"}
+    named = ((name, value) for name, value in context.items() if name not in read and "=" not in name)
     return (f"{name}{NOT_SET}" if value is False else name for name, value in named)
+
+
+def _active_roles(context: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The active roles in a context. None for other values too, which are read as a flag: policies with active roles refuse it."""
+    value = context.get(ACTIVE_ROLES)
+    listed = isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(name, str) for name in value)
+    return tuple(value) if listed and value is not None else None

@@ -10,7 +10,7 @@ from privtab.errors import InvalidRequest
 from privtab.hints import hint
 from privtab.names import check_unicode, check_user, escape_wildcard, is_wildcard, wrong_escape
 from privtab.paths import PathShape, path_shape
-from privtab.request import Entity, Request, flag_name
+from privtab.request import ACTIVE_ROLES, MOST_ACTIVE_ROLES, Entity, Request, flag_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,8 @@ class Vocabulary:
     operations: Mapping[str, Mapping[str, OperationShape]]
     """By entity type, then operation."""
     request_groups: bool = False
+    active_roles: bool = False
+    """Whether requests may name the active roles of the caller."""
     nested: Mapping[str, int] = field(default_factory=dict)
     """The most levels of each type that nests."""
     shapes: Mapping[str, PathShape] = field(init=False, repr=False, compare=False)
@@ -68,12 +70,14 @@ class Vocabulary:
                 for type_, rules in program["rules"].items()
             },
             request_groups="request" in program["semantics"]["groups"],
+            active_roles="active_roles" in program["semantics"],
             nested={name: entity["nested"] for name, entity in entities.items() if "nested" in entity},
         )
 
     def check(self, request: Request) -> OperationShape:
         """Check every name of a request, and return the operation's shape. Raises InvalidRequest with a hint."""
         check_caller(request.user, request.groups)
+        self.check_active_roles(request)
         return self.check_question(request)
 
     def check_question(self, request: Request) -> OperationShape:
@@ -82,6 +86,22 @@ class Vocabulary:
         self.check_path(request.resource, unnamed=shape.unnamed)
         self.check_context(request, shape)
         return shape
+
+    def check_active_roles(self, request: Request) -> None:
+        """Check the active roles that a request names, if the policy reads them. Raises InvalidRequest."""
+        if not self.active_roles:
+            return
+        if ACTIVE_ROLES in map(flag_name, request.flags):
+            raise InvalidRequest(f"context.{ACTIVE_ROLES} must be a list of names of roles")
+        names = request.active_roles or ()
+        if len(names) > MOST_ACTIVE_ROLES:
+            raise InvalidRequest(f"{len(names):,} active roles; {MOST_ACTIVE_ROLES:,} is the most")
+        for name in names:
+            if not name:
+                raise InvalidRequest("the name of an active role is empty")
+            check_unicode(name)
+            if is_wildcard(name):
+                raise InvalidRequest(f"`{name}` is not the name of a role: there are no wildcards")
 
     def check_context(self, request: Request, shape: OperationShape) -> None:
         """Check the `with` objects and the flags that an operation uses; others are ignored. Raises InvalidRequest."""

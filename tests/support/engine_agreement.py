@@ -117,7 +117,7 @@ def _by_items(
     """Answers through the faster form with items, by position; None for requests that it cannot express."""
     groups: dict[tuple[str, str], list[int]] = {}
     for number, request in enumerate(requests):
-        if not (request.with_ or request.flags or request.groups):
+        if request.plain:
             groups.setdefault((request.action, request.resource.type), []).append(number)
     answers: list[bool | None] = [None] * len(requests)
     for (action, type_), numbers in groups.items():

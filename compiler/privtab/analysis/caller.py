@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from privtab.analysis.universe import Universe
+from privtab.errors import InvalidRequest
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Entity
+from privtab.request import Entity, roles_not_held
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
 
@@ -62,6 +63,12 @@ class HypotheticalHoldings(Holdings):
         """The scoped roles in the state."""
         return self._base.scoped(user, groups)
 
+    def narrowed(
+        self, user: str, groups: Collection[str], active: Collection[str]
+    ) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
+        """The active principals in the state."""
+        return self._base.narrowed(user, groups, active)
+
     def roles(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
         """The roles in the state."""
         return self._base.roles(user, groups)
@@ -77,6 +84,7 @@ class Caller(EvaluationContext):
         *,
         groups: Collection[str] = (),
         flags: frozenset[str] = frozenset(),
+        active_roles: Collection[str] | None = None,
     ) -> None:  # not EvaluationContext.__init__: there is no request yet
         self.program = reference.program
         self.vocabulary = reference.vocabulary
@@ -91,7 +99,13 @@ class Caller(EvaluationContext):
         self.principals = self.holdings.principals(user, request_groups)
         self.scoped = self.holdings.scoped(user, request_groups)
         self.roles = self.holdings.roles(user, request_groups)
+        self.narrow(active_roles, request_groups)
         self.about({})
+
+    def check_active_roles(self) -> None:
+        """Raise InvalidRequest if the caller does not hold an active role."""
+        if self.unheld:
+            raise InvalidRequest(roles_not_held(self.user, self.unheld)["message"])
 
     @classmethod
     def of_principal(cls, reference: Reference, principal: str, *, flags: frozenset[str] = frozenset()) -> Caller:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from privtab.analysis.changes import Change
 from privtab.analysis.held import listing
@@ -12,7 +13,7 @@ from privtab.analysis.turns import Ways, ways
 from privtab.ir.canonical import Leaf
 from privtab.ir.nodes import ByType, Has, Rule
 from privtab.ir.unroll import located_sets, nests
-from privtab.reference.evaluate import Reference
+from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
 from privtab.request import Decision, Request
 from privtab.state.nodes import State
@@ -43,6 +44,9 @@ class RequestExplanation:
     `turns`: the smallest sets of changes, fewest first; empty for an allow, and if no change leads to one. `proposals`:
     these and sets with roles and groups, least privilege first. `sets_complete` and `turns_complete` (also about
     `proposals`): whether all are listed, or only some because there are too many.
+
+    If the request names active roles: `inactive` has the roles that the user holds and that do not count for it, `activating` those of
+    them with which a denied request would be allowed, the fewest; then no other changes are worked out.
     """
 
     request: Request
@@ -53,6 +57,8 @@ class RequestExplanation:
     proposals: tuple[Proposal, ...] = ()
     sets_complete: bool = True
     turns_complete: bool = True
+    inactive: tuple[str, ...] = ()
+    activating: tuple[str, ...] = ()
 
 
 def explain(
@@ -73,8 +79,9 @@ def explain(
         )
     turns, complete = Ways(()), True
     proposed: tuple[Proposal, ...] = ()
-    if state is not None and not explanation.allowed and nested:
-        complete = False  # changes are not worked out where a type nests
+    inactive = _inactive(evaluation)
+    if state is not None and not explanation.allowed and (nested or evaluation.active is not None):
+        complete = False  # changes are not worked out where a type nests, or for some of the caller's roles
     elif state is not None and not explanation.allowed:
         turns = ways(reference, state, request)
         proposed, complete = proposals(reference, state, request, turns)
@@ -87,7 +94,36 @@ def explain(
         proposals=proposed,
         sets_complete=minimal_sets.complete,
         turns_complete=complete,
+        inactive=inactive,
+        activating=() if explanation.allowed else _activating(reference, request, inactive),
     )
+
+
+def _inactive(evaluation: EvaluationContext) -> tuple[str, ...]:
+    """The roles of the caller that do not count because the request names others as active."""
+    if evaluation.active is None:
+        return ()
+    everywhere, scoped = evaluation.active
+    active = everywhere | {role for role, _ in scoped}
+    return tuple(sorted(role for role in evaluation.roles if f"role:{role}" not in active))
+
+
+def _activating(reference: Reference, request: Request, inactive: Sequence[str]) -> tuple[str, ...]:
+    """The fewest further roles, or nearly, with which a denied request would be allowed; none if it would be denied with all of them."""
+
+    def allowed(roles: Sequence[str]) -> bool:
+        return reference.decide(replace(request, active_roles=(*(request.active_roles or ()), *roles))).allowed
+
+    if not inactive or not allowed(inactive):
+        return ()
+    alone = next(((role,) for role in inactive if allowed((role,))), None)
+    if alone is not None:
+        return alone
+    needed = list(inactive)
+    for role in inactive:
+        others = [other for other in needed if other != role]
+        needed = others if allowed(others) else needed
+    return tuple(needed)
 
 
 def _part(explanation: Explanation, rows: Provenance | None, atom: Leaf) -> Part:

@@ -93,10 +93,12 @@ class ReachableRights:
         extra_entities: Collection[Entity] = (),
         groups: Collection[str] = (),
         flags: frozenset[str] = frozenset(),
+        active_roles: Collection[str] | None = None,
         max_steps: int | None = None,
     ) -> None:
         self.program = reference.program
-        self.caller = Caller(reference, user, groups=groups, flags=flags)
+        self.caller = Caller(reference, user, groups=groups, flags=flags, active_roles=active_roles)
+        self.caller.check_active_roles()
         space_ = SearchSpace(reference, state) if space is None else space
         self.universe = space_.universe.copy()
         for entity in extra_entities:

@@ -177,6 +177,12 @@ class Provenance:
 
     def _grant_chains(self, effect: Effect, privilege: str, key: str, path: tuple[str, ...]) -> Iterator[Chain]:
         for grant, step in self._grants.get((effect, privilege, key), ()):
+            if (
+                effect == "allow"
+                and self.evaluation.active
+                and grant.grantee not in self.evaluation.active_within(path)
+            ):
+                continue
             for chain in self._to_caller(grant.grantee, path):
                 yield (step, *chain)
 

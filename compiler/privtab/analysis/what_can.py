@@ -66,6 +66,7 @@ def what_can(
     *,
     flags: frozenset[str] = frozenset(),
     groups: Collection[str] = (),
+    active_roles: Collection[str] | None = None,
 ) -> WhatCan:
     """What `user` may do on each entity that the state names, or on `entity` alone.
 
@@ -73,7 +74,7 @@ def what_can(
 
     Operations that create are decided without a last name, since the entity does not exist yet, and so are unnamed
     calls such as listings. `with` objects are chosen among the same entities. Raises InvalidRequest if `entity` is not
-    valid in this policy.
+    valid in this policy, and if the user does not hold one of the `active_roles`.
     """
     check_support(reference.program, Tool.WHAT_CAN)
     if entity is not None:
@@ -87,7 +88,8 @@ def what_can(
         caller = Caller.of_principal(reference, user, flags=flags)
     else:
         check_user(name)
-        caller = Caller(reference, name, groups=groups, flags=flags)
+        caller = Caller(reference, name, groups=groups, flags=flags, active_roles=active_roles)
+        caller.check_active_roles()
     decisions = _Decisions(caller, state, found)
     entities = list(found) if entity is None else [entity]
     allowed: list[AllowedOperation] = []

@@ -62,6 +62,7 @@ def resources(search: Search, vocabulary: Vocabulary, directory: Directory) -> S
     body = {**search.body, "resource": {"type": search.type, "id": ""}}
     template = request(body, reads_groups=vocabulary.request_groups)
     vocabulary.check_context(template, shape)
+    vocabulary.check_active_roles(template)
     return SearchPlan(
         names=directory.paths(search.type),
         request_for=lambda name: replace(template, resource=Entity(search.type, name)),

@@ -45,6 +45,10 @@ FlagOption = Annotated[
 GroupOption = Annotated[
     list[str] | None, typer.Option("--group", help="A group that the request says the user belongs to.")
 ]
+ActiveRoleOption = Annotated[
+    list[str] | None, typer.Option("--active-role", metavar="NAME", help="Count only this role; may be repeated.")
+]
+NoActiveRolesOption = Annotated[bool, typer.Option("--no-active-roles", help="Count none of the user's roles.")]
 StepsOption = Annotated[int | None, typer.Option("--max-steps", min=1, metavar="N", help="Ignore longer paths.")]
 
 
@@ -102,6 +106,22 @@ def group_names(options: Iterable[str] | None) -> tuple[str, ...]:
     names = tuple(name.removeprefix("group:") for name in options or ())
     if "" in names:
         raise UsageError("`--group` is empty: it names no group")
+    return names
+
+
+def active_roles(options: Iterable[str] | None, *, none: bool, program: Program) -> tuple[str, ...] | None:
+    """Check `--active-role` and `--no-active-roles`; None without them. Raises UsageError."""
+    names = tuple(dict.fromkeys(name.removeprefix("role:") for name in options or ()))
+    if not names and not none:
+        return None
+    if names and none:
+        raise UsageError("`--active-role` and `--no-active-roles` exclude each other")
+    if "" in names:
+        raise UsageError("`--active-role` is empty: it names no role")
+    if program.semantics.active_roles != "request":
+        raise UsageError(
+            f"requests to `{program.system}` cannot name active roles: its policy needs `semantics: {{active_roles: request}}`"
+        )
     return names
 
 

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._ask import (
+    ActiveRoleOption,
     FlagOption,
     GroupOption,
+    NoActiveRolesOption,
     WithOption,
+    active_roles,
     chain_rows,
     entity,
     flag_names,
@@ -67,6 +70,8 @@ def run(
     with_: WithOption = None,
     flag: FlagOption = None,
     group: GroupOption = None,
+    active_role: ActiveRoleOption = None,
+    no_active_roles: NoActiveRolesOption = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Show every way, every row, and what other ways lack.")
     ] = False,
@@ -99,6 +104,7 @@ def run(
         groups=group_names(group),
         with_=objects(with_),
         flags=flag_names(flag, program),
+        active_roles=active_roles(active_role, none=no_active_roles, program=program),
     )
     loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial, at=at)
     reference = Reference(program, loaded, revision=_revision(program) if format_ is Format.JSON else None)
@@ -140,6 +146,11 @@ def _json(explanation: RequestExplanation) -> dict[str, Any]:
             for proposal in explanation.proposals
         ],
         "turns_complete": explanation.turns_complete,
+        **(
+            {}
+            if explanation.request.active_roles is None
+            else {"inactive_roles": list(explanation.inactive), "activating": list(explanation.activating)}
+        ),
     }
 
 
@@ -193,6 +204,10 @@ class _Screen:
             self._allowed()
         else:
             self._denied()
+        if self.explanation.inactive:
+            self._title("not active")
+            for role in self.explanation.inactive:
+                self.console.print(f"  role:{role}", soft_wrap=True)
 
     def _allowed(self) -> None:
         held = [parts for parts in self.explanation.sets if all(part.holds for part in parts)]
@@ -224,7 +239,19 @@ class _Screen:
             self._title("held already")
             for part in held:
                 self._part(part)
+        error = self.explanation.decision.context.get("error")
+        if error is not None:
+            self._title(error["message"])
+            return
+        if self.explanation.activating:
+            self._title("what would allow it")
+            roles = " and ".join(f"role:{role}" for role in self.explanation.activating)
+            self.console.print(f"  with {roles} active", soft_wrap=True)
+            return
         found = self.explanation.proposals
+        if not found and self.explanation.request.active_roles is not None:
+            self._title("no role of the user that is not active would allow it")
+            return
         if not found:
             self._title(
                 "no grant, ownership, membership or role on these objects would allow it"
@@ -305,7 +332,9 @@ class _Screen:
 
 def _besides(request: Request) -> str:
     words = [f" {name}={object_}" for name, object_ in sorted(request.with_.items())]
-    return "".join([*words, *(f" +{flag}" for flag in sorted(request.flags))])
+    flags = [f" +{flag}" for flag in sorted(request.flags)]
+    active = [] if request.active_roles is None else [f" as {', '.join(request.active_roles) or 'no role'}"]
+    return "".join([*words, *flags, *active])
 
 
 def _distinct(parts: Iterable[Part]) -> list[Part]:

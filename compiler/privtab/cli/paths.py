@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._ask import (
+    ActiveRoleOption,
     FlagOption,
     GroupOption,
+    NoActiveRolesOption,
     StepsOption,
     WithOption,
+    active_roles,
     check_said,
     entity,
     flag_names,
@@ -68,6 +71,8 @@ def run(
     with_: WithOption = None,
     flag: FlagOption = None,
     group: GroupOption = None,
+    active_role: ActiveRoleOption = None,
+    no_active_roles: NoActiveRolesOption = False,
     all_users: Annotated[
         bool, typer.Option("--all", help="Search for every user of the state, and for an unknown user.")
     ] = False,
@@ -109,8 +114,13 @@ def run(
     with spinner("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
         reference = Reference(program, loaded)
-    query = _PathsQuery(reference, loaded, max_steps, format_, limit, flags, group_names(group))
+    active = active_roles(active_role, none=no_active_roles, program=program)
+    query = _PathsQuery(reference, loaded, max_steps, format_, limit, flags, group_names(group), active)
     if all_users:
+        if active is not None:
+            raise UsageError(
+                "active roles are those of one user: leave `--active-role` and `--no-active-roles` out with `--all`"
+            )
         any_escalation = query.all_users()
         fail_if(any_escalation or partial)
         return
@@ -169,6 +179,7 @@ class _PathsQuery:
         limit: int | None,
         flags: frozenset[str],
         groups: tuple[str, ...],
+        active: tuple[str, ...] | None,
     ) -> None:
         self.reference = reference
         self.state = state
@@ -177,6 +188,7 @@ class _PathsQuery:
         self.max_shown = (MAX_PATHS if format_ is Format.TEXT else 0) if limit is None else limit
         self.flags = flags
         self.groups = groups
+        self.active = active
         self.notes: tuple[str, ...] = ()
 
     def reach(self, user: str, goal: Goal | None = None) -> ReachableRights:
@@ -191,6 +203,7 @@ class _PathsQuery:
             extra_entities=extra_entities,
             groups=self.groups,
             flags=self.flags,
+            active_roles=self.active,
             max_steps=self.max_steps,
         )
 

@@ -9,9 +9,12 @@ import typer
 
 from privtab.cli._ask import (
     WIDEST,
+    ActiveRoleOption,
     FlagOption,
     GroupOption,
+    NoActiveRolesOption,
     TableFormatOption,
+    active_roles,
     check_said,
     entity,
     flag_names,
@@ -57,6 +60,8 @@ def run(
     ] = None,
     flag: FlagOption = None,
     group: GroupOption = None,
+    active_role: ActiveRoleOption = None,
+    no_active_roles: NoActiveRolesOption = False,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -96,6 +101,9 @@ def run(
     program = load_policy(policy, variant=variant, readings=readings(reading))
     flags = flag_names(flag, program)
     check_said(flags, program)
+    active = active_roles(active_role, none=no_active_roles, program=program)
+    if active is not None and principal.startswith(("group:", "role:")):
+        raise UsageError("active roles are those of a user: leave `--active-role` and `--no-active-roles` out")
     with spinner("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
         found = asked(
@@ -105,6 +113,7 @@ def run(
             about,
             flags=flags,
             groups=groups,
+            active_roles=active,
         )
         notes = unknown(
             program, loaded, [found.principal, *(f"group:{g}" for g in groups)], [about] if about is not None else []

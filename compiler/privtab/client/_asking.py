@@ -109,7 +109,7 @@ class ClientFlows:
                 active.vocabulary.check(request)
                 if request is not user:
                     # A Request may come from JSON with a context that this policy does not read.
-                    protocol.check_flags(request.flags, active)
+                    protocol.check_context(request, active)
 
             _, active = yield from self._check_names(check)
             result = yield partial(answer, request)
@@ -181,7 +181,7 @@ class ClientFlows:
 
             def check(active: ActiveSystem) -> None:
                 plan.check_listing(request, entities, active)
-                protocol.check_flags(request.flags, active)
+                protocol.check_context(request, active)
 
             _, active = yield from self._check_names(check)
             positions = yield partial(self.engine.visible, request, entities)
@@ -208,7 +208,7 @@ class ClientFlows:
 
             def check(active: ActiveSystem) -> Any:
                 shapes = plan.check_all(requests, active, noun="item")
-                protocol.check_flags(requests[0].flags, active)
+                protocol.check_context(requests[0], active)
                 return shapes
 
             shapes, active = yield from self._check_names(check)

@@ -93,9 +93,14 @@ class Asker:
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> bool:
         """Whether `user` may do `action` on `resource`."""
-        return self._run(self._client_flows.check(user, action, resource, with_=with_, groups=groups, flags=flags))
+        return self._run(
+            self._client_flows.check(
+                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+            )
+        )
 
     def decide(
         self,
@@ -106,9 +111,14 @@ class Asker:
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> Decision:
         """The decision with its explanation: the rule, what is missing or which grants allow it, and the effects of success."""
-        return self._run(self._client_flows.decide(user, action, resource, with_=with_, groups=groups, flags=flags))
+        return self._run(
+            self._client_flows.decide(
+                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+            )
+        )
 
     explain = decide
 
@@ -121,9 +131,14 @@ class Asker:
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> Decision:
         """The decision if it is an allow; otherwise raises AccessDenied, which says what is missing."""
-        return self._run(self._client_flows.require(user, action, resource, with_=with_, groups=groups, flags=flags))
+        return self._run(
+            self._client_flows.require(
+                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+            )
+        )
 
     def effects(
         self,
@@ -134,9 +149,14 @@ class Asker:
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> tuple[str, ...]:
         """The effects to carry out after success; raises AccessDenied if the request is denied."""
-        return self._run(self._client_flows.effects(user, action, resource, with_=with_, groups=groups, flags=flags))
+        return self._run(
+            self._client_flows.effects(
+                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+            )
+        )
 
     # --- many ---
 
@@ -164,6 +184,7 @@ class Asker:
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> list[T]:
         """The items of a listing that `user` may see, in their order.
 
@@ -171,7 +192,9 @@ class Asker:
         `visible("alice", "list", ["table:m/c/s/t"])` entities with their type.
         """
         return self._run(
-            self._client_flows.visible(user, action, type_or_items, items, with_=with_, groups=groups, flags=flags)
+            self._client_flows.visible(
+                user, action, type_or_items, items, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+            )
         )
 
     def filter(
@@ -184,12 +207,17 @@ class Asker:
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> list[T]:
         """The items on which `user` may do `action`, in their order; `key` returns the entity of an item, of any type.
 
         `filter("alice", "load", rows, key=lambda row: ("table", row.path))`
         """
-        return self._run(self._client_flows.filter(user, action, items, key, with_=with_, groups=groups, flags=flags))
+        return self._run(
+            self._client_flows.filter(
+                user, action, items, key, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+            )
+        )
 
     # --- private ---
 

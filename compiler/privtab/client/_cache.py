@@ -19,9 +19,10 @@ Key: TypeAlias = Hashable
 def request_key(request: Request) -> Key:
     """A key that is equal for equal requests."""
     resource = request.resource
-    if not (request.groups or request.with_ or request.flags):
+    if request.plain:
         return request.user, request.action, resource.type, resource.id
-    rest = request.groups, tuple(sorted((n, e.type, e.id) for n, e in request.with_.items())), request.flags
+    withs = tuple(sorted((n, e.type, e.id) for n, e in request.with_.items()))
+    rest = request.groups, withs, request.flags, request.active_roles
     return request.user, request.action, resource.type, resource.id, *rest
 
 

@@ -55,7 +55,7 @@ def batches(
     request_groups = active.vocabulary.request_groups
     for index, (request, shape) in enumerate(zip(requests, shapes, strict=True)):
         flags = shape.required_flags or not request.flags.isdisjoint(shape.flags)
-        if request.with_ or (request.groups and request_groups) or flags:
+        if request.with_ or (request.groups and request_groups) or flags or request.active_roles is not None:
             mixed.append(index)
         else:
             plain.setdefault((request.resource.type, request.action), []).append(index)
@@ -86,6 +86,7 @@ def check_listing(request: Request, items: Sequence[Entity], active: ActiveSyste
     """Raise InvalidRequest unless a request for each item would be valid."""
     shape = active.vocabulary.check_operation(request.resource.type, request.action)
     check_caller(request.user, request.groups)
+    active.vocabulary.check_active_roles(request)
     active.vocabulary.check_context(request, shape)
     for index, item in enumerate(items):
         try:

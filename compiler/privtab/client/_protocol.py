@@ -126,12 +126,20 @@ def request(
     with_: Mapping[str, EntityLike] | None = None,
     groups: Iterable[str] = (),
     flags: Iterable[str] | Mapping[str, bool] = (),
+    active_roles: Iterable[str] | None = None,
 ) -> Request:
     """Build a request from the arguments of a call; raises InvalidRequest if one is missing or of the wrong type."""
     if isinstance(user, Request):
-        if action is not None or resource is not None or with_ or tuple(groups) or tuple(flags):
+        if (
+            action is not None
+            or resource is not None
+            or with_
+            or tuple(groups)
+            or tuple(flags)
+            or active_roles is not None
+        ):
             raise InvalidRequest(
-                "a Request takes no further arguments: it holds action, resource, with_, groups and flags already"
+                "a Request takes no further arguments: it holds action, resource, with_, groups, flags and active_roles already"
             )
         return well_formed(user)
     return well_formed(
@@ -139,7 +147,7 @@ def request(
             user=user,  # type: ignore[arg-type]
             action=action,  # type: ignore[arg-type]
             resource=entity(resource),
-            **request_details(with_=with_, groups=groups, flags=flags),
+            **request_details(with_=with_, groups=groups, flags=flags, active_roles=active_roles),
         )
     )
 
@@ -149,14 +157,16 @@ def request_details(
     with_: Mapping[str, EntityLike] | None = None,
     groups: Iterable[str] = (),
     flags: Iterable[str] | Mapping[str, bool] = (),
+    active_roles: Iterable[str] | None = None,
 ) -> dict[str, Any]:
-    """The objects, groups and flags of a request; raises InvalidRequest."""
+    """The objects, groups, flags and active roles of a request; raises InvalidRequest."""
     if with_ is not None and not isinstance(with_, Mapping):
         raise InvalidRequest(f"with_ is a {type(with_).__name__}; it must be a mapping of names to entities")
     return {
         "groups": _names(groups, "groups") if groups != () else (),
         "with_": {name: entity(value, f"with_[{name!r}]") for name, value in with_.items()} if with_ else {},
         "flags": frozenset(_names(_flag_names(flags), "flags")) if flags != () else frozenset(),
+        "active_roles": None if active_roles is None else _names(active_roles, "active_roles"),
     }
 
 
@@ -181,6 +191,7 @@ def well_formed(value: object) -> Request:
         and value.user
         and value.action
         and (value.groups, value.with_, value.flags) == _NOTHING_MORE
+        and value.active_roles is None
     ):
         return value  # the common case; the rest finds out what is wrong
     _text(value.user, "user")
@@ -195,15 +206,21 @@ def well_formed(value: object) -> Request:
     if not isinstance(value.flags, AbstractSet):
         raise InvalidRequest(f"flags are a {type(value.flags).__name__}; they must be a frozenset of names")
     _names(value.flags, "flags")
+    if value.active_roles is not None:
+        _names(value.active_roles, "active_roles")
     return value
 
 
-def check_flags(flags: Iterable[str], active: ActiveSystem) -> None:
-    """Raise InvalidRequest for a flag that no operation reads.
+def check_context(request: Request, active: ActiveSystem) -> None:
+    """Raise InvalidRequest for a flag that no operation reads, and for active roles if the policy does not read them.
 
-    Flags only add requirements, so ignoring a misspelt one would check less than the caller intended.
+    Both only narrow what is allowed, so ignoring one would allow more than the caller intended.
     """
-    for flag in flags:
+    if request.active_roles is not None and not active.vocabulary.active_roles:
+        raise InvalidRequest(
+            f"system `{active.system}` does not let requests name active roles: its policy needs `semantics: {{active_roles: request}}`"
+        )
+    for flag in request.flags:
         if flag_name(flag) not in active.flags:
             names = ", ".join(f"`{name}`" for name in sorted(active.flags)) or "none"
             raise InvalidRequest(f"unknown flag `{flag}`; flags of system `{active.system}`: {names}")

@@ -126,10 +126,13 @@ class AsyncClient:
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> bool:
         """As Client.check."""
         return await self._run(
-            self._client_flows.check(user, action, resource, with_=with_, groups=groups, flags=flags)
+            self._client_flows.check(
+                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+            )
         )
 
     async def decide(
@@ -141,10 +144,13 @@ class AsyncClient:
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> Decision:
         """As Client.decide."""
         return await self._run(
-            self._client_flows.decide(user, action, resource, with_=with_, groups=groups, flags=flags)
+            self._client_flows.decide(
+                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+            )
         )
 
     explain = decide
@@ -158,10 +164,13 @@ class AsyncClient:
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> Decision:
         """As Client.require."""
         return await self._run(
-            self._client_flows.require(user, action, resource, with_=with_, groups=groups, flags=flags)
+            self._client_flows.require(
+                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+            )
         )
 
     async def effects(
@@ -173,10 +182,13 @@ class AsyncClient:
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> tuple[str, ...]:
         """As Client.effects."""
         return await self._run(
-            self._client_flows.effects(user, action, resource, with_=with_, groups=groups, flags=flags)
+            self._client_flows.effects(
+                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+            )
         )
 
     # --- many ---
@@ -199,10 +211,13 @@ class AsyncClient:
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> list[T]:
         """As Client.visible."""
         return await self._run(
-            self._client_flows.visible(user, action, type_or_items, items, with_=with_, groups=groups, flags=flags)
+            self._client_flows.visible(
+                user, action, type_or_items, items, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+            )
         )
 
     async def filter(
@@ -215,10 +230,13 @@ class AsyncClient:
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> list[T]:
         """As Client.filter."""
         return await self._run(
-            self._client_flows.filter(user, action, items, key, with_=with_, groups=groups, flags=flags)
+            self._client_flows.filter(
+                user, action, items, key, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+            )
         )
 
     # --- private ---

@@ -160,9 +160,11 @@ class Embedded(Asker):
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
+        active_roles: Iterable[str] | None = None,
     ) -> bool:
         """Whether `user` may do `action` on `resource`."""
-        if self._plain and with_ is None and not groups and not flags and not LOG.isEnabledFor(logging.DEBUG):
+        plain = with_ is None and active_roles is None and not groups and not flags
+        if plain and self._plain and not LOG.isEnabledFor(logging.DEBUG):
             # Fast path for the usual request. Anything unusual takes the general path, which reports errors.
             try:
                 path: str | Sequence[str]
@@ -178,7 +180,7 @@ class Embedded(Asker):
                         return answer
             except (TypeError, ValueError, AttributeError):
                 pass
-        return super().check(user, action, resource, with_=with_, groups=groups, flags=flags)
+        return super().check(user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles)
 
     def check_many(self, requests: Iterable[Request]) -> list[bool]:
         """Whether each of any number of requests is allowed, by position; with the extra `fast`, column by column.

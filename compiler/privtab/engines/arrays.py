@@ -137,6 +137,7 @@ class UserPrincipals:
             *(chain.from_iterable(chain.from_iterable(named.values() for named in index.members.values()))),
         )
         self.within = index.within
+        self.brought = index.brought
         self.groups = index.groups
         """For policies that take groups from requests."""
         self.group_scoped = index.group_scoped
@@ -268,6 +269,7 @@ class Arrays:
         users = list(people.users)
         found.users, found.groups = people.listed(), people.groups
         found.within, found.group_scoped = people.within, people.group_scoped
+        found.brought = people.brought
         found.scoped = {}
         paths: dict[str, list[str]] = {}
         for type_, kind in self.kinds.items():

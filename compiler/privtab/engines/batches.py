@@ -166,7 +166,9 @@ class Batches:
             return None
         ids = _names([resource.id for resource in resources])
         kinds = {request.action for request in requests}, {resource.type for resource in resources}
-        with_extras = [request for request in requests if request.with_ or request.groups or request.flags]
+        with_extras = [request for request in requests if not request.plain]
+        if any(request.active_roles is not None for request in with_extras):
+            return None
         if not all(map(_well_formed, with_extras)):
             return None
         if not with_extras and all(len(kind) == 1 for kind in kinds):

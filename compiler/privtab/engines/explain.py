@@ -11,6 +11,7 @@ from privtab.engines.index import OWNER, Index
 from privtab.engines.plan import Caller, Semantics, groups_of, roles_of
 from privtab.names import last_name, refers_to
 from privtab.paths import base_type
+from privtab.request import roles_not_held
 
 Atom = Mapping[str, Any]
 """An atom of the program's JSON: `kind`, and if it concerns an entity, `slot`, `type` and possibly `privilege`."""
@@ -54,7 +55,7 @@ class Explanation:
         """Rule, source and revision; reasons and effects if allowed, what is missing if denied."""
         context = {
             "rule": self.rule["id"],
-            "missing": [] if allowed else self.missing(),
+            "missing": [] if allowed or self.caller.unheld else self.missing(),
             "reasons": self.reasons() if allowed else [],
             "effects": [
                 f"{e['text']} ({self.key_or_type(self.reader.place(e['target'], self.form))})"
@@ -63,6 +64,7 @@ class Explanation:
             if allowed
             else [],
             "source": self.rule["source"],
+            **({"error": roles_not_held(self.caller.user, self.caller.unheld)} if self.caller.unheld else {}),
             **({} if self.complete else {"minimal_sets_complete": False}),
         }
         return context if revision is None else context | {"revision": revision}
@@ -202,7 +204,7 @@ class Explanation:
         if not any(self.denials(atom)):
             yield from ((1, grant.through) for grant in self.grants(atom))
         within = self.index.within
-        for principal in self.index.granted_below(atom["privilege"], key, principals):
+        for principal in self.index.granted_below(atom["privilege"], key, principals, self.caller.active):
             yield 1, within[principal][0] if principal in within else principal
 
     def relevant_entities(self, atom: Atom) -> list[tuple[str, str]]:
@@ -244,7 +246,7 @@ class Explanation:
         beginnings = self.paths[atom["slot"]]
         chain = self.reader.chains[atom["type"]]
         for distance, (type_, path) in enumerate(self.relevant_entities(atom)):
-            roles = set(self.caller.principals)
+            roles = set(self.caller.active)
             for link, depth in chain[: len(chain) - distance]:
                 roles.update(self.caller.scopes.get(f"{base_type(link)}:{beginnings[depth]}", ()))
             for role in roles:
@@ -268,7 +270,7 @@ class Explanation:
             if not holders:
                 continue
             key = f"{type_}:{path}"
-            for principal in self.caller.principals:
+            for principal in self.caller.active if effect == "allow" else self.caller.principals:
                 if holders.get(principal, 0) & bit:
                     if principal in self.index.within:
                         role = self.index.within[principal][0]

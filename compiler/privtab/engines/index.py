@@ -9,7 +9,7 @@ A state may be sharded (docs/how-to/shards.md): `people` for what is looked up b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import is_
 from typing import Any, TypeAlias
@@ -39,6 +39,9 @@ class PrivilegeNumbers:
     def allowed(self, privilege: str) -> int:
         """The bit for an allowed privilege."""
         return 2 << 2 * self._numbers.setdefault(privilege, len(self._numbers))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._numbers))
 
     def denied(self, privilege: str) -> int:
         """The bit for a denied privilege."""
@@ -197,6 +200,8 @@ class Index:
             principal: (role, scope) for principal, (role, scope) in document["within"].items()
         }
         """The role and the scope for which a principal stands."""
+        self.brought: Mapping[str, Iterable[str]] = document.get("brought", {})
+        """Principal of a role → those of the roles that it holds, if requests may name active roles."""
         self.scoped = _scopes(document["scoped"])
         """User → key of a scope → the declared roles that they hold there."""
         self.group_scoped = _scopes(document["group_scoped"])
@@ -206,10 +211,12 @@ class Index:
         """What is held on entities of a type."""
         return self.tables.setdefault(type_, {})
 
-    def granted_below(self, privilege: str, key: str, principals: Sequence[str]) -> Iterator[str]:
-        """The principals through which somebody holds a privilege below an entity."""
+    def granted_below(
+        self, privilege: str, key: str, principals: Sequence[str], active: Sequence[str]
+    ) -> Iterator[str]:
+        """Those of the `active` principals through which somebody with all `principals` holds a privilege below an entity."""
         entries = self.below.get(privilege, {}).get(key, {})
-        for principal in principals if entries else ():
+        for principal in active if entries else ():
             entry = entries.get(principal)
             if entry is True or (entry and any(set(principals).isdisjoint(denied) for denied in entry)):
                 yield principal
@@ -226,6 +233,19 @@ class Index:
             return listed
         of_groups = (p for group in groups for p in self.groups.get(group, (f"group:{group}",)))
         return tuple(dict.fromkeys((*listed, *of_groups)))
+
+    def active(self, principals: Iterable[str], roles: Collection[str]) -> tuple[str, ...]:
+        """Of a user's principals, those that count for what is allowed if only some roles are active."""
+        role_of = {p: self.role_of(p) for p in principals}
+        named = [p for p, role in role_of.items() if role in roles]
+        brought = (other for p in named for other in self.brought.get(p, ()))
+        others = (p for p, role in role_of.items() if role is None)
+        return tuple(dict.fromkeys((*others, *named, *brought)))
+
+    def role_of(self, principal: str) -> str | None:
+        """The name of the role for which a principal stands; None for a user or a group."""
+        role = self.within[principal][0] if principal in self.within else principal
+        return role[5:] if role.startswith("role:") else None
 
     def scopes(self, user: str, groups: Iterable[str] = ()) -> Mapping[str, Iterable[str]]:
         """The declared roles that a user holds within scopes, by the scope's key."""

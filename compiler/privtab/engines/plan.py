@@ -14,8 +14,8 @@ from privtab.engines.index import OWNER, Holders, Index, Table
 from privtab.names import last_name, refers_to
 from privtab.paths import base_type
 
-Special: TypeAlias = Callable[[str, Sequence[str], str], bool]
-"""Whether a fact other than a grant holds for a user and their principals, about the entity with a path."""
+Special: TypeAlias = Callable[[str, Sequence[str], Sequence[str], str], bool]
+"""Whether a fact other than a grant holds for a user, their principals, and those that are active, about the entity with a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,8 @@ class Semantics:
     denies: bool
     owner_holds: tuple[str, ...]
     request_groups: bool
+    active_roles: bool
+    """Whether requests may name the active roles of their callers."""
     roles: Mapping[str, Mapping[str, tuple[str, ...]]]
     """Default grants: declared role → entity type → privileges."""
 
@@ -39,6 +41,7 @@ class Semantics:
             denies=semantics["deny"] == "overrides",
             owner_holds=tuple(owner["holds"]) if owner else (),
             request_groups="request" in semantics["groups"],
+            active_roles="active_roles" in semantics,
             roles={
                 f"role:{name}": {type_: tuple(privileges) for type_, privileges in role["grants"].items()}
                 for name, role in program["roles"].items()
@@ -49,11 +52,17 @@ class Semantics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The caller: their name, their principals, and the declared roles that they hold within scopes, by the scope's key."""
+    """The caller: their name, their principals, and the declared roles that they hold within scopes, by the scope's key.
+
+    `active` and `scopes` are those that count for what is allowed: `active` is `principals` unless the request names active roles.
+    """
 
     user: str
     principals: tuple[str, ...]
     scopes: Mapping[str, Iterable[str]]
+    active: tuple[str, ...]
+    unheld: tuple[str, ...] = ()
+    """The active roles that the caller does not hold; if there are any, the request is denied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +110,7 @@ class Plan:
         self._lay_out(dict.fromkeys(facts(condition)))
         self.decide = compiled(condition, self._bits.__getitem__)
         self.owner_bits = sum(map(self._bit_of_privilege, meaning.owner_holds))
+        self.allow_bits = sum(map(self._bit_of_privilege, index.numbers)) if meaning.active_roles else 0
 
     def _lay_out(self, atoms: Iterable[Atom]) -> None:
         """Assign a bit to each fact: tests first, then the steps one after another."""
@@ -165,26 +175,28 @@ class Plan:
         index, type_ = self.index, base_type(fact.type)
         match fact.kind:
             case "service_admin":
-                return lambda user, _, __: user in index.service_admins
+                return lambda user, _, __, ___: user in index.service_admins
             case "self":
-                return lambda user, _, path: last_name(path) == user
+                return lambda user, _, __, path: last_name(path) == user
             case "holds":
-                return lambda _, principals, path: any(refers_to(role, path) for role in roles_of(index, principals))
+                return lambda _, principals, __, path: any(
+                    refers_to(role, path) for role in roles_of(index, principals)
+                )
             case "member":
                 members = index.members.get(type_, {})
                 if self.reader.principal[type_] == "group":
-                    return lambda user, principals, path: (
+                    return lambda user, principals, _, path: (
                         user in members.get(path, ()) or any(refers_to(group, path) for group in groups_of(principals))
                     )
-                return lambda user, _, path: user in members.get(path, ())
+                return lambda user, _, __, path: user in members.get(path, ())
             case "has_below":
                 owners_have = fact.privilege in self.meaning.owner_holds
-                return lambda _, principals, path: (
-                    any(index.granted_below(fact.privilege, f"{type_}:{path}", principals))
+                return lambda _, principals, active, path: (
+                    any(index.granted_below(fact.privilege, f"{type_}:{path}", principals, active))
                     or (owners_have and any(index.owning_below(f"{type_}:{path}", principals)))
                 )
             case "owns_below":
-                return lambda _, principals, path: any(index.owning_below(f"{type_}:{path}", principals))
+                return lambda _, principals, __, path: any(index.owning_below(f"{type_}:{path}", principals))
             case _:
                 raise AssertionError(fact.kind)
 
@@ -196,9 +208,11 @@ class Plan:
         """The facts as one number."""
         known = 0
         for test in self.tests:
-            if test.holds(caller.user, caller.principals, paths[test.slot][test.depth] if test.depth else ""):
+            path = paths[test.slot][test.depth] if test.depth else ""
+            if test.holds(caller.user, caller.principals, caller.active, path):
                 known |= test.bit
         down, denies, owner_bits, scopes = self.meaning.down, self.meaning.denies, self.owner_bits, caller.scopes
+        narrowed = caller.active is not caller.principals
         bits_of_steps: list[int] = []
         roles: list[tuple[str, ...]] = []
         for step in self.steps:
@@ -208,6 +222,10 @@ class Plan:
             if holders:
                 for principal in caller.principals:
                     bits |= holders.get(principal, 0)
+                if narrowed:
+                    bits &= ~self.allow_bits
+                    for principal in caller.active:
+                        bits |= holders.get(principal, 0)
             owned = bits & OWNER
             if scopes:
                 scoped_roles = (*(roles[step.above] if step.above >= 0 else ()), *scopes.get(f"{step.base}:{path}", ()))
@@ -215,7 +233,7 @@ class Plan:
                 for role in scoped_roles:
                     bits |= step.defaults.get(role, 0)
             if step.defaults:
-                for role in caller.principals:
+                for role in caller.active:
                     bits |= step.defaults.get(role, 0)
             if down and step.above >= 0:
                 bits |= bits_of_steps[step.above]

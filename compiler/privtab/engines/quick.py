@@ -137,7 +137,7 @@ def _by_facts(plan: Plan, levels: Sequence[Level]) -> Quick:
             end = path.find("/", end + 1)
             prefix = path[:end] if end >= 0 else path
             for bit, holds in tests:
-                if holds(user, principals, prefix):
+                if holds(user, principals, principals, prefix):
                     facts |= bit
             bits = 0
             holders = table.get(prefix)

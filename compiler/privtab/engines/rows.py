@@ -65,7 +65,8 @@ class RowEngine:
         plan = self.plan(request)
         for slot in self.shapes[resource.type, request.action][1]:
             paths[slot] = beginnings(request.with_[slot].id)
-        return plan.holds(self.caller(request), paths)
+        caller = self.caller(request)
+        return not caller.unheld and plan.holds(caller, paths)
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """The positions of the allowed items, ascending; only the type of the request's resource is used."""
@@ -75,6 +76,8 @@ class RowEngine:
         plan = self._plan(request, self._levels(request, items[0]), named=True)
         paths = {slot: beginnings(request.with_[slot].id) for slot in self.shapes[resource.type, request.action][1]}
         caller = self.caller(request)
+        if caller.unheld:
+            return []
         decide, gather = plan.decide, plan.gather
         found = []
         nests = resource.type in self.reader.nested
@@ -95,7 +98,7 @@ class RowEngine:
         for slot in self.shapes[resource.type, request.action][1]:
             paths[slot] = beginnings(request.with_[slot].id)
         caller = self.caller(request)
-        allowed = plan.holds(caller, paths)
+        allowed = not caller.unheld and plan.holds(caller, paths)
         rule = self.program["rules"][resource.type][request.action]
         explanation = Explanation(rule, plan.form, caller, paths, self.reader, self.meaning, self.index)
         return Decision(allowed=allowed, context=explanation.context(self.program.get("revision"), allowed=allowed))
@@ -163,4 +166,21 @@ class RowEngine:
         groups = request.groups if self.meaning.request_groups else ()
         index, user = self.index, request.user
         scopes = index.scopes(user, groups) if self.meaning.roles else _NOTHING
-        return Caller(user=user, principals=index.principals(user, groups), scopes=scopes)
+        principals = index.principals(user, groups)
+        if request.active_roles is None or not self.meaning.active_roles:
+            return Caller(user=user, principals=principals, scopes=scopes, active=principals)
+        active = index.active(principals, request.active_roles)
+        unheld = set(request.active_roles).difference(map(index.role_of, principals))
+        if scopes:
+            scopes = _scopes_of(index, active)
+        return Caller(user=user, principals=principals, scopes=scopes, active=active, unheld=tuple(unheld))
+
+
+def _scopes_of(index: Index, principals: Iterable[str]) -> Mapping[str, Iterable[str]]:
+    """The roles for which principals stand within scopes, by the key of the scope."""
+    found: dict[str, list[str]] = {}
+    for principal in principals:
+        if principal in index.within:
+            role, scope = index.within[principal]
+            found.setdefault(scope, []).append(role)
+    return found

@@ -218,16 +218,16 @@ def _shared_fields(action: str, type_: str) -> dict[str, Any]:
 def _split_plain(requests: Sequence[Request]) -> tuple[dict[tuple[str, str], Sequence[int]], Sequence[int]]:
     """The positions of plain requests by (operation, type), and those of the others."""
     kinds = {request.action for request in requests}, {request.resource.type for request in requests}
-    if all(len(kind) == 1 for kind in kinds) and not [1 for r in requests if r.with_ or r.groups or r.flags]:
+    if all(len(kind) == 1 for kind in kinds) and all(request.plain for request in requests):
         ((action,), (type_,)) = kinds
         return {(action, type_): range(len(requests))}, ()
     plain: dict[tuple[str, str], list[int]] = {}
     mixed: list[int] = []
     for position, request in enumerate(requests):
-        if request.with_ or request.groups or request.flags:
-            mixed.append(position)
-        else:
+        if request.plain:
             plain.setdefault((request.action, request.resource.type), []).append(position)
+        else:
+            mixed.append(position)
     return dict(plain), mixed
 
 

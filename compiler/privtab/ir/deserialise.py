@@ -40,6 +40,7 @@ from privtab.ir.nodes import (
     Privilege,
     Program,
     Role,
+    RoleNarrowing,
     Rule,
     Self,
     Semantics,
@@ -49,7 +50,7 @@ from privtab.ir.nodes import (
     When,
     WithSlot,
 )
-from privtab.ir.serialise import FORMAT, FORMAT_NESTED
+from privtab.ir.serialise import FORMAT, FORMAT_NEWER
 from privtab.paths import MOST_LEVELS, Level
 
 T = TypeVar("T")
@@ -65,8 +66,8 @@ _NODES_WITH_TARGET: Mapping[str, type[Owner | Member | Self | Holds]] = {
 def program_from_json(document: object, shown: str) -> Program:
     """Build a program from its JSON document. `shown`: the path for its spans. Raises ValueError, which names the wrong part."""
     top = _JsonObject(document, "the program")
-    if top.document.get("format") not in (FORMAT, FORMAT_NESTED):
-        raise ValueError(f"it is not a program of format {FORMAT} or {FORMAT_NESTED}")
+    if top.document.get("format") not in (FORMAT, FORMAT_NEWER):
+        raise ValueError(f"it is not a program of format {FORMAT} or {FORMAT_NEWER}")
     entities = top.each("entities", _entity)
     span = Span(path=shown, line=1, column=1, end_line=1, end_column=1)
     rules = {
@@ -209,6 +210,7 @@ def _semantics(part: _JsonObject) -> Semantics:
             _one_of(kind, part.where, HierarchyKind)
             for kind in (part.texts("hierarchy") if "hierarchy" in part.document else ())
         ),
+        active_roles=part.one_of("active_roles", RoleNarrowing) if "active_roles" in part.document else "none",
     )
 
 

@@ -26,6 +26,7 @@ DenyMode: TypeAlias = Literal["none", "overrides"]
 Origin: TypeAlias = Literal["row", "core", "any"]
 GroupSource: TypeAlias = Literal["state", "request"]
 HierarchyKind: TypeAlias = Literal["groups", "roles"]
+RoleNarrowing: TypeAlias = Literal["none", "request"]
 EffectKind: TypeAlias = Literal["grant", "become", "revoke"]
 
 
@@ -200,6 +201,8 @@ class Semantics:
     groups: tuple[GroupSource, ...] = ("state",)
     hierarchy: tuple[HierarchyKind, ...] = ()
     """The kinds of principals that contain others of their kind: groups in groups, roles held by roles."""
+    active_roles: RoleNarrowing = "none"
+    """Whether a request may name the roles of the caller that count."""
     gate: str | None = None
 
 

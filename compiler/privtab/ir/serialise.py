@@ -41,7 +41,8 @@ from privtab.ir.some_minimal_sets import minimal_listing
 from privtab.vocabulary import OperationShape, Vocabulary
 
 FORMAT = 1
-FORMAT_NESTED = 2
+FORMAT_NEWER = 2
+"""The format of programs with nested types or active roles, which readers of the first format would misread."""
 """The format of programs with types that nest, which older readers refuse."""
 
 
@@ -52,7 +53,7 @@ def program_json(program: Program, optimised: Program | None = None) -> dict[str
     `program`: both programs mean the same, but if there are too many minimal sets, which of them are listed depends on the formula.
     """
     return {
-        "format": FORMAT_NESTED if nested_on(program.entities) else FORMAT,
+        "format": FORMAT_NEWER if nested_on(program.entities) or program.semantics.active_roles != "none" else FORMAT,
         "system": program.system,
         "version": program.version,
         "title": program.title,
@@ -106,6 +107,7 @@ def semantics_json(semantics: Semantics) -> dict[str, Any]:
         "owner": owner and {"kinds": list(owner.kinds), "creator": owner.creator, "holds": list(owner.holds)},
         "groups": list(semantics.groups),
         **({"hierarchy": list(semantics.hierarchy)} if semantics.hierarchy else {}),
+        **({} if semantics.active_roles == "none" else {"active_roles": semantics.active_roles}),
     }
 
 
@@ -125,6 +127,7 @@ def vocabulary(program: Program) -> Vocabulary:
         chains=_links(program.entities),
         operations=operations,
         request_groups="request" in program.semantics.groups,
+        active_roles=program.semantics.active_roles == "request",
         nested={name: entity.nested for name, entity in program.entities.items() if entity.nested},
     )
 

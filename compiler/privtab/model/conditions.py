@@ -29,11 +29,15 @@ from privtab.model import nodes as m
 from privtab.model.names import DeclaredNames
 from privtab.model.select import ChosenRow
 from privtab.paths import Level
+from privtab.request import ACTIVE_ROLES
 from privtab.syntax import expression as x
 from privtab.syntax.nodes import Cell, ConditionCell
 
 _SELECTORS: Mapping[str, Level] = {"first": "first", "any": "any", "every": "every"}
 """The words before a target, by the level that they mean."""
+
+_NO_FLAGS = {"with": "the request's objects", ACTIVE_ROLES: "the active roles"}
+"""What a context holds besides flags."""
 
 
 @dataclass(slots=True)
@@ -91,8 +95,10 @@ class Scope:
                 return m.AnyOf(tuple(self._parts(parts, cell)))
             case x.Required(body=body, flag=flag, word=word):
                 inner = self._condition(body, cell)
-                if flag.text == "with":
-                    message = "`with` cannot be a flag: the context holds the request's objects under this name"
+                if flag.text in _NO_FLAGS:
+                    message = (
+                        f"`{flag.text}` cannot be a flag: the context holds {_NO_FLAGS[flag.text]} under this name"
+                    )
                     self.fail(p009_wrong_value.other(cell.part(flag.start, flag.end), message, "choose another word"))
                 return None if inner is None else m.Required(inner, flag.text, m.Spot(cell, word.start, flag.end))
             case _:

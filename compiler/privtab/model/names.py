@@ -321,6 +321,7 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
         owner=owner,
         groups=decl.groups,
         hierarchy=decl.hierarchy,
+        active_roles=decl.active_roles,
         gate=None if decl.gate is None else " ".join(decl.gate.cell.text.split()),
     )
 

@@ -5,7 +5,7 @@ It is deliberately simple: `EvaluationContext.holds` evaluates a condition as wr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -73,7 +73,8 @@ class Reference:
         if nested_on(self.program.entities):
             sets = located_sets(self.program, minimal_sets.sets, evaluation.levels)
             minimal_sets = minimal_sets._replace(sets=sets)
-        return Explanation(evaluation, rule, minimal_sets, allowed=evaluation.holds(condition))
+        allowed = not evaluation.unheld and evaluation.holds(condition)
+        return Explanation(evaluation, rule, minimal_sets, allowed=allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +102,23 @@ class EvaluationContext:
         self.principals = self.holdings.principals(request.user, groups)
         self.scoped = self.holdings.scoped(request.user, groups)
         self.roles = self.holdings.roles(request.user, groups)
+        self.narrow(request.active_roles, groups)
         rule = self.program.rules[request.resource.type, request.action]
         entities = {RESOURCE: request.resource, **{slot_.name: request.with_[slot_.name] for slot_ in rule.withs}}
         self.types: Mapping[str, str] = {slot: entity.type for slot, entity in entities.items()}
         self.keys = {slot: reference.vocabulary.keys(entity) for slot, entity in entities.items()}
         self.complete = {slot for slot, entity in entities.items() if reference.vocabulary.complete(entity)}
         self.levels = {slot: reference.vocabulary.shapes[e.type].levels(e.id) for slot, e in entities.items()}
+
+    def narrow(self, active_roles: Collection[str] | None, groups: Collection[str] = ()) -> None:
+        """Let only some roles of the caller count for what is allowed, if the policy lets requests say so; None: all of them."""
+        self.unheld: tuple[str, ...] = ()
+        """The active roles that the caller does not hold; if there are any, the request is denied."""
+        self.active: tuple[frozenset[str], tuple[tuple[str, str], ...]] | None = None
+        """`principals` and `scoped` that count for what is allowed; None: all of them."""
+        if active_roles is not None and self.program.semantics.active_roles == "request":
+            self.unheld = tuple(sorted(set(active_roles) - self.roles))
+            self.active = self.holdings.narrowed(self.user, groups, active_roles)
 
     def condition(self, rule: Rule) -> Formula:
         """The condition for the request; if that omits the last name of its resource, without the parts that cannot hold."""
@@ -199,6 +211,11 @@ class EvaluationContext:
         """The caller's principals for an object: those that count everywhere, and the roles whose scope contains it."""
         return self.principals | {role for role, scope in self.scoped if scope in path}
 
+    def active_within(self, path: tuple[str, ...]) -> frozenset[str]:
+        """As `principals_within`, of what counts for what is allowed."""
+        principals, scoped = self.active or (self.principals, self.scoped)
+        return principals | {role for role, scope in scoped if scope in path}
+
     def why_has(self, privilege: str, target: Target) -> Reason | None:
         """Why the caller holds a privilege on an object; None if they do not, or if it is denied."""
         path = self.path(target)
@@ -229,7 +246,7 @@ class EvaluationContext:
             principal
             for below in held
             for key in self.relevant_keys(below)
-            for principal in self.holdings.grants_on(privilege, key)[0] & self.principals_within(below)
+            for principal in self.holdings.grants_on(privilege, key)[0] & self.active_within(below)
         }
         return Reason(paths[0][-1], min(holders)) if holders else None
 
@@ -257,7 +274,7 @@ class EvaluationContext:
 
     def granted(self, privilege: str, path: tuple[str, ...]) -> Reason | None:
         """The nearest grant of the privilege, by a row of the state or by a role's default grants."""
-        principals = self.principals_within(path)
+        principals = self.active_within(path)
         for key in reversed(self.relevant_keys(path)):
             allowed, _ = self.holdings.grants_on(privilege, key)
             holders = (allowed & principals) | self.default_roles(privilege, path, key)
@@ -271,8 +288,7 @@ class EvaluationContext:
         roles = {
             f"role:{role.name}" for role in self.program.roles.values() if privilege in dict(role.grants).get(type_, ())
         }
-        scopes = path[: path.index(key) + 1]
-        return frozenset(roles & (self.principals | {role for role, scope in self.scoped if scope in scopes}))
+        return frozenset(roles & self.active_within(path[: path.index(key) + 1]))
 
     def denials(self, privilege: str, target: Target) -> tuple[tuple[str, str], ...]:
         """The denials of a privilege that apply on an object: (key, principal)."""

@@ -9,6 +9,7 @@ from privtab.ir.canonical import Leaf, Listing, atom_words
 from privtab.ir.nodes import ByType, Effect, Has, Rule, Target
 from privtab.ir.serialise import source_text
 from privtab.paths import base_type
+from privtab.request import roles_not_held
 
 if TYPE_CHECKING:
     from privtab.reference.evaluate import EvaluationContext
@@ -27,11 +28,13 @@ class Explanation:
         """Rule, source and revision; reasons and effects if allowed, what is missing if denied."""
         context: dict[str, Any] = {
             "rule": self.rule.id,
-            "missing": [] if self.allowed else self.missing(),
+            "missing": [] if self.allowed or self.evaluation.unheld else self.missing(),
             "reasons": self.reasons() if self.allowed else [],
             "effects": [self.effect_text(effect) for effect in self.rule.effects] if self.allowed else [],
             "source": source_text(self.rule.source),
         }
+        if self.evaluation.unheld:
+            context["error"] = roles_not_held(self.evaluation.user, self.evaluation.unheld)
         if not self.complete:
             context["minimal_sets_complete"] = False
         if self.evaluation.revision is not None:

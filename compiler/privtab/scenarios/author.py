@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from privtab.scenarios.worlds import Worlds
 from privtab.state.nodes import State
 from privtab.syntax.yaml_tree import Node
 
-CONTEXT_KEYS = ("with", "flags", "groups")
+CONTEXT_KEYS = ("with", "flags", "groups", "active_roles")
 FROZEN_KEYS = ("effects", "missing", "reason", "rule", "report")
 FROZEN_BY_DECISION = {"effects": True, "reason": True, "missing": False}
 """What may be frozen only of an allow, or only of a denial."""
@@ -102,6 +103,13 @@ class Author:
                 with_=objects,
                 flags=frozenset(flag_text.value for flag_text in self.reader.texts(fields.get("flags"), "`flags`")),
             )
+            if "active_roles" in fields:
+                if not self.vocabulary.active_roles:
+                    raise InvalidRequest(
+                        "the policy does not let requests name active roles; write `semantics: {active_roles: request}`"
+                    )
+                active = self.reader.texts(fields["active_roles"], "`active_roles`")
+                request = replace(request, active_roles=tuple(role.value.removeprefix("role:") for role in active))
             self.vocabulary.check(request)
         except (InvalidRequest, ValueError) as error:
             error_text = error.written(r"`with: {\1: TYPE:PATH}`") if isinstance(error, InvalidRequest) else str(error)

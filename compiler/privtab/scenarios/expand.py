@@ -15,7 +15,7 @@ from privtab.state.nodes import Assignment, Grant, State
 from privtab.syntax.yaml_tree import Node
 
 KEYS = (
-    "name", "ask", "action", "resource", *CONTEXT_KEYS, "by", "all", "effects", "rule", "report", "params", "tags", "why", "source", "note",
+    "name", "ask", "action", "resource", *(key for key in CONTEXT_KEYS if key != "active_roles"), "by", "all", "effects", "rule", "report", "params", "tags", "why", "source", "note",
 )  # fmt: skip
 
 

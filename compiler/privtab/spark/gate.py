@@ -59,13 +59,13 @@ def require(
 
 
 def _decided(policy: PolicyLike, state: Any, request: Request, spark: SparkSession | None, at: Moment) -> Decision:
-    from privtab.client._protocol import check_flags, read_active_system
+    from privtab.client._protocol import check_context, read_active_system
     from privtab.engines.python import PythonEngine
     from privtab.spark.states import index_of
 
     opened = open_policy(policy)
     opened.vocabulary.check(request)
-    check_flags(request.flags, read_active_system(opened.system, opened.json))
+    check_context(request, read_active_system(opened.system, opened.json))
     if spark is None:
         from pyspark.sql import SparkSession
 

@@ -63,6 +63,17 @@ class Holdings:
         direct = self._user_and_groups(user, groups)
         return tuple(sorted({(f"role:{role}", scope) for role, scope in self.held_by(direct) if scope is not None}))
 
+    def narrowed(
+        self, user: str, groups: Collection[str], active: Collection[str]
+    ) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
+        """`principals` and `scoped` of a user of whose roles only some are active, with the roles that these hold."""
+        direct = self._user_and_groups(user, groups)
+        held = {
+            pair for role, scope in set(self.held_by(direct)) if role in active for pair in self.held_with(role, scope)
+        }
+        everywhere = direct | {f"role:{role}" for role, scope in held if scope is None}
+        return everywhere, tuple(sorted((f"role:{role}", scope) for role, scope in held if scope is not None))
+
     def roles(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
         """The names of the roles that the user holds, directly, through a group or a role, everywhere or within a scope."""
         return frozenset({role for role, _ in self.held_by(self._user_and_groups(user, groups))})

@@ -14,7 +14,7 @@ from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOWED
 from privtab.request import Entity
-from privtab.state import below, windowed
+from privtab.state import below, brought, windowed
 from privtab.state.chains import GROUP
 from privtab.state.hierarchy import closed
 from privtab.state.names import StateNames
@@ -53,7 +53,7 @@ def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     from privtab.state.large_index import coded_parts
 
     parts, within = coded_parts(program, state)
-    return json_columns.stamped({**parts, "within": within})
+    return json_columns.stamped({**parts, **brought.part(program, state), "within": within})
 
 
 def revision(document: Mapping[str, Any]) -> str:
@@ -101,6 +101,10 @@ def unstamped(program: Program, state: State) -> dict[str, Any]:
         if state.windows:
             if uses_below(program):
                 raise UsageError("`or below` cannot be decided for a state with rows that hold for a time")
+            if uses(program).roles_of_roles:
+                raise UsageError(
+                    "active roles of a policy in which roles hold roles cannot be decided for a state with rows that hold for a time"
+                )
             return _windowed(program, state)
         if state.has_columns and not uses_below(program):
             document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
@@ -117,6 +121,7 @@ def _plain(program: Program, state: State) -> dict[str, Any]:
         "members": _nested(state.texts("members", "of", "user")),
         "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
         **_people(program, state, uses(program)),
+        **brought.part(program, state),
     }
     return document | (below.parts(program, document) if uses_below(program) else {})
 

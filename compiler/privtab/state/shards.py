@@ -24,6 +24,7 @@ from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
 from privtab.shard_names import shard_name
 from privtab.state.index import stamped, unstamped
 from privtab.state.nodes import State
+from privtab.state.uses import uses
 
 Document: TypeAlias = dict[str, Any]
 
@@ -66,6 +67,8 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
     """Split a whole index, with or without its revision; the parts share its inner maps."""
     if uses_below(program):
         raise UsageError("a state for a policy with `or below` cannot be sharded")
+    if uses(program).roles_of_roles:
+        raise UsageError("a state for a policy with active roles in which roles hold roles cannot be sharded")
     root = root_keys(program)
     always, windows = parts_of(document)
     found: dict[str, Document] = {}

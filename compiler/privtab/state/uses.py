@@ -18,13 +18,15 @@ class Uses:
     group_membership: bool
     """Whether entities of one of these types are groups, so that memberships count too."""
     holds: bool
-    """Whether the roles that a user holds are checked."""
+    """Whether the roles that a user holds are checked: by a condition, or because requests name active ones."""
     service_admins: bool
     """Whether service administrators are checked."""
     state_groups: bool
     """Whether the groups of the state count."""
     request_groups: bool
     """Whether the groups that a request brings count."""
+    roles_of_roles: bool = False
+    """Whether the roles that a role holds are looked up, which active roles bring."""
 
 
 def uses(program: Program) -> Uses:
@@ -32,6 +34,8 @@ def uses(program: Program) -> Uses:
 
     A program without rules has only names, and may be asked for anything.
     """
+    narrows = program.semantics.active_roles == "request"
+    roles_of_roles = narrows and "roles" in program.semantics.hierarchy
     if not program.rules:
         return Uses(
             member_types=frozenset(program.entities),
@@ -40,9 +44,10 @@ def uses(program: Program) -> Uses:
             service_admins=True,
             state_groups="state" in program.semantics.groups,
             request_groups="request" in program.semantics.groups,
+            roles_of_roles=roles_of_roles,
         )
     member_types: set[str] = set()
-    holds = service_admins = False
+    holds, service_admins = narrows, False
     for rule in program.rules.values():
         for atom in atoms(item_condition(rule)):
             if isinstance(atom, Member):
@@ -56,4 +61,5 @@ def uses(program: Program) -> Uses:
         service_admins=service_admins,
         state_groups="state" in program.semantics.groups,
         request_groups="request" in program.semantics.groups,
+        roles_of_roles=roles_of_roles,
     )

@@ -85,6 +85,9 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("owner", "owner", "what ownership means, or `none`"),
         Key("groups", "groups", "where groups come from: `state`, `request`"),
         Key("hierarchy", "hierarchy", "which principals contain others: `groups`, `roles`"),
+        Key(
+            "active_roles", "active_roles", "`request`: a request may narrow the caller's roles to some of them; `none`"
+        ),
         Key("gate", "condition", "a condition conjoined to every row without `gate: none`"),
     ),
     "ownership": (
@@ -168,6 +171,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "deny": ("none", "overrides"),
     "groups": ("state", "request"),
     "hierarchy": ("groups", "roles"),
+    "active_roles": ("none", "request"),
     "kinds": ("user", "group", "role"),
 }
 """Shapes whose values are a closed set of words."""

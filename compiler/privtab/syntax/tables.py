@@ -216,6 +216,7 @@ def _semantics(reader: Reader, node: Node) -> SemanticsDecl:
         owner=owner,
         groups=words("groups") or ("state",),
         hierarchy=tuple(dict.fromkeys(words("hierarchy"))),
+        active_roles=cast(Literal["none", "request"], word("active_roles") or "none"),
         gate=_gate(reader, fields["gate"][1]) if "gate" in fields else None,
         owner_known=owner_known,
     )

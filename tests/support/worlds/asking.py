@@ -6,6 +6,7 @@ import random
 
 from privtab.ir.nodes import Program, Rule
 from privtab.request import NOT_SET, Entity, Request
+from worlds import active
 from worlds.names import entity, names
 
 
@@ -30,7 +31,7 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
                     flags=stated_flags(rule, frozenset(f for f in ("force", "deep", "unheard") if rnd.random() < 0.3)),
                 )
             )
-    return asked
+    return active.narrowed(program, asked, seed) if program.semantics.active_roles == "request" else asked
 
 
 def stated_flags(rule: Rule, flags: frozenset[str]) -> frozenset[str]:

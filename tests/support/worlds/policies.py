@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from worlds import below, hierarchy, implies, nested
+from worlds import active, below, hierarchy, implies, nested
 from worlds.names import PRIVILEGES, ROLES
 
 
@@ -50,7 +50,7 @@ class Draft:
         return chain + [s for s in self.singles if s not in chain and self.parents[s] in chain]
 
 
-FEATURES = ("implies", "below", "hierarchy")
+FEATURES = ("implies", "below", "hierarchy", "active")
 """What a world can have besides what every world has; each is a module of this package. `nested` has to be asked for, since tools
 refuse it."""
 IN_SPARK = ("implies", "hierarchy")
@@ -90,6 +90,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     if rnd.random() < 0.3:
         semantics.append(f"groups: [{rnd.choice(['state, request', 'request'])}]")
     semantics += hierarchy.declared(draft.generator("hierarchy"))
+    semantics += active.declared(draft.generator("active"))
     lines += ["semantics:", *(f"  {s}" for s in semantics)]
     if rnd.random() < 0.5:
         draft.roles = True

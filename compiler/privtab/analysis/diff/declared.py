@@ -65,6 +65,8 @@ def _semantics(before: Semantics, after: Semantics) -> Iterator[Declared]:
     yield from change("groups", _list(before.groups), _list(after.groups), groups)
     hierarchy = Verdict.CHANGED if denies else _inclusion(before.hierarchy, after.hierarchy)
     yield from change("hierarchy", _list(before.hierarchy), _list(after.hierarchy), hierarchy)
+    active = Verdict.NARROWER if after.active_roles == "request" else Verdict.WIDER
+    yield from change("active_roles", before.active_roles, after.active_roles, active)
     yield from change("gate", before.gate, after.gate)
 
 

@@ -43,7 +43,15 @@ def render(
     emitter = Emitter(program, sharded)
     for row in emitter.rows():
         rows.setdefault(row.entity, []).append(row)
-    common = {"name": name, "program": program, "system": program.system, "indexed": indexed, "sharded": sharded}
+    active = program.semantics.active_roles == "request"
+    common = {
+        "active": active,
+        "name": name,
+        "program": program,
+        "system": program.system,
+        "indexed": indexed,
+        "sharded": sharded,
+    }
     base = f"privtab/{name}"
     modules = {
         f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
@@ -52,6 +60,7 @@ def render(
             groups="request" if "request" in program.semantics.groups else "state",
             layout="sharded" if sharded else "whole",
             below=uses_below(program),
+            brought="roles" in program.semantics.hierarchy,
             role_grants=role_grants(program),
             links=links(program),
             paths=key_paths(program),
@@ -59,7 +68,7 @@ def render(
             nested=nested_places(program),
         ),
         f"{base}/explain/explain.rego": explanation(
-            name, program.system, below=uses_below(program), nests=bool(nested_places(program))
+            name, program.system, below=uses_below(program), nests=bool(nested_places(program)), active=active
         ),
     }
     if not indexed:
@@ -70,19 +79,19 @@ def render(
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 
-def explanation(name: str, system: str, *, below: bool = False, nests: bool = False) -> str:
+def explanation(name: str, system: str, *, below: bool = False, nests: bool = False, active: bool = False) -> str:
     """The hand-written module that explains decisions, with the names of a package and of the system whose state it reads.
 
-    `nests`: types of the program nest, so the positions of keys depend on the request.
+    `nests`: types of the program nest, so the positions of keys depend on the request. `active`: requests may name active roles.
     """
     text = (opa() / "lib/privtab/example_system/explain/explain.rego").read_text(encoding="utf-8")
     if below:
         text += "\n" + _template("explain_below.rego.j2").render()
-    if nests:
-        for part, replacement in _WHERE_TYPES_NEST:
-            assert part in text
-            text = text.replace(part, replacement)
-        text += _template("explain_nested.rego.j2").render()
+    replacements = (_WHERE_TYPES_NEST if nests else ()) + (_WITH_ACTIVE_ROLES if active else ())
+    for part, replacement in replacements:
+        text = text.replace(part, replacement)
+    text += _template("explain_nested.rego.j2").render() if nests else ""
+    text += "\n" + _template("explain_active.rego.j2").render() if active else ""
     return _PLACEHOLDER.sub(lambda found: f"privtab_state.{system}" if found[1] else name, text)
 
 
@@ -120,6 +129,27 @@ _WHERE_TYPES_NEST = (
     ("i > atom.index", 'i > object.get(atom, "anchor", atom.index)'),
 )
 """Parts of the explanation, with what replaces them where the positions of keys depend on the request."""
+
+
+_WITH_ACTIVE_ROLES = (
+    (
+        "\tsome principal in who\n\torigins := lib.allowed_on",
+        "\tsome principal in lib.active(who)\n\torigins := lib.allowed_on",
+    ),
+    ("\tsome principal in who\n\tlib.not_denied", "\tsome principal in lib.active(who)\n\tlib.not_denied"),
+    (
+        '\tsome principal in who\n\tstartswith(principal, "role:")',
+        '\tsome principal in lib.active(who)\n\tstartswith(principal, "role:")',
+    ),
+    (
+        "lib.scoped(user, keys)) | lib.scoped_now(user, keys)",
+        "lib.active_scoped(who, lib.scoped(user, keys) | lib.scoped_now(user, keys), keys)",
+    ),
+    ("declared(keys) := ({principal", "declared(keys) := {principal"),
+    ("context := object.union(completeness, {", "context := object.union(object.union(completeness, roles_error), {"),
+    ("missing := [pair[1] |\n\tnot allowed\n", "missing := [pair[1] |\n\tnot allowed\n\tlib.active_roles_held(user)\n"),
+)
+"""Parts of the explanation, with what replaces them where requests may name the active roles of the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,8 @@ class ModuleView:
     async_client: str
     request_groups: bool
     """Whether groups in requests count."""
+    active_roles: bool
+    """Whether requests may name active roles."""
     types: tuple[MemberView, ...]
     entities: tuple[EntityView, ...]
     groups: tuple[GroupView, ...]
@@ -115,6 +117,7 @@ def view(program: Program) -> ModuleView:
         client=client,
         async_client=async_client,
         request_groups=known.request_groups,
+        active_roles=known.active_roles,
         types=tuple(_members(program.entities)),
         entities=tuple(entities),
         groups=tuple(all_groups),
