@@ -93,15 +93,7 @@ class Vocabulary:
             return
         if ACTIVE_ROLES in map(flag_name, request.flags):
             raise InvalidRequest(f"context.{ACTIVE_ROLES} must be a list of names of roles")
-        names = request.active_roles or ()
-        if len(names) > MOST_ACTIVE_ROLES:
-            raise InvalidRequest(f"{len(names):,} active roles; {MOST_ACTIVE_ROLES:,} is the most")
-        for name in names:
-            if not name:
-                raise InvalidRequest("the name of an active role is empty")
-            check_unicode(name)
-            if is_wildcard(name):
-                raise InvalidRequest(f"`{name}` is not the name of a role: there are no wildcards")
+        check_role_names(request.active_roles or ())
 
     def check_context(self, request: Request, shape: OperationShape) -> None:
         """Check the `with` objects and the flags that an operation uses; others are ignored. Raises InvalidRequest."""
@@ -222,3 +214,15 @@ def check_caller(user: str, groups: Sequence[str]) -> None:
     check_unicode(user)
     for group in groups:
         check_unicode(group)
+
+
+def check_role_names(names: Sequence[str]) -> None:
+    """Check the names of the roles that a request makes active. Raises InvalidRequest."""
+    if len(names) > MOST_ACTIVE_ROLES:
+        raise InvalidRequest(f"{len(names):,} active roles; {MOST_ACTIVE_ROLES:,} is the most")
+    for name in names:
+        if not name:
+            raise InvalidRequest("the name of an active role is empty")
+        check_unicode(name)
+        if is_wildcard(name):
+            raise InvalidRequest(f"`{name}` is not the name of a role: there are no wildcards")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import generated_programs
@@ -10,16 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab import pipeline
-from privtab.analysis.explain import Part, explain
+from privtab.analysis.explain import Part, RequestExplanation, explain
 from privtab.analysis.provenance import Chain
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.nodes import TABLES, Grant, State
+from privtab.state.nodes import TABLES, Assignment, Grant, State
 from privtab.state.places import Places
 from privtab.state.raw import RawRow
 
 TABLE = Entity("table", "m/c/s/t")
+ALL_ROLES = tuple(feature for feature in worlds.FEATURES if feature != "active")
 
 
 def grant(privilege: str, entity: str, effect: str = "allow") -> Grant:
@@ -65,7 +67,7 @@ def test_chains_in_many_worlds(policy: int, seed: int) -> None:
 
 
 def check(policy: int, seed: int) -> None:
-    program = generated_programs.program(policy, *(worlds.FEATURES if policy % 2 else ()))
+    program = generated_programs.program(policy, *(ALL_ROLES if policy % 2 else ()))
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     for request in worlds.requests(program, seed, per_rule=1):
@@ -118,3 +120,42 @@ def without(state: State, gone: set[tuple[str, int]]) -> State:
 
 def decide(program: Program, state: State, request: Request) -> bool:
     return Reference(program, state).decide(request).allowed
+
+
+OFFICE = """
+{privtab: 1, system: office, version: '1', entities: {site: {desk:}}, privileges: [USE, PAINT],
+ semantics: {inheritance: down, active_roles: request},
+ tables: {desk: {use: USE (desk), renovate: USE (desk) and PAINT (desk)}}}
+"""
+
+
+def test_roles_that_are_not_active_are_named_and_those_that_would_allow_it(tmp_path: Path) -> None:
+    (tmp_path / "office.yaml").write_text(OFFICE, encoding="utf-8")
+    program = pipeline.load_program(tmp_path / "office.yaml")
+    roles = {"clerk": "USE", "painter": "PAINT", "idle": None}
+    state = State(
+        assignments=tuple(Assignment(principal="user:ann", role=role, scope=None) for role in roles),
+        grants=tuple(
+            Grant(grantee=f"role:{role}", effect="allow", privilege=privilege, entity=Entity("site", "s"))
+            for role, privilege in roles.items()
+            if privilege
+        ),
+    )
+    reference = Reference(program, state)
+
+    def why(action: str, *active: str) -> RequestExplanation:
+        asked = Request(user="ann", action=action, resource=Entity("desk", "s/d"), active_roles=active)
+        return explain(reference, asked, state)
+
+    allowed = why("use", "clerk")
+    assert allowed.decision.allowed
+    assert allowed.inactive == ("idle", "painter")
+    assert allowed.activating == ()
+    assert [[part.through for part in parts] for parts in allowed.sets] == [["role:clerk"]]
+    assert why("use").activating == ("clerk",)
+    assert why("renovate").activating == ("clerk", "painter")
+    assert why("renovate", "clerk").activating == ("painter",)
+    use, paint = sorted(why("renovate", "painter").sets[0], key=lambda part: part.holds)
+    assert (use.atom, use.because) == ("USE (desk:s/d)", ())
+    assert [step.text for chain in paint.because for step in chain][:1] == ["PAINT granted to role:painter at site:s"]
+    assert why("use", "nobody").activating == ()

@@ -50,7 +50,7 @@ def test_every_part_of_every_decision_is_the_references(seed: int, tmp_path: Pat
         assert engine.allow_many(asked) == [decision.allowed for decision in expected]
         assert [engine.allow(request) for request in asked[:20]] == [decision.allowed for decision in expected[:20]]
         assert engine.decide(asked[0]) == expected[0]
-        plain = [r for r in asked if not (r.with_ or r.flags or r.groups)]
+        plain = [r for r in asked if r.plain]
         assert engine.allow_many(plain) == [reference.decide(request).allowed for request in plain]
         total += len(asked)
         allowed += sum(decision.allowed for decision in expected)

@@ -30,7 +30,7 @@ SEEDS = st.integers(min_value=0, max_value=2**31)
 @settings(max_examples=4)
 @given(policy=st.integers(0, 40), seed=SEEDS)
 def test_the_python_engine_agrees_with_the_reference_at_every_moment(policy: int, seed: int) -> None:
-    program = generated_programs.program(policy, *(worlds.IN_SPARK if policy % 2 else ()))
+    program = generated_programs.program(policy, *(worlds.TIMED if policy % 2 else ()))
     state = worlds.timed(worlds.state(program, seed), seed)
     if not state.windows:
         return
@@ -49,7 +49,7 @@ def test_the_python_engine_agrees_with_the_reference_at_every_moment(policy: int
 @settings(max_examples=20, deadline=None)
 @given(policy=st.integers(0, 40), seed=SEEDS)
 def test_the_python_engine_agrees_with_the_reference_over_shards_with_windows(policy: int, seed: int) -> None:
-    program = generated_programs.program(policy, *(worlds.IN_SPARK if policy % 2 else ()))
+    program = generated_programs.program(policy, *(worlds.TIMED if policy % 2 else ()))
     state = worlds.timed(worlds.state(program, seed), seed)
     opener = Opener()
     parts = [opener.keep(content(key, document)) for key, document in shards(program, state).items()]
@@ -66,7 +66,7 @@ def test_the_python_engine_agrees_with_the_reference_over_shards_with_windows(po
 @settings(max_examples=20, deadline=None)
 @given(policy=st.integers(0, 40), seed=SEEDS)
 def test_shards_with_windows_together_are_one_index_for_engines_without_parts(policy: int, seed: int) -> None:
-    program = generated_programs.program(policy, *(worlds.IN_SPARK if policy % 2 else ()))
+    program = generated_programs.program(policy, *(worlds.TIMED if policy % 2 else ()))
     state = worlds.timed(worlds.state(program, seed), seed)
     parts = shards(program, state)
     found, missing = together(content(key, document) for key, document in parts.items())

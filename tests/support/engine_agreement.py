@@ -133,10 +133,10 @@ def compare(
     seed: int, binary: Path, *, policies: int, states: int, per_rule: int, sharded: bool = False, nested: bool = False
 ) -> tuple[int, int, list[str]]:
     """Compare on random policies, states and requests; returns the numbers of requests and of allows, and the differences."""
-    features = worlds.IN_SPARK if sharded else worlds.FEATURES
+    features = worlds.TIMED if sharded else worlds.FEATURES
     of_seed = [features if n % 2 else () for n in range(policies)]
     if nested:
-        of_seed = [("nested", *(worlds.IN_SPARK if n % 2 else ())) for n in range(policies)]
+        of_seed = [("nested", *(worlds.TIMED if n % 2 else ())) for n in range(policies)]
     texts = [worlds.policy(seed * 1000 + n, f"world{n}", of_seed[n]) for n in range(policies)]
     total = allowed = 0
     found: list[str] = []

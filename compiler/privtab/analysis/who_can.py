@@ -15,7 +15,7 @@ from privtab.analysis.caller import Caller
 from privtab.analysis.held import listing
 from privtab.analysis.principal_sets import SinglePrincipalSets, UserSets
 from privtab.analysis.universe import users
-from privtab.errors import Undecided
+from privtab.errors import Undecided, UsageError
 from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.formula import leaves
 from privtab.ir.nodes import RESOURCE, Atom, Member, Rule
@@ -153,6 +153,8 @@ def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
     Raises InvalidRequest if the request uses names that the policy does not know.
     """
     check_support(reference.program, Tool.WHO_CAN)
+    if request.active_roles is not None:
+        raise UsageError("`who-can` is about all roles of everybody: leave the active roles out")
     return WhoCan(reference, state, request)
 
 

@@ -40,7 +40,9 @@ from privtab.engines.forms import NO, Truths, Value, combinations, separate
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine
 from privtab.engines.varying import decide_rows, with_nameless_group
+from privtab.errors import InvalidRequest
 from privtab.request import NOT_SET, Entity, Request, flag_name
+from privtab.vocabulary import check_role_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +158,7 @@ class Batches:
             return None
         try:
             return self._allow_requests(requests)
-        except (pa.ArrowException, AttributeError, TypeError, ValueError):
+        except (pa.ArrowException, AttributeError, InvalidRequest, TypeError, ValueError):
             return None
 
     def _allow_requests(self, requests: Sequence[Request]) -> list[bool] | None:
@@ -167,8 +169,6 @@ class Batches:
         ids = _names([resource.id for resource in resources])
         kinds = {request.action for request in requests}, {resource.type for resource in resources}
         with_extras = [request for request in requests if not request.plain]
-        if any(request.active_roles is not None for request in with_extras):
-            return None
         if not all(map(_well_formed, with_extras)):
             return None
         if not with_extras and all(len(kind) == 1 for kind in kinds):
@@ -186,10 +186,13 @@ class Batches:
         if answers.reasons.any():
             return None
         found: list[bool] = answers.allowed.tolist()
-        if self.engine.meaning.request_groups:
-            for number, request in enumerate(requests):
-                if request.groups:
-                    found[number] = self.one_by_one.allow(request)
+        meaning = self.engine.meaning
+        for number, request in enumerate(requests) if meaning.request_groups or meaning.active_roles else ():
+            narrowed = meaning.active_roles and request.active_roles is not None
+            if narrowed:
+                check_role_names(request.active_roles or ())
+            if narrowed or (meaning.request_groups and request.groups):
+                found[number] = self.one_by_one.allow(request)
         return found
 
     def _groups(self, requests: Sequence[Request]) -> dict[tuple[Any, ...], list[int]]:
@@ -387,11 +390,13 @@ def _well_formed(request: Request) -> bool:
     flags: object = request.flags
     groups: object = request.groups
     withs: object = request.with_
+    roles: object = request.active_roles
     return (
         isinstance(flags, frozenset | set)
         and isinstance(groups, tuple | list)
         and isinstance(withs, Mapping)
         and all(isinstance(name, str) and name and is_unicode(name) for name in (*flags, *groups, *withs))
+        and (roles is None or (isinstance(roles, tuple | list) and all(isinstance(name, str) for name in roles)))
         and all(isinstance(entity, Entity) for entity in withs.values())
     )
 

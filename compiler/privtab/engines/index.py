@@ -200,7 +200,7 @@ class Index:
             principal: (role, scope) for principal, (role, scope) in document["within"].items()
         }
         """The role and the scope for which a principal stands."""
-        self.brought: Mapping[str, Iterable[str]] = document.get("brought", {})
+        self.brought: dict[str, tuple[str, ...]] = {p: tuple(o) for p, o in document.get("brought", {}).items()}
         """Principal of a role → those of the roles that it holds, if requests may name active roles."""
         self.scoped = _scopes(document["scoped"])
         """User → key of a scope → the declared roles that they hold there."""
@@ -298,6 +298,8 @@ def together(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], fr
     whole["revision"] = combined(always["revision"], {root: shard["revision"] for root, (shard, _) in loaded.items()})
     if timed := _united(windows, [own for _, own in loaded.values() if own]):
         concerned = {part: whole.pop(part) for part in sorted(whole) if part not in HELD_ALWAYS}
+        if "brought" in concerned:
+            timed.setdefault("brought", {})
         whole[WINDOWED] = concerned | {"windows": timed}
     return whole, frozenset(shard_names.keys() - loaded.keys())
 
@@ -307,7 +309,8 @@ def _united(people: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]) -> d
     if not people and not shards:
         return {}
     by_name = ("principals", "scoped", "group_principals", "group_scoped")
-    return {part: people.get(part, {}) for part in by_name} | _combined(shards)
+    brought = {"brought": people["brought"]} if "brought" in people else {}
+    return {part: people.get(part, {}) for part in by_name} | brought | _combined(shards)
 
 
 def _combined(shards: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -1,46 +1,56 @@
-"""What roles bring when they are active: the roles that they hold, part of the index if a policy lets requests narrow roles that hold roles.
+"""What roles bring when they are active: the roles that they hold. A part of the index if a policy lets requests narrow roles that hold roles.
 
-    {"brought": {principal of a role: {principals of the roles that it holds: true}}}
+    {"brought": {principal of a role: {principal of a role that it holds: true}}}
 
-A role within a scope is a principal of its own (`principal_texts.py`). A principal whose role is active brings these with it.
+A role within a scope is a principal of its own (`principal_texts.py`). In a state with windows, the part is split as others are
+(`windowed.py`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.moments import Window
 from privtab.state.chains import ROLE, ScopeOverlap
 from privtab.state.hierarchy import closed
 from privtab.state.nodes import State
 from privtab.state.principal_texts import scoped_principal
 from privtab.state.uses import uses
 
+Brought: TypeAlias = dict[str, dict[str, list[Window]]]
+"""Principal of a role → those of the roles that it holds, each with the windows in which it does; sorted."""
+
 
 def part(program: Program, state: State) -> dict[str, Any]:
-    """The part of the index; nothing if the policy has no use for it."""
+    """The part of the index of a state without windows; nothing if the policy has no use for it."""
     if not uses(program).roles_of_roles:
         return {}
-    held: dict[str, list[tuple[str, str | None]]] = {}
+    return {"brought": {role: dict.fromkeys(others, True) for role, others in windows(program, state).items()}}
+
+
+def windows(program: Program, state: State) -> Brought:
+    """What each role brings that is assigned to a user or a group."""
+    state = closed(program, state)
+    held: dict[str, list[tuple[str, str | None, Window]]] = {}
     scopes: dict[str, set[str | None]] = {}
-    for principal, name, scope in closed(program, state).texts("assignments", "principal", "role", "scope"):
+    rows = state.texts("assignments", "principal", "role", "scope")
+    for (principal, name, scope), window in zip(rows, state.windows_of("assignments"), strict=True):
         if principal.startswith(ROLE):
-            held.setdefault(principal, []).append((f"{ROLE}{name}", scope))
+            held.setdefault(principal, []).append((f"{ROLE}{name}", scope, window))
         else:
             scopes.setdefault(f"{ROLE}{name}", set()).add(scope)
     overlap = ScopeOverlap(vocabulary(program))
-    found: dict[str, dict[str, bool]] = {}
-    for role in sorted(held.keys() & scopes.keys()):
+    found: Brought = {}
+    for role in held.keys() & scopes.keys():
         for scope in scopes[role]:
-            principals = set()
-            for other, own in held[role]:
+            for other, own, window in held[role]:
                 common, both = overlap.both(scope, own)
                 if common:
-                    principals.add(_principal(other, both))
-            if principals:
-                found[_principal(role, scope)] = dict.fromkeys(sorted(principals), True)
-    return {"brought": dict(sorted(found.items()))}
+                    brought = found.setdefault(_principal(role, scope), {})
+                    brought.setdefault(_principal(other, both), []).append(window)
+    return {role: dict(sorted(found[role].items())) for role in sorted(found)}
 
 
 def _principal(role: str, scope: str | None) -> str:

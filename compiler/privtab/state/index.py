@@ -101,10 +101,6 @@ def unstamped(program: Program, state: State) -> dict[str, Any]:
         if state.windows:
             if uses_below(program):
                 raise UsageError("`or below` cannot be decided for a state with rows that hold for a time")
-            if uses(program).roles_of_roles:
-                raise UsageError(
-                    "active roles of a policy in which roles hold roles cannot be decided for a state with rows that hold for a time"
-                )
             return _windowed(program, state)
         if state.has_columns and not uses_below(program):
             document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
@@ -137,7 +133,8 @@ def _windowed(program: Program, state: State) -> dict[str, Any]:
     def principal(role: str, scope: str | None) -> tuple[str | None, bool]:
         return _principal_of_role(role, scope, granted, declared, used), f"role:{role}" in declared
 
-    return windowed.document(state, lambda rows: _plain(program, rows), grants, principal, used)
+    roles = brought.windows(program, state) if used.roles_of_roles else None
+    return windowed.document(state, lambda rows: _plain(program, rows), grants, principal, used, roles)
 
 
 def _principal_of_role(name: str, scope: str | None, granted: set[str], declared: set[str], used: Uses) -> str | None:

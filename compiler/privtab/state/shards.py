@@ -24,7 +24,6 @@ from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
 from privtab.shard_names import shard_name
 from privtab.state.index import stamped, unstamped
 from privtab.state.nodes import State
-from privtab.state.uses import uses
 
 Document: TypeAlias = dict[str, Any]
 
@@ -50,6 +49,8 @@ CONCERNED = (*GRANTS, "owners")
 """The content of a shard that windows concern."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
+BROUGHT = "brought"
+"""A part of that which only some policies have (`brought.py`)."""
 PEOPLE_ROOTS = ("revision", "shards", *BY_NAME)
 NEVER_TIMED = ("shards", *HELD_ALWAYS)
 """What windows do not concern in any part."""
@@ -67,8 +68,6 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
     """Split a whole index, with or without its revision; the parts share its inner maps."""
     if uses_below(program):
         raise UsageError("a state for a policy with `or below` cannot be sharded")
-    if uses(program).roles_of_roles:
-        raise UsageError("a state for a policy with active roles in which roles hold roles cannot be sharded")
     root = root_keys(program)
     always, windows = parts_of(document)
     found: dict[str, Document] = {}
@@ -86,8 +85,10 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
 def people_part(document: Mapping[str, Any], root_entities: Iterable[str]) -> Document:
     """The people's part of a whole index, with or without its revision; `root_entities`: those that have shards."""
     always, windows = parts_of(document)
-    people = {part: always[part] for part in BY_NAME} | {"shards": dict.fromkeys(sorted(root_entities), True)}
-    timed = {part: windows[part] for part in BY_NAME if part in windows}
+    people = {part: always[part] for part in (*BY_NAME, BROUGHT) if part in (*BY_NAME, *always)} | {
+        "shards": dict.fromkeys(sorted(root_entities), True)
+    }
+    timed = {part: windows[part] for part in (*BY_NAME, BROUGHT) if part in windows}
     return stamped(_with_windows(people, timed if any(timed.values()) else {}))
 
 
@@ -114,10 +115,13 @@ def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
     """The whole index from which parts were made, with its revision; shards that the people's part does not name are omitted."""
     people, of_people = parts_of(documents[PEOPLE])
     split = [parts_of(documents[key]) for key in people["shards"]]
-    whole = _together([always for always, _ in split], HELD) | {part: people[part] for part in BY_NAME}
+    whole = _together([always for always, _ in split], HELD) | {
+        part: people[part] for part in (*BY_NAME, BROUGHT) if part in (*BY_NAME, *people)
+    }
     if of_people or any(windows for _, windows in split):
         timed = _together([windows for _, windows in split if windows], CONCERNED)
         timed |= {part: of_people.get(part, {}) for part in BY_NAME if part not in HELD_ALWAYS}
+        timed |= {BROUGHT: of_people.get(BROUGHT, {})} if BROUGHT in people else {}
         return stamped(_with_windows(whole, timed))
     return stamped(whole)
 
@@ -151,10 +155,10 @@ def root_keys(program: Program) -> Callable[[str], str]:
     return root
 
 
-def roots(system: str, key: str, *, windows: bool = False) -> list[str]:
-    """The roots of the bundle of a part: of `people`, with or without windows, or of the shard of a root key."""
+def roots(system: str, key: str, *, windows: bool = False, brought: bool = False) -> list[str]:
+    """The roots of the bundle of a part: of `people`, with or without windows and what roles bring, or of the shard of a root key."""
     base = f"privtab_state/{system}"
-    own = sorted((*PEOPLE_ROOTS, WINDOWED)) if windows else sorted(PEOPLE_ROOTS)
+    own = sorted((*PEOPLE_ROOTS, *([WINDOWED] if windows else ()), *([BROUGHT] if brought else ())))
     return [f"{base}/{part}" for part in own] if key == PEOPLE else [f"{base}/at/{shard_name(key)}"]
 
 

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from privtab.errors import UsageError
 from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersection, union
+from privtab.state.brought import Brought
 from privtab.state.nodes import Effect, State
 from privtab.state.uses import Uses
 
@@ -37,11 +38,13 @@ def document(
     grants: Callable[[State], Mapping[Effect, Mapping[str, Any]]],
     roles: Callable[[str, str | None], tuple[str | None, bool]],
     used_parts: Uses,
+    brought: Brought | None = None,
 ) -> Document:
     """The index of a state with windows, without its revision.
 
     `index_of` gives the index of a state without windows, `grants` its grants by effect, with the scopes of this one; `roles` gives the
-    principal for a role within a scope, None if nothing depends on it, and whether the policy declares the role.
+    principal for a role within a scope, None if nothing depends on it, and whether the policy declares the role. `brought`: what roles
+    bring when they are active, if requests may say which are.
     """
     complete = index_of(replace(state, windows={}))
     always = {
@@ -61,6 +64,8 @@ def document(
                 windows_of["owners"].setdefault(key, {}).setdefault(owner, []).append(window)
     windows_of = _spans(windows_of)
     windows_of |= _People(state, roles, used_parts).parts(found)
+    if brought is not None:
+        found["brought"], windows_of["brought"] = _split(brought)
     parts = {part: found.pop(part) for part in sorted(found) if part not in HELD_ALWAYS}
     return {WINDOWED: {**parts, "windows": windows_of}, **found}
 
@@ -90,6 +95,20 @@ def _add_grants(found: Document, privileges: Mapping[str, Any], window: Window) 
                 windows_by_origin = found.setdefault(privilege, {}).setdefault(key, {}).setdefault(principal, {})
                 for origin in (key,) if entry is True else entry:
                     windows_by_origin.setdefault(origin, []).append(window)
+
+
+def _split(brought: Brought) -> tuple[Document, Document]:
+    """What roles bring at any time, and what they bring for a time."""
+    always: Document = {}
+    timed: Document = {}
+    for role, others in brought.items():
+        for other, windows in others.items():
+            times = spans(windows)
+            if times == [list(ALWAYS)]:
+                always.setdefault(role, {})[other] = True
+            elif times:
+                timed.setdefault(role, {})[other] = times
+    return always, timed
 
 
 def _spans(value: Any) -> Any:

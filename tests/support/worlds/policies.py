@@ -54,7 +54,9 @@ FEATURES = ("implies", "below", "hierarchy", "active")
 """What a world can have besides what every world has; each is a module of this package. `nested` has to be asked for, since tools
 refuse it."""
 IN_SPARK = ("implies", "hierarchy")
-"""Those of the features that Spark and sharded states support."""
+"""Those of the features that Spark supports."""
+TIMED = ("implies", "hierarchy", "active")
+"""Those of the features that states with windows and sharded states support."""
 
 
 def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> str:
