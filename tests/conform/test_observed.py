@@ -68,7 +68,7 @@ def disagreements(program: Program) -> list[str]:
 def _asked(program: Program, candidates: list[Candidate]) -> Observed:
     generated = GeneratedCallers(program)
     requests = [
-        generated.add_caller(candidate.caller, candidate.setting.request, through_role=candidate.through_role)
+        generated.add_caller(candidate.caller, candidate.setting.request, through_roles=candidate.through_roles)
         for candidate in candidates
     ]
     reference = Reference(program, generated.state())

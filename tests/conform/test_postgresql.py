@@ -10,13 +10,16 @@ import pytest
 from postgresql_server import postgresql
 
 from privtab.conform.document import load
-from privtab.conform.nodes import Verdict
+from privtab.conform.nodes import Answer, Verdict, World
 from privtab.conform.plan import PREFIX, plan
 from privtab.conform.readings import readings_of
 from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run
 from privtab.conform.sql import SqlDriver
 from privtab.pipeline import load_program
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity, Request
+from privtab.state.nodes import Assignment, Grant, State
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql-15")]
 
@@ -66,6 +69,61 @@ def test_every_cell_agrees_and_nothing_is_left_behind(url: str) -> None:
     assert left_behind(url) == []
     followed = {row.name: [r.name for r in row.readings if r.follows] for row in result.rows if row.readings}
     assert followed == {"schema/create_table": [""], "table/drop": [""]}
+
+
+def test_public_and_memberships_with_and_without_inheritance_agree(url: str) -> None:
+    """What no plan asks, since a grant to PUBLIC is one to every caller of the plan."""
+    program = load_program(POLICY)
+    names = {type_: f"{PREFIX}{type_}" for type_ in program.entities}
+    database, schema = names["database"], f"{names['database']}/{names['schema']}"
+    below = {type_: f"{schema}/{names[type_]}" for type_ in ("table", "sequence", "function", "type")}
+    paths = {"database": database, "schema": schema, **below, "column": f"{below['table']}/{names['column']}"}
+    at = {type_: Entity(type_, path) for type_, path in paths.items()}
+    holder, chained, switching, other = (f"{PREFIX}{name}" for name in ("holder", "chained", "switching", "other"))
+    reader, outer = f"{PREFIX}reader", f"{PREFIX}outer"
+    public = {"database": "CONNECT", "schema": "USAGE", "column": "UPDATE", "function": "EXECUTE", "table": "INSERT"}
+    through_role = {
+        "table": "SELECT",
+        "schema": "CREATE",
+        "sequence": "UPDATE",
+        "database": "TEMPORARY",
+        "type": "USAGE",
+    }
+    users = (holder, chained, switching, other)
+    state = State(
+        memberships=tuple((user, "public") for user in users),
+        assignments=(
+            Assignment(principal=f"user:{holder}", role=reader),
+            Assignment(principal=f"user:{chained}", role=outer),
+            Assignment(principal=f"role:{outer}", role=reader),
+        ),
+        members=((switching, Entity("role", reader)),),
+        grants=tuple(
+            Grant(grantee=grantee, effect="allow", privilege=privilege, entity=at[type_])
+            for grantee, given in (("group:public", public), (f"role:{reader}", through_role))
+            for type_, privilege in given.items()
+        ),
+    )
+    entities = (at["database"], at["schema"], at["table"], at["column"], at["sequence"], at["function"], at["type"])
+    world = World(state=state, entities=entities, users=users, groups=("public",), roles=(reader, outer))
+    reference, driver = Reference(program, state), SqlDriver(load(DRIVER, program), program, url)
+    at["role"] = Entity("role", reader)
+    requests = [
+        Request(user=user, action=operation, resource=at[type_]) for user in users for type_, operation in program.rules
+    ]
+    try:
+        driver.prepare(world)
+        answers = [driver.ask(request) for request in requests]
+    finally:
+        assert driver.clean() == ()
+    expected = [reference.decide(request).allowed for request in requests]
+    asked = zip(requests, answers, expected, strict=True)
+    assert [(request, answer) for request, answer, yes in asked if (answer is Answer.ALLOWED) != yes] == []
+    assert set(answers) == {Answer.ALLOWED, Answer.REFUSED}
+    named = ((request.user, f"{request.resource.type}/{request.action}") for request in requests)
+    allowed = {pair for pair, yes in zip(named, expected, strict=True) if yes}
+    assert {(other, "table/insert"), (chained, "table/select"), (switching, "role/set")} <= allowed
+    assert not {(switching, "table/select"), (other, "role/set")} & allowed
 
 
 def test_a_table_that_the_server_does_not_obey_is_told_with_statements_to_paste(url: str, tmp_path: Path) -> None:

@@ -64,11 +64,11 @@ class Candidate:
     setting: Setting
     caller: Caller
     purpose: str = ""
-    through_role: bool = False
-    """Whether the caller holds a role that has the privileges, rather than having them directly."""
+    through_roles: int = 0
+    """How many roles lie between the caller and the privileges: 2 if a role that they hold holds another one, which has them."""
 
 
-THROUGH_ROLE = "through a role"
+THROUGH_ROLES = ("through a role", "through a role that a role holds")
 
 
 class Candidates:
@@ -157,8 +157,10 @@ class Candidates:
         """Inheritance from each level, each denial, ownership that is not inherited, and privileges through a role."""
         way_of_role = next((way for way in setting.ways if any(atom.kind == "has" for atom in way)), None)
         if way_of_role is not None and self._through_roles and not self.program.roles:
-            candidate = self._candidate(setting, callers, way_of_role, frozenset(), THROUGH_ROLE)
-            yield replace(candidate, through_role=True)
+            chains = "roles" in self.program.semantics.hierarchy
+            for number, purpose in enumerate(THROUGH_ROLES[: 2 if chains else 1], start=1):
+                candidate = self._candidate(setting, callers, way_of_role, frozenset(), purpose)
+                yield replace(candidate, through_roles=number)
         owned = {atom.on for way in setting.ways for atom in way if atom.kind == "owner"}
         for way in setting.ways:
             for atom in sorted(way, key=str):

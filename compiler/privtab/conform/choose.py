@@ -127,7 +127,7 @@ class Choice:
         return sum(
             1 << position
             for position, candidate in enumerate(row.candidates)
-            if not (candidate.through_role or (is_unnamed and candidate.setting.form == "call"))
+            if not (candidate.through_roles or (is_unnamed and candidate.setting.form == "call"))
         )
 
 

@@ -39,8 +39,10 @@ class Packing:
         self.program = program
         self.prefix = prefix
         self._generated = GeneratedCallers(program, prefix + mark)
-        self._known: dict[tuple[HeldSet, Denied, bool], _Known] = {}
+        self._known: dict[tuple[HeldSet, Denied, int], _Known] = {}
         self._entities: dict[str, Entity] = {}
+        self._principals: dict[str, None] = {}
+        """The entities that are principals themselves, as in `role:reader`."""
         owner = program.semantics.owner
         self._owners_hold = owner is not None and bool(owner.holds)
         asked = {leaf for rule in rules for leaf in leaves(program, item_condition(rule))}
@@ -52,16 +54,16 @@ class Packing:
             if isinstance(leaf, atom)
         }
 
-    def request(self, caller: Caller, request: Request, rule: Rule, *, own: bool, through_role: bool) -> Request:
+    def request(self, caller: Caller, request: Request, rule: Rule, *, own: bool, through_roles: int) -> Request:
         """The request of a caller with its final names.
 
-        `own`: no other request is about its resource. `through_role`: the caller's grants are those of a role that they hold.
+        `own`: no other request is about its resource. `through_roles`: as for GeneratedCallers.add_caller.
         """
         caller = replace(caller, held=frozenset(filter(self._matters, caller.held)))
         if rule.creates:
             caller = self._without_created(caller, request.resource)
         shared = not own and HeldAtom("self") not in caller.held
-        key = caller.held, caller.denied, through_role
+        key = caller.held, caller.denied, through_roles
         known = self._known.get(key) if shared else None
         number = self._generated.number + 1 if known is None else known.number
         numbered = {_path(atom.on) for atom in caller.held if atom.kind == "owner"}
@@ -74,7 +76,7 @@ class Packing:
             with_={slot: names.entity(entity) for slot, entity in request.with_.items()},
         )
         if known is None:
-            asked = self._generated.add_caller(names.caller(caller), renamed, through_role=through_role)
+            asked = self._generated.add_caller(names.caller(caller), renamed, through_roles=through_roles)
             if shared:
                 self._known[key] = _Known(number, asked.user, asked.groups)
         else:
@@ -108,7 +110,10 @@ class Packing:
                 depth = self.program.depth(type_)
                 if depth <= len(entity.names):
                     above = Entity(type_, "/".join(entity.names[:depth]))
-                    self._entities.setdefault(str(above), above)
+                    if depth == 1 and (kind := self.program.entities[type_].principal) is not None:
+                        self._principals[f"{kind}:{above.id}"] = None
+                    else:
+                        self._entities.setdefault(str(above), above)
 
     def world(self, requests: Iterable[Request]) -> World:
         """The world of all callers that were added."""
@@ -118,6 +123,7 @@ class Packing:
             *(f"group:{group}" for _, group in state.memberships),
             *(name for row in state.assignments for name in (row.principal, f"role:{row.role}")),
             *(owner for _, owner in state.owners),
+            *self._principals,
         ]
 
         def named(kind: str) -> tuple[str, ...]:

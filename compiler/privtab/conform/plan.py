@@ -122,7 +122,7 @@ def _packed(
                 candidate.setting.request,
                 rule,
                 own=may_change,
-                through_role=candidate.through_role,
+                through_roles=candidate.through_roles,
             )
             drafts.append((may_change, key, position, request, tuple(proofs[position])))
     drafts.sort(key=lambda draft: draft[0])
@@ -175,7 +175,7 @@ def _proofs(choice: Choice, key: Key, first: int, positions: Iterable[int]) -> d
 def _mark(choice: Choice, chosen: Mapping[Key, tuple[int, ...]]) -> str:
     """A short digest of the chosen candidates."""
     content = [
-        [candidate.setting.request.to_json(), candidate.caller.words, candidate.through_role]
+        [candidate.setting.request.to_json(), candidate.caller.words, candidate.through_roles]
         for key, positions in chosen.items()
         for candidate in map(choice.rows[key].candidates.__getitem__, positions)
     ]
@@ -192,7 +192,7 @@ class _RowsOfUsers:
             holders[f"group:{group}"] = user
             self._add("memberships", user, (user, group))
         for assignment in state.assignments:
-            user = assignment.principal.removeprefix("user:")
+            user = holders.get(assignment.principal) or assignment.principal.removeprefix("user:")
             holders[f"role:{assignment.role}"] = user
             self._add("assignments", user, assignment)
         for member in state.members:

@@ -77,10 +77,10 @@ class GeneratedCallers:
         self.admins: list[str] = []
         self._entities: dict[str, Entity] = {}
 
-    def add_caller(self, caller: Caller, request: Request, *, through_role: bool = False) -> Request:
+    def add_caller(self, caller: Caller, request: Request, *, through_roles: int = 0) -> Request:
         """Give a new caller what they hold, and return their request. For `self`, the resource is named after them.
 
-        `through_role`: their grants are those of a role that they hold.
+        `through_roles`: their grants are those of a role that they hold; with more than one, each role holds the next.
         """
         self.number += 1
         user = f"{self.prefix}caller{self.number}"
@@ -89,8 +89,8 @@ class GeneratedCallers:
         if HeldAtom("self") in caller.held:
             resource = Entity(resource.type, "/".join([*resource.names[:-1], user]))
         grantee = f"user:{user}"
-        if through_role:
-            role = self._role(user)
+        for number in range(through_roles):
+            role = self._role(user) + (f" {number + 1}" if number else "")
             self.assignments.append(Assignment(principal=grantee, role=role))
             grantee = f"role:{role}"
         for atom in caller.held:
