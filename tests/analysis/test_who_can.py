@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from privtab import InvalidRequest, pipeline
 from privtab.analysis.universe import users
 from privtab.analysis.who_can import Principal, who_can
-from privtab.errors import UsageError
-from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -49,11 +47,6 @@ def test_principals_suffice_alone(world: tuple[int, int]) -> None:
 
 def check_principals(world: tuple[int, int]) -> None:
     program, state, reference = made(world)
-    if program.semantics.hierarchy and uses_below(program):
-        request = next(iter(worlds.requests(program, world[1], per_rule=1)))
-        with pytest.raises(UsageError, match="does not support policies with `or below`"):
-            who_can(reference, state, request).principals()
-        return
     for request in worlds.requests(program, world[1], per_rule=1):
         found = who_can(reference, state, request).principals()
         assert all(fits(program, p.principal, p.scope) for p in found)
@@ -81,8 +74,6 @@ def test_what_is_needed_besides_is_what_is_needed(world: tuple[int, int]) -> Non
 
 def check_needs(world: tuple[int, int]) -> None:
     program, state, reference = made(world)
-    if program.semantics.hierarchy and uses_below(program):
-        return
     for request in worlds.requests(program, world[1], per_rule=1):
         for found in who_can(reference, state, request).principals():
             for way in found.needs:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from privtab.analysis.universe import Universe
 from privtab.errors import InvalidRequest
+from privtab.paths import at_level
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, roles_not_held
 from privtab.state.holdings import Holdings
@@ -135,6 +136,7 @@ class EquivalenceClasses:
     """
 
     def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
+        self._shapes = caller.vocabulary.shapes
         principals = caller.principals | {role for role, _ in caller.scoped}
         self.named_paths = {scope.partition(":")[2] for _, scope in caller.scoped}
         for table, principal_column, entity_column, values in (
@@ -149,8 +151,9 @@ class EquivalenceClasses:
                 self.named_paths |= set(universe.by_type[type_.name])
 
     def of(self, entity: Entity) -> tuple[str, str]:
-        """The class of an entity: its type, and the path of the nearest entity that a row about the caller names."""
+        """The class of an entity: its type, with the number of levels if a type on its path nests, and the path of the nearest entity that a row about the caller names."""
         path = entity.id
         while path and path not in self.named_paths:
             path = path.rpartition("/")[0]
-        return entity.type, path
+        shape = self._shapes[entity.type]
+        return entity.type if shape.nested is None else at_level(entity.type, shape.levels(entity.id)), path

@@ -72,16 +72,15 @@ def explain(
     rows = None if state is None else Provenance(explanation.evaluation, state, places)
     evaluation = explanation.evaluation
     minimal_sets = listing(evaluation, explanation.rule, evaluation.condition(explanation.rule))
-    nested = nests(evaluation.program)
-    if nested:
+    if nests(evaluation.program):
         minimal_sets = minimal_sets._replace(
             sets=located_sets(evaluation.program, minimal_sets.sets, evaluation.levels)
         )
     turns, complete = Ways(()), True
     proposed: tuple[Proposal, ...] = ()
     inactive = _inactive(evaluation)
-    if state is not None and not explanation.allowed and (nested or evaluation.active is not None):
-        complete = False  # changes are not worked out where a type nests, or for some of the caller's roles
+    if state is not None and not explanation.allowed and evaluation.active is not None:
+        complete = False  # changes are not worked out for some of the caller's roles
     elif state is not None and not explanation.allowed:
         turns = ways(reference, state, request)
         proposed, complete = proposals(reference, state, request, turns)

@@ -22,6 +22,7 @@ from privtab.ir.nodes import (
 )
 from privtab.ir.serialise import vocabulary
 from privtab.names import last_name, path_of, refers_to
+from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext
 from privtab.state.chains import GROUP, ROLE, ScopeOverlap
 from privtab.state.hierarchy import closed
@@ -38,7 +39,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
     """Whether to count a role that is assigned to no one."""
 
     def __init__(self, context: EvaluationContext, state: State) -> None:
-        super().__init__(context.program, context.flags, context.types)
+        super().__init__(context.program, context.flags, context.types, context.levels)
         self.context = context
         self.holdings = context.holdings
         self.rows = state
@@ -184,7 +185,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         if not path:
             return set()
         found = self.member_bearers(path[-1])
-        if self.program.entities[target.type].principal == "group":
+        if self.program.entities[base_type(target.type)].principal == "group":
             found |= self._any(f"group:{group}" for group in self.group_names() if refers_to(group, path_of(path[-1])))
         return found
 

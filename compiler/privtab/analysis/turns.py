@@ -115,7 +115,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         rule = reference.program.rules[request.resource.type, request.action]
         self.caller = Caller(reference, request.user, groups=request.groups, flags=request.flags)
         self.caller.about({RESOURCE: request.resource, **{slot.name: request.with_[slot.name] for slot in rule.withs}})
-        super().__init__(reference.program, request.flags, self.caller.types)
+        super().__init__(reference.program, request.flags, self.caller.types, self.caller.levels)
         self.condition = self.caller.condition(rule)
         self.additions = tuple(additions)
         for change in self.additions:
@@ -131,7 +131,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         self.provenance = Provenance(self.caller, self.state)
         self._sets: dict[Atom, frozenset[Changes]] = {}
         self.reachable_atoms = tuple(
-            dict.fromkeys(_ReachableAtoms(self.program, self.flags, self.types).fold(self.condition))
+            dict.fromkeys(_ReachableAtoms(self.program, self.flags, self.types, self.levels).fold(self.condition))
         )
         self.entities_to_own = {change.entity for change in self.candidate_changes() if isinstance(change, MakeOwner)}
         self.grants_giving = self._grants_giving()
@@ -242,7 +242,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         def holds(atom: Atom) -> bool:
             return any(way <= changes for way in self.atom(atom))
 
-        return Truth(self.program, self.flags, self.types, holds).fold(self.condition)
+        return Truth(self.program, self.flags, self.types, holds, self.levels).fold(self.condition)
 
     def _minimise(self, changes: Changes) -> Changes:
         """A sufficient set of changes without those that are not needed."""
@@ -314,8 +314,10 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 class _ReachableAtoms(RequestAlgebra[Iterator[Atom]]):
     """Every atom that the condition reaches for the request's flags and types; may repeat."""
 
-    def __init__(self, program: Program, flags: Collection[str], types: Mapping[str, str]) -> None:
-        super().__init__(program, flags, types)
+    def __init__(
+        self, program: Program, flags: Collection[str], types: Mapping[str, str], levels: Mapping[str, int] | None
+    ) -> None:
+        super().__init__(program, flags, types, levels)
         self._visited: set[Can] = set()
 
     def atom(self, atom: Atom) -> Iterator[Atom]:

@@ -114,7 +114,11 @@ def questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:
     calls = [
         (rule, True)
         for rule in rules
-        if rule.unnamed and program.entities[rule.entity].parent == parent and not program.entities[rule.entity].single
+        if rule.unnamed
+        and not program.entities[rule.entity].single
+        and (
+            program.entities[rule.entity].parent == parent or (rule.entity == type_ and program.entities[type_].nested)
+        )
     ]
     single = [
         (rule, False) for rule in rules if rule.entity == type_ and rule.creates and program.entities[type_].single
@@ -145,10 +149,20 @@ class _Decisions:
         """The operations that are allowed on an entity."""
         kind = self._classes.of(entity)
         if kind not in self._known:
-            answers = (self._decide(r, Entity(r.entity, entity.id), unnamed=u) for r, u in self.questions(entity.type))
+            asked = ((rule, self._resource(rule, entity, unnamed=u), u) for rule, u in self.questions(entity.type))
+            answers = (self._decide(rule, resource, unnamed=u) for rule, resource, u in asked if resource is not None)
             self._known[kind] = [may for may in answers if may is not None]
         for may in self._known[kind]:
-            yield may if may.resource.id == entity.id else replace(may, resource=Entity(may.resource.type, entity.id))
+            of_class = may.resource.id.removesuffix("/")
+            end = may.resource.id[len(of_class) :]
+            yield may if of_class == entity.id else replace(may, resource=Entity(may.resource.type, entity.id + end))
+
+    def _resource(self, rule: Rule, entity: Entity, *, unnamed: bool) -> Entity | None:
+        """The resource of a question about an entity; None if it lies deeper than its type nests."""
+        shape = self.caller.vocabulary.shapes[rule.entity]
+        if not unnamed or shape.nested is None:
+            return Entity(rule.entity, entity.id)
+        return Entity(rule.entity, f"{entity.id}/") if entity.id.count("/") + 2 <= shape.most else None
 
     def questions(self, type_: str) -> list[tuple[Rule, bool]]:
         """As `questions`, once for each type."""

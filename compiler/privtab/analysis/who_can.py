@@ -7,8 +7,8 @@ hold, and each atom takes few look-ups. Details about a single user come from th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from privtab.analysis.caller import Caller
@@ -17,9 +17,10 @@ from privtab.analysis.principal_sets import SinglePrincipalSets, UserSets
 from privtab.analysis.universe import users
 from privtab.errors import Undecided, UsageError
 from privtab.ir.canonical import Leaf, Listing
-from privtab.ir.formula import leaves
+from privtab.ir.formula import leaves, located
 from privtab.ir.nodes import RESOURCE, Atom, Member, Rule
 from privtab.ir.support import Tool, check_support
+from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
 from privtab.request import Entity, Request
@@ -96,7 +97,9 @@ class WhoCan:
         bearers = _WithMemberships(self._context, self._state)
         needs_of_bearer: dict[str, set[frozenset[str]]] = defaultdict(set)
         text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
-        atoms = dict.fromkeys(leaves(self._context.program, self._condition))
+        atoms = dict.fromkeys(
+            at for atom in leaves(self._context.program, self._condition) for at in self._located(atom)
+        )
         memberships = [atom for atom in atoms if self._is_membership_to_try(atom)]
         if len(memberships) > MEMBERSHIPS:
             raise Undecided(f"not decided: `{self.rule.id}` requires more than {MEMBERSHIPS} memberships")
@@ -125,7 +128,16 @@ class WhoCan:
     def _is_membership_to_try(self, atom: Leaf) -> bool:
         if not isinstance(atom, Member) or not self._context.path(atom.target):
             return False
-        return self._context.program.entities[atom.target.type].principal != "group"
+        return self._context.program.entities[base_type(atom.target.type)].principal != "group"
+
+    def _located(self, atom: Atom) -> Iterator[Atom]:
+        """The atom for each level that it means, where a type nests."""
+        if not isinstance(atom, Member):
+            yield atom
+            return
+        levels = self._context.levels[atom.target.slot]
+        for target in located(self._context.program, atom.target, levels):
+            yield replace(atom, target=target)
 
     def _objects(self) -> dict[str, Entity]:
         return {RESOURCE: self.request.resource, **{w.name: self.request.with_[w.name] for w in self.rule.withs}}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from privtab import paths
 from privtab._once import once
 from privtab.ir.algebra import Algebra, Rebuilt, T
 from privtab.ir.nodes import (
@@ -30,6 +31,7 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
     When,
+    nested_on,
 )
 
 ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin, HasBelow, OwnsBelow)
@@ -134,14 +136,41 @@ def _resolved(program: Program) -> dict[Can, Formula]:
     return {}
 
 
-class RequestAlgebra(Algebra[T]):
-    """An algebra for requests with the given flags and the given type of the object in each `with` slot."""
+def located(program: Program, target: Target, levels: int) -> tuple[Target, ...]:
+    """The targets of single levels that a target means on a path with this many levels; several for `any` and `every`."""
+    type_, nested = target.type, nested_on(program.entities)
+    if type_ not in nested:
+        return (target,)
+    chosen = paths.located(type_, target.level, levels, program.entities[type_].parent)
+    return tuple(Target(slot=target.slot, type=name) for name in chosen)
 
-    def __init__(self, program: Program, flags: Collection[str], types: Mapping[str, str]) -> None:
+
+class RequestAlgebra(Algebra[T]):
+    """An algebra for requests with the given flags and the given type of the object in each `with` slot.
+
+    `levels`: by slot, the levels on the path of its object where a type nests; then atoms have targets of single levels.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        flags: Collection[str],
+        types: Mapping[str, str],
+        levels: Mapping[str, int] | None = None,
+    ) -> None:
         self.program = program
         self.flags = flags
         self.types = types
+        self.levels = levels
         self._referred: dict[Can, T] = {}
+
+    def fold(self, formula: Formula) -> T:
+        """As Algebra.fold."""
+        if self.levels is None or not isinstance(formula, Has | Owner | Member):
+            return super().fold(formula)
+        targets = located(self.program, formula.target, self.levels[formula.target.slot])
+        join = self.any_of if formula.target.level == "any" else self.all_of
+        return join(self.atom(replace(formula, target=target)) for target in targets)
 
     def when(self, when: When) -> T:
         """As Algebra.when: without the flag nothing is required."""
@@ -167,9 +196,14 @@ class Truth(RequestAlgebra[bool]):
     """Whether a condition holds; `holds` decides for an atom."""
 
     def __init__(
-        self, program: Program, flags: Collection[str], types: Mapping[str, str], holds: Callable[[Atom], bool]
+        self,
+        program: Program,
+        flags: Collection[str],
+        types: Mapping[str, str],
+        holds: Callable[[Atom], bool],
+        levels: Mapping[str, int] | None = None,
     ) -> None:
-        super().__init__(program, flags, types)
+        super().__init__(program, flags, types, levels)
         self._holds = holds
 
     def atom(self, atom: Atom) -> bool:

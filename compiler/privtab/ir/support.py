@@ -50,9 +50,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.SPARK: "Spark jobs",
         Tool.STATE_DIFF: "comparisons of states",
         Tool.STUBS: "stubs",
-        Tool.TURNS: "changes that turn a denial",
-        Tool.WHAT_CAN: "questions about what somebody may do",
-        Tool.WHO_CAN: "questions about who may do something",
     },
     Feature.BELOW: {
         Tool.CONFORM: "`conform`",

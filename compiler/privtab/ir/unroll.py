@@ -13,11 +13,10 @@ from dataclasses import replace
 from itertools import product
 from typing import TypeAlias
 
-from privtab import paths
 from privtab._once import once
 from privtab.ir.algebra import Rebuilt
 from privtab.ir.canonical import Leaf, MinimalSets
-from privtab.ir.formula import ATOMS, conjunction, disjunction, followed
+from privtab.ir.formula import ATOMS, conjunction, disjunction, followed, located
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -31,7 +30,6 @@ from privtab.ir.nodes import (
     Program,
     Rule,
     ServiceAdmin,
-    Target,
     nested_on,
 )
 from privtab.paths import at_level
@@ -43,15 +41,6 @@ Levels: TypeAlias = Mapping[str, int]
 def nests(program: Program) -> bool:
     """Whether a type of the program nests."""
     return bool(nested_on(program.entities))
-
-
-def located(program: Program, target: Target, levels: int) -> tuple[Target, ...]:
-    """The targets of single levels that a target means on a path with this many levels; several for `any` and `every`."""
-    type_, nested = target.type, nested_on(program.entities)
-    if type_ not in nested:
-        return (target,)
-    chosen = paths.located(type_, target.level, levels, program.entities[type_].parent)
-    return tuple(Target(slot=target.slot, type=name) for name in chosen)
 
 
 def located_sets(program: Program, sets: MinimalSets, levels: Levels) -> MinimalSets:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from privtab.ir.formula import anchor, asked_condition, resolve
+from privtab.ir.formula import anchor, asked_condition, located, resolve
 from privtab.ir.nodes import (
     RESOURCE,
     And,
@@ -33,7 +33,7 @@ from privtab.ir.nodes import (
     nested_on,
 )
 from privtab.ir.serialise import listing, vocabulary
-from privtab.ir.unroll import located, located_sets
+from privtab.ir.unroll import located_sets
 from privtab.names import last_name, path_of, refers_to
 from privtab.paths import base_type, level_of
 from privtab.reference.explain import Explanation
