@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from privtab.analysis.changes import change_text
 from privtab.analysis.explain import explain
 from privtab.analysis.universe import universe
 from privtab.analysis.unknown import asked_entities
@@ -65,8 +66,10 @@ def test_an_explanation_names_each_level_and_its_rows(lake: Program) -> None:
     ]
     assert parts[0].denied == ("user:ann at namespace:c/a/b",)
     assert denied.decision.missing == (("deny USE (namespace:c/a/b) to user:ann",),)
-    assert not denied.turns
-    assert not denied.turns_complete
+    assert [change_text(change, "ann") for [change] in denied.turns] == [
+        "remove the denial of USE at namespace:c/a/b to user:ann"
+    ]
+    assert denied.turns_complete
 
 
 def test_a_set_for_each_level_that_would_do(lake: Program) -> None:

@@ -33,7 +33,7 @@ MOST_CHOICES = 60
 def program(seed: int) -> Program | None:
     """A random policy whose rows bring things: to the caller, on the entity, what contains it, and what lies in it."""
     rnd = random.Random(seed)
-    text = worlds.policy(seed)
+    text = worlds.policy(seed, features=("below",) if seed % 2 else ())
     types = [
         t
         for t in ("top", "mid", "low", "leaf", "side", "config", "item")

@@ -102,7 +102,7 @@ def test_a_large_state_is_measured_by_rows(monkeypatch: pytest.MonkeyPatch) -> N
 @given(st.integers(0, 400), st.integers(0, 10_000))
 def test_every_proposal_turns_the_answer_and_needs_all_of_its_changes(policy: int, seed: int) -> None:
     # With `or below`, what is proposed may be more than is needed; `explain` says so.
-    program = generated_programs.program(policy, *(worlds.IN_SPARK if policy % 2 else ()))
+    program = generated_programs.program(policy, *((), worlds.IN_SPARK, (), ("nested", *worlds.IN_SPARK))[policy % 4])
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     for request in worlds.requests(program, seed, per_rule=1)[:20]:

@@ -34,8 +34,11 @@ def test_what_a_user_can_in_many_worlds(policy: int, seed: int, user: str, force
     check(policy, seed, user, force)
 
 
+FEATURES = ((), ("nested", "implies"), ("below", "hierarchy"), ("implies",))
+
+
 def check(policy: int, seed: int, user: str, force: bool) -> None:
-    program = generated_programs.program(policy)
+    program = generated_programs.program(policy, *FEATURES[policy % 4])
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     flags = frozenset({"force"} if force else ())
@@ -60,7 +63,10 @@ def one_by_one(
         ]
         if rule.unnamed and not type_.single:
             above = [Entity(rule.entity, "")] if type_.parent is None else universe.by_type[type_.parent].values()
-            asked += [(Entity(rule.entity, parent.id), True) for parent in above]
+            above = [*above, *(universe.by_type[rule.entity].values() if type_.nested else ())]
+            shape = reference.vocabulary.shapes[rule.entity]
+            calls = [f"{parent.id}/" if shape.nested is not None else parent.id for parent in above]
+            asked += [(Entity(rule.entity, call), True) for call in calls if call.count("/") < shape.most]
         pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
         for entity, unnamed in asked:
             passed = 0

@@ -93,7 +93,7 @@ def test_who_can_in_many_worlds(world: tuple[int, int]) -> None:
 
 def made(world: tuple[int, int]) -> tuple[Program, State, Reference]:
     program = generated_programs.program(
-        world[0], *((f for f in worlds.FEATURES if f != "active") if world[0] % 2 else ())
+        world[0], *((), ("implies", "below", "hierarchy"), (), ("nested", "implies", "hierarchy"))[world[0] % 4]
     )
     state = worlds.state(program, world[1])
     return program, state, Reference(program, state)

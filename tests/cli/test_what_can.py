@@ -53,3 +53,39 @@ def test_an_entity_that_cannot_be_is_bad_usage(privtab: Callable[..., Any], poli
     for entity in ("item", "item:s", "itm:s/a/x"):
         ran = privtab("what-can", "ann", entity, "-p", policy, "-s", state)
         assert (ran.code, ran.out) == (2, ""), entity
+
+
+LAKE = """\
+privtab: 1
+system: lake
+version: "1"
+entities: {catalog: {namespace: {table: }}}
+types: {namespace: {nested: true}}
+privileges: [USE, READ]
+semantics: {inheritance: down}
+tables:
+  table: {load: READ (table) and USE (every namespace), list: {each: READ (table)}}
+  namespace: {create: {requires: USE (parent), creates: true}}
+"""
+GRANTS = """\
+grants:
+  - {grantee: "user:ann", effect: allow, privilege: USE, entity: "catalog:c"}
+  - {grantee: "user:ann", effect: allow, privilege: READ, entity: "table:c/a/b/t"}
+"""
+
+
+def test_calls_are_shown_at_the_level_that_contains_what_they_are_about(
+    privtab: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "lake.yaml").write_text(LAKE, encoding="utf-8")
+    (tmp_path / "state.yaml").write_text(GRANTS, encoding="utf-8")
+    ran = privtab("what-can", "ann", "-p", tmp_path / "lake.yaml", "-s", tmp_path / "state.yaml")
+    assert [line.split() for line in ran.out.splitlines()[2:] if line and "[…]" not in line] == [
+        ["catalog"],
+        ["c", "[create", "namespace]"],
+        ["namespace"],
+        ["c/a", "[create", "namespace]", "[list", "table]"],
+        ["c/a/b", "[create", "namespace]", "[list", "table]"],
+        ["table"],
+        ["c/a/b/t", "load", "list"],
+    ]

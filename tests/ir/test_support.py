@@ -46,7 +46,7 @@ tables:
 def policy(feature: Feature | None) -> str:
     return POLICY.format(
         nested="{nested: true}" if feature is Feature.NESTED else "{}",
-        hierarchy=", hierarchy: [groups]" if feature is Feature.BELOW_WITH_HIERARCHY else "",
+        hierarchy=", hierarchy: [groups]" if feature is Feature.BELOW else "",
         condition="USE (namespace)" if feature in (None, Feature.NESTED) else "USE (namespace or below)",
     )
 
@@ -93,7 +93,7 @@ def test_a_tool_refuses_what_is_declared_and_nothing_else(feature: Feature | Non
     path.write_text(policy(feature), encoding="utf-8")
     program = load_program(path)
     reference = Reference(program, STATE)
-    features = {feature, Feature.BELOW} if feature is Feature.BELOW_WITH_HIERARCHY else {feature}
+    features = {feature}
     for tool, questions in ASK.items():
         tools = {tool, NEEDS_WHO_CAN.get(tool)}
         declared = {f: UNSUPPORTED[f][t] for f in features if f for t in tools if t and t in UNSUPPORTED[f]}

@@ -14,14 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shop_policy import failed
 
 from privtab.ir.nodes import Program
 from privtab.pipeline import check_policy, load_program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.scenarios.collect import plans
-from privtab.scenarios.prove import coverage, observe, score
 from privtab.state.nodes import Assignment, Grant, State
 
 POLICY = Path(__file__).parents[2] / "policy_src" / "polaris" / "1.7.yaml"
@@ -197,21 +194,3 @@ def test_exceptions(program: Program) -> None:
 def test_no_findings() -> None:
     _, findings = check_policy(POLICY)
     assert findings == ()
-
-
-@pytest.mark.slow
-def test_with_one_level_of_namespaces_every_cell_is_proved_and_every_fault_noticed(tmp_path: Path) -> None:
-    """Cells and faults are not worked out for types that nest; so here namespaces do not, and the scenarios ask for fewer levels."""
-    texts = {
-        name: (POLICY.parent / name).read_text(encoding="utf-8") for name in ("1.7.yaml", "1.7.cells.scenarios.yaml")
-    }
-    for name, text in texts.items():
-        flat = text.replace("  namespace: {nested: true}\n", "").replace("(parent)", "(catalog)")
-        flat = re.sub(r"c/a/b/(?!x)", "c/b", flat).replace("c/a/b", "c/b").replace("d/e/f", "d/f")
-        flat = flat.replace("namespace:c/a/", "namespace:c").replace("namespace:c/a)", "catalog:c)")
-        (tmp_path / name).write_text(flat, encoding="utf-8")
-    [plan] = plans([tmp_path])
-    assert failed(plan) == []
-    observed = observe(plan, plan.cases)
-    assert [f"{cell.rule.id}: {cell.text}" for cell in coverage(plan, observed).untested] == []
-    assert [f"{m.original.id}: {m.text}" for m in score(plan, observed).survived] == []

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from shop_policy import failed
 
-from privtab.ir.unroll import nests
 from privtab.scenarios.collect import plans
 from privtab.scenarios.nodes import Plan
 from privtab.scenarios.prove import coverage, observe, score
@@ -31,8 +30,7 @@ def test_every_case_is_answered_as_it_must_be(shipped: dict[str, Plan]) -> None:
 
 @pytest.mark.slow
 def test_every_cell_is_proved_and_every_fault_noticed(shipped: dict[str, Plan]) -> None:
-    # Cells and faults are not worked out for types that nest; tests/policies/test_polaris.py does it with one level.
-    for name, plan in ((name, plan) for name, plan in shipped.items() if not nests(plan.program)):
+    for name, plan in shipped.items():
         observed = observe(plan, plan.cases)
         assert [f"{name} {cell.rule.id}: {cell.text}" for cell in coverage(plan, observed).untested] == []
         assert [f"{name} {m.original.id}: {m.text}" for m in score(plan, observed).survived] == []

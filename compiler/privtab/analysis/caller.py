@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from privtab.analysis.universe import Universe
 from privtab.errors import InvalidRequest
+from privtab.ir.formula import uses_below
 from privtab.paths import at_level
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, roles_not_held
@@ -149,11 +150,22 @@ class EquivalenceClasses:
         for type_ in caller.program.entities.values():
             if type_.principal is not None:
                 self.named_paths |= set(universe.by_type[type_.name])
+        self._asks_below = uses_below(caller.program)
+        for path in tuple(self.named_paths):
+            self.name(path)
+
+    def name(self, path: str) -> None:
+        """Take note that a row about the caller names an entity; with `or below`, the row concerns all that contain it."""
+        self.named_paths.add(path)
+        while self._asks_below and (path := path.rpartition("/")[0]):
+            self.named_paths.add(path)
 
     def of(self, entity: Entity) -> tuple[str, str]:
-        """The class of an entity: its type, with the number of levels if a type on its path nests, and the path of the nearest entity that a row about the caller names."""
+        """The class of an entity: its type, with levels if one nests, and the path of the nearest entity that a row about the caller names."""
         path = entity.id
         while path and path not in self.named_paths:
             path = path.rpartition("/")[0]
-        shape = self._shapes[entity.type]
-        return entity.type if shape.nested is None else at_level(entity.type, shape.levels(entity.id)), path
+        shape = self._shapes.get(entity.type)  # the root has no type
+        if shape is None or shape.nested is None:
+            return entity.type, path
+        return at_level(entity.type, shape.levels(entity.id)), path

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from privtab.analysis.caller import Caller
 from privtab.analysis.effects import GainedFact
 from privtab.errors import InvalidRequest
-from privtab.ir.nodes import RESOURCE, Atom, Has, Member, Owner, Rule
+from privtab.ir.nodes import RESOURCE, Atom, Has, HasBelow, Member, Owner, OwnsBelow, Rule
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.names import StateNames
@@ -86,22 +86,32 @@ class RelevantFacts:
         }
         owner = caller.program.semantics.owner
         self._required: set[tuple[str, str, str]] = set()
+        self._below: set[tuple[str, str, str]] = set()
+        """What helps on any entity: it may lie below an object of the condition."""
         for atom in atoms:
             if isinstance(atom, Has):
                 self._required.add((atom.target.slot, "grant", atom.privilege))
                 if owner is not None and atom.privilege in owner.holds:
                     self._required.add((atom.target.slot, "owner", ""))
+            elif isinstance(atom, HasBelow):
+                self._below.add((atom.target.slot, "grant", atom.privilege))
+                if owner is not None and atom.privilege in owner.holds:
+                    self._below.add((atom.target.slot, "owner", ""))
+            elif isinstance(atom, OwnsBelow):
+                self._below.add((atom.target.slot, "owner", ""))
             elif isinstance(atom, Owner):
                 self._required.add((atom.target.slot, "owner", ""))
             elif isinstance(atom, Member):
                 self._required.add((atom.target.slot, "member", ""))
-        self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in self._required)}
+        self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in (*self._required, *self._below))}
 
     def may_help(self, fact: GainedFact) -> bool:
         """Whether a fact may help. May be true for facts that do not."""
         for slot in self._slots:
             path = self._paths.get(slot)
             is_on_path = path is None or fact.entity.id in path
+            if (slot, fact.kind, fact.privilege) in self._below:
+                return True
             if is_on_path and (fact.kind == "exists" or (slot, fact.kind, fact.privilege) in self._required):
                 return True
         return False

@@ -172,7 +172,7 @@ class ReachableRights:
             for facts in new.values():
                 for fact in facts:
                     self.facts[fact] = None
-                    self._classes.named_paths.add(fact.entity.id)
+                    self._classes.name(fact.entity.id)
                     if fact.kind == "exists":
                         self.universe.add(fact.entity)
 

@@ -131,7 +131,9 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         self.provenance = Provenance(self.caller, self.state)
         self._sets: dict[Atom, frozenset[Changes]] = {}
         self.reachable_atoms = tuple(
-            dict.fromkeys(_ReachableAtoms(self.program, self.flags, self.types, self.levels).fold(self.condition))
+            dict.fromkeys(
+                _ReachableAtoms(self.program, self.flags, self.types, self.caller.levels).fold(self.condition)
+            )
         )
         self.entities_to_own = {change.entity for change in self.candidate_changes() if isinstance(change, MakeOwner)}
         self.grants_giving = self._grants_giving()
@@ -242,7 +244,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         def holds(atom: Atom) -> bool:
             return any(way <= changes for way in self.atom(atom))
 
-        return Truth(self.program, self.flags, self.types, holds, self.levels).fold(self.condition)
+        return Truth(self.program, self.flags, self.types, holds, self.caller.levels).fold(self.condition)
 
     def _minimise(self, changes: Changes) -> Changes:
         """A sufficient set of changes without those that are not needed."""

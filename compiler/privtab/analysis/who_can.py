@@ -91,7 +91,7 @@ class WhoCan:
     def principals(self) -> tuple[Principal, ...]:
         """Each group, role and user that suffices alone; `anyone` comes first, if no principal is needed.
 
-        What `anyone` may do is not repeated for the others. Raises UsageError for `or below` in a policy with a hierarchy.
+        What `anyone` may do is not repeated for the others.
         """
         check_support(self._context.program, Tool.WHO_CAN_PRINCIPALS)
         bearers = _WithMemberships(self._context, self._state)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from privtab.analysis.what_can import AllowedOperation, WhatCan
     from privtab.ir.nodes import Program
+    from privtab.request import Entity
 
 PANEL = "Ask"
 
@@ -185,9 +186,9 @@ def _lines(program: Program, allowed: tuple[AllowedOperation, ...]) -> list[tupl
     order = list(program.entities)
     by_entity: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
     for may in allowed:
-        parent = program.entities[may.resource.type].parent
-        type_ = (parent or "") if may.unnamed else may.resource.type
-        named, calls = by_entity.setdefault((type_, may.resource.id), ([], []))
+        type_ = _container(program, may.resource) if may.unnamed else may.resource.type
+        path = may.resource.id.removesuffix("/")  # a path without its last name ends so where a type nests
+        named, calls = by_entity.setdefault((type_, path), ([], []))
         word = may.operation + ("*" if may.with_ else "")
         if may.unnamed:
             calls.append(f"{word} {may.resource.type}")
@@ -202,6 +203,15 @@ def _lines(program: Program, allowed: tuple[AllowedOperation, ...]) -> list[tupl
         names = paths[0] if len(paths) == 1 else _joined(parent, paths)
         lines.append((type_ or "anywhere", names, list(words)))
     return sorted(lines, key=lambda line: (order.index(line[0]) if line[0] in order else -1, line[1]))
+
+
+def _container(program: Program, resource: Entity) -> str:
+    """The type of the entity that contains a resource; empty for the root."""
+    from privtab.ir.serialise import vocabulary
+
+    parent = program.entities[resource.type].parent
+    levels = vocabulary(program).shapes[resource.type].levels(resource.id)
+    return resource.type if program.entities[resource.type].nested and levels > 1 else parent or ""
 
 
 def _joined(parent: str, paths: list[str]) -> str:

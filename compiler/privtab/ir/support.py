@@ -19,7 +19,6 @@ class Feature(Enum):
 
     NESTED = "a type that nests"
     BELOW = "`or below`"
-    BELOW_WITH_HIERARCHY = "`or below` and a hierarchy of principals"
 
 
 class Tool(Enum):
@@ -43,9 +42,7 @@ class Tool(Enum):
 UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     # The texts are the subjects of the messages.
     Feature.NESTED: {
-        Tool.COVERAGE: "cells of coverage (`--no-coverage` leaves them out)",
         Tool.DIFF: "comparisons of policies",
-        Tool.MUTATION: "mutation scores",
         Tool.PATHS: "searches for paths",
         Tool.SPARK: "Spark jobs",
         Tool.STATE_DIFF: "comparisons of states",
@@ -54,20 +51,14 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     Feature.BELOW: {
         Tool.CONFORM: "`conform`",
         Tool.NEEDS: "`needs`",
-        Tool.PATHS: "`paths`",
         Tool.SPARK: "Spark",
         Tool.STATE_DIFF: "`state diff`",
-        Tool.WHAT_CAN: "`what-can`",
-    },
-    Feature.BELOW_WITH_HIERARCHY: {
-        Tool.WHO_CAN_PRINCIPALS: "`who-can` for principals under `hierarchy`",
     },
 }
 
 _USES: Mapping[Feature, Callable[[Program], bool]] = {
     Feature.NESTED: nests,
     Feature.BELOW: uses_below,
-    Feature.BELOW_WITH_HIERARCHY: lambda program: bool(program.semantics.hierarchy) and uses_below(program),
 }
 
 

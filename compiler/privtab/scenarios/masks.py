@@ -174,7 +174,7 @@ class Observed(RowMasks):
         return self._mask(RESOURCE in context.complete for context in self.contexts)
 
     def _with_atom(self, atom: Atom) -> Mask:
-        return self._mask(context.why(atom) is not None for context in self.contexts)
+        return self._mask(context.holds(atom) for context in self.contexts)
 
     def _with_flag(self, flag: str) -> Mask:
         return self._mask(flag in case.request.flags for case in self.cases)

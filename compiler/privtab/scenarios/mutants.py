@@ -33,6 +33,7 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
+from privtab.paths import Level
 from privtab.scenarios.masks import RuleDependencies
 from privtab.state.names import StateNames
 
@@ -50,6 +51,14 @@ CHANGES: Mapping[Change, str] = {
 }
 UNSEEN: tuple[Change, ...] = ("effect", "report")
 """The changes that no answer of a system shows."""
+OTHER_LEVEL: Mapping[Level, Level] = {
+    "nearest": "any",
+    "first": "nearest",
+    "any": "every",
+    "every": "any",
+    "parent": "nearest",
+}
+"""The level of a type that nests that a mutant names instead."""
 Types: TypeAlias = Mapping[str, str]
 """The type of the object in each slot, as far as it is known at that point of a condition."""
 
@@ -122,7 +131,7 @@ class Mutants:
                 yield replace(effect, what=name, privileges=self.names.given(name, effect.target.type, "deny"))
         for type_ in self._above(effect.target.type):
             if not effect.privileges or self.names.grantable(effect.what, type_) is None:
-                yield replace(effect, target=replace(effect.target, type=type_))
+                yield replace(effect, target=replace(effect.target, type=type_, level="nearest"))
                 break
 
     def _above(self, type_: str) -> Iterator[str]:
@@ -217,11 +226,11 @@ class _Point:
                     changed: Atom = replace(atom, privilege=name)
                     yield "privilege", self._replaced(changed, atom), changed
                 on = self.program.privileges[privilege].on
-                for other in self._targets(target, types, frozenset(on)):
+                for other in (*self._targets(target, types, frozenset(on)), *self._levels(target)):
                     changed = replace(atom, target=other)
                     yield "target", self._replaced(changed, atom), changed
             case Owner(target=target) | Member(target=target):
-                for other in self._targets(target, types):
+                for other in (*self._targets(target, types), *self._levels(target)):
                     changed = replace(atom, target=other)
                     yield "target", self._replaced(changed, atom), changed
             case HasBelow(privilege=privilege, target=target):
@@ -240,15 +249,22 @@ class _Point:
         chain = self.program.chain(target.type)
         for type_ in reversed(chain[:-1]):
             if on is None or type_ in on:
-                yield replace(target, type=type_)
+                yield replace(target, type=type_, level="nearest")
                 break
         slot_type = types.get(target.slot)
         path = self.program.chain(slot_type) if slot_type is not None else ()
         for type_ in path[path.index(target.type) + 1 :] if target.type in path else ():
             is_created = self.rule.creates and target.slot == RESOURCE and type_ == self.rule.entity
             if (on is None or type_ in on) and not is_created:
-                yield replace(target, type=type_)
+                yield replace(target, type=type_, level="nearest")
                 break
+
+    def _levels(self, target: Target) -> Iterator[Target]:
+        """The same type on another level, if the type nests."""
+        other = OTHER_LEVEL[target.level]
+        is_created = self.rule.creates and target.slot == RESOURCE and target.type == self.rule.entity
+        if self.program.entities[target.type].nested and not (is_created and other == "nearest"):
+            yield replace(target, level=other)
 
     def _replaced(self, changed: Formula, original: Formula) -> str:
         return f"`{self.text(changed)}` for `{self.text(original)}`"

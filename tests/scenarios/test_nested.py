@@ -1,0 +1,95 @@
+"""Cells and faults of policies in which a type nests."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import generated_programs
+import pytest
+import worlds
+from shop_policy import Reads
+
+from privtab.errors import Undecided
+from privtab.reference.evaluate import Reference
+from privtab.scenarios.masks import RuleDependencies
+from privtab.scenarios.mutants import Mutants
+from privtab.scenarios.prove import coverage, observe, score
+from privtab.scenarios.score import Scoring
+
+POLICY = """\
+privtab: 1
+system: shop
+version: "1"
+entities: {store: {shelf: {item: }}}
+types: {shelf: {nested: true}}
+privileges: [READ, WRITE]
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}}
+tables:
+  shelf:
+    open: READ (parent)
+  item:
+    open: READ (every shelf)
+    find: owner (any shelf)
+"""
+NEEDS = """needs:
+  - {ask: open shelf:s/a, by: [[READ (store:s)]]}
+  - {ask: open shelf:s/a/b, by: [[READ (shelf:s/a)]]}
+  - {ask: open item:s/a/b/i, by: [[READ (shelf:s/a), READ (shelf:s/a/b)]]}
+  - {ask: find item:s/a/b/i, by: [[owner (shelf:s/a)], [owner (shelf:s/a/b)]]}
+"""
+
+
+def test_faults_name_another_level(reads: Reads) -> None:
+    program = reads(NEEDS, POLICY).program
+    found = {
+        (type_, operation): [mutant.text for mutant in Mutants(program, RuleDependencies(program)).of(rule)]
+        for (type_, operation), rule in program.rules.items()
+    }
+    assert "`READ (shelf)` for `READ (parent of shelf)`" in found["shelf", "open"]
+    assert "`READ (any shelf)` for `READ (every shelf)`" in found["item", "open"]
+    assert "`READ (store)` for `READ (every shelf)`" in found["item", "open"]
+    assert "`owner (every shelf)` for `owner (any shelf)`" in found["item", "find"]
+
+
+def test_needs_on_two_levels_prove_every_cell_and_notice_every_fault(reads: Reads) -> None:
+    plan = reads(NEEDS, POLICY)
+    observed = observe(plan, plan.cases)
+    assert [cell.text for cell in coverage(plan, observed).untested] == []
+    assert [mutant.text for mutant in score(plan, observed).survived] == []
+
+
+def test_needs_on_one_level_do_not_tell_levels_apart(reads: Reads) -> None:
+    plan = reads("needs: [{ask: open item:s/a/i, by: [[READ (shelf:s/a)]]}]", POLICY)
+    survived = [mutant.text for mutant in score(plan, observe(plan, plan.cases)).survived]
+    assert "`READ (any shelf)` for `READ (every shelf)`" in survived
+
+
+SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 200))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_called_equivalent_is_told_apart_by_no_state(seed: int) -> None:
+    program = generated_programs.program(seed, "nested", "implies")
+    scoring = Scoring(program, program.rules, {})
+    states = [worlds.state(program, seed * 100 + number) for number in range(6)]
+    references = [Reference(program, state) for state in states]
+    # Without `each` or `creates`, a request must name its entity.
+    requests = [r for r in worlds.requests(program, seed, 6) if references[0].vocabulary.complete(r.resource)]
+    mutants = [m for rule in program.rules.values() for m in Mutants(program, RuleDependencies(program)).of(rule)]
+    for mutant in (
+        m for number, m in enumerate(mutants) if m.change not in ("effect", "report") and number % 4 == seed % 4
+    ):
+        try:
+            if not scoring.is_equivalent(mutant):
+                continue
+        except Undecided:
+            continue
+        key = mutant.rule.entity, mutant.rule.operation
+        changed = dataclasses.replace(program, rules={**program.rules, key: mutant.rule})
+        for state, reference in zip(states, references, strict=True):
+            other = Reference(changed, state)
+            for request in requests:
+                if (request.resource.type, request.action) == key:
+                    answers = reference.decide(request).allowed, other.decide(request).allowed
+                    assert answers[0] is answers[1], (mutant.text, request)
