@@ -33,8 +33,15 @@ def once(work: Callable[[K], T]) -> Callable[[K], T]:
     def by_identity(key: _ById[K]) -> T:
         return work(key.value)
 
+    latest: tuple[K, T] | None = None
+    """The last key and its result, which are asked for most."""
+
     @wraps(work)
     def cached(value: K) -> T:
-        return by_identity(_ById(value))
+        nonlocal latest
+        known = latest
+        if known is None or known[0] is not value:
+            known = latest = value, by_identity(_ById(value))
+        return known[1]
 
     return cached

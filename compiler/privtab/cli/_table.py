@@ -34,6 +34,7 @@ class Table(RichTable):
             yield from super().__rich_console__(console, options)
             return
         bold, gap = Style(bold=True), " " * GAP
+        plain: list[str] = []
         for number, row in enumerate(zip(*columns, strict=True)):
             cells = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
             for line in zip_longest(*cells, fillvalue=""):
@@ -42,12 +43,13 @@ class Table(RichTable):
                     for column, part, width in zip(self.columns, line, widths, strict=True)
                 ]
                 if number:
-                    yield Segment(gap.join(parts))
+                    plain.append(gap.join(parts) + "\n")
                 else:
                     for part in parts[:-1]:
                         yield from (Segment(part, bold), Segment(gap, bold))
-                    yield Segment(parts[-1], bold)
-                yield Segment.line()
+                    yield from (Segment(parts[-1], bold), Segment.line())
+        if plain:
+            yield Segment("".join(plain))
 
     def _plain_columns(self) -> list[list[str]]:
         """The header and the cells of each column; empty unless all of them are ASCII text without a style."""

@@ -63,16 +63,19 @@ def _show(console: Console, policy: dict[str, Any]) -> None:
 def _entities(console: Console, entities: dict[str, Any]) -> None:
     """Print the containment forest, indented."""
     console.print("entities", style="bold")
+    inside: dict[str | None, list[str]] = {}
+    for name, entity in entities.items():
+        inside.setdefault(entity["parent"], []).append(name)
 
     def show(parent: str | None, depth: int) -> None:
-        for name, entity in entities.items():
-            if entity["parent"] == parent:
-                notes = [f"{key} {value}" for key, value in entity.items() if key in {"title", "principal"}]
-                notes += ["single"] * ("single" in entity)
-                notes += [f"nested: at most {entity['nested']} levels"] if "nested" in entity else []
-                console.print(f"  {'  ' * depth}{name}", end="")
-                console.print(f"  ({', '.join(notes)})" if notes else "", style="dim")
-                show(name, depth + 1)
+        for name in inside.get(parent, ()):
+            entity = entities[name]
+            notes = [f"{key} {value}" for key, value in entity.items() if key in {"title", "principal"}]
+            notes += ["single"] * ("single" in entity)
+            notes += [f"nested: at most {entity['nested']} levels"] if "nested" in entity else []
+            console.print(f"  {'  ' * depth}{name}", end="")
+            console.print(f"  ({', '.join(notes)})" if notes else "", style="dim")
+            show(name, depth + 1)
 
     show(None, 0)
     console.print()
@@ -117,7 +120,7 @@ def _rows(console: Console, entity: str, rows: list[dict[str, Any]]) -> None:
         source = row["source"]
         position = "" if source is None else f"line {source['line']}" if source["line"] else source["document"]
         grid.add_row(name, needs, _sets(row), "\n".join(row["effects"]), position)
-    console.print(grid)
+    console.print(grid, crop=False)
     for remark, operations in _remarks(rows).items():
         console.print(f"  {', '.join(operations)}: {remark}", style="dim", soft_wrap=True)
     console.print()

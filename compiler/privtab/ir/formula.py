@@ -290,8 +290,39 @@ def _cans_that_depend(program: Program) -> dict[Can, bool]:
 
 def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
     """The flags that a rule depends on, also through `can`, sorted."""
-    reached = followed(program, item_condition(rule))
-    return tuple(sorted({node.flag for node in reached if isinstance(node, When)}))
+    known = _flags_of_rules(program).get(id(rule))
+    if known is None or known[0] is not rule:
+        parts = (part for part in (rule.gate, rule.requires, rule.each) if part is not None)
+        found = tuple(sorted(frozenset[str]().union(*(_flags(program, part) for part in parts))))
+        known = _flags_of_rules(program)[id(rule)] = rule, found
+    return known[1]
+
+
+def _flags(program: Program, formula: Formula) -> frozenset[str]:
+    known = _flags_of_cans(program)
+    found = set()
+    for node in walk(formula):
+        if isinstance(node, When):
+            found.add(node.flag)
+        elif isinstance(node, Can):
+            if node not in known:
+                known[node] = _flags(program, resolve(program, node))
+            found |= known[node]
+    return frozenset(found)
+
+
+@once
+def _flags_of_rules(program: Program) -> dict[int, tuple[Rule, tuple[str, ...]]]:
+    """`rule_flags` by the identity of rules, which are long to compare."""
+    del program
+    return {}
+
+
+@once
+def _flags_of_cans(program: Program) -> dict[Can, frozenset[str]]:
+    """For each `can` of a program that was asked about, the flags that its condition depends on."""
+    del program
+    return {}
 
 
 def anchor(program: Program, target: Target) -> tuple[int, str | None]:

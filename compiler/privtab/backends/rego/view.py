@@ -8,7 +8,7 @@ from typing import TypeAlias, assert_never
 
 from privtab.backends.rego.clauses import Clause, RowView
 from privtab.backends.rego.names import FunctionNames
-from privtab.ir.formula import anchor, call_condition, conjunction, followed, item_condition, leaves, references
+from privtab.ir.formula import anchor, call_condition, conjunction, item_condition, leaves, references, resolve, walk
 from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,
@@ -63,6 +63,8 @@ class Emitter:
     """The functions that `can` calls; other rows need only their clauses of `allowed`."""
     short: set[tuple[str, str]] = field(default_factory=set)
     """The rules that may be evaluated with a path without its last key, and check for it."""
+    need_no_row: dict[Can, bool] = field(default_factory=dict)
+    """Whether some part of what a `can` refers to holds without any rows in the state."""
 
     def rows(self) -> tuple[RowView, ...]:
         """A view for each rule, in the program's order."""
@@ -153,9 +155,22 @@ class Emitter:
         """Whether the row may hold for a user without any rows in the state, and so for an empty user name."""
         if "request" in self.program.semantics.groups:
             return True
-        conditions = (call_condition(rule), item_condition(rule))
-        reached = (node for formula in conditions for node in followed(self.program, formula))
-        return any(isinstance(node, Self | When) or node == ALWAYS for node in reached)
+        return any(map(self._needs_no_row, (call_condition(rule), item_condition(rule))))
+
+    def _needs_no_row(self, formula: Formula) -> bool:
+        """Whether some part of a condition holds without any rows in the state."""
+        for node in walk(formula):
+            match node:
+                case Self() | When() | And(parts=()):
+                    return True
+                case Can():
+                    if node not in self.need_no_row:
+                        self.need_no_row[node] = self._needs_no_row(resolve(self.program, node))
+                    if self.need_no_row[node]:
+                        return True
+                case _:
+                    pass
+        return False
 
 
 class Body:
