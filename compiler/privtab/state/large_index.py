@@ -147,7 +147,9 @@ def given_privileges(
         kinds[arrow.truth(pc.starts_with(entities.array, f"{type_}:"))] = number
     denied = effects.codes == arrow.position(effects.array, "deny")
     cells = (privileges.codes * len(types) + kinds[entities.codes]) * 2 + denied
-    distinct, inverse = np.unique(cells, return_inverse=True)
+    occurs = np.zeros(len(privileges.array) * len(types) * 2, np.bool_)
+    occurs[cells] = True
+    distinct, inverse = np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[cells]
     names = StateNames(program)
     privileges_of_distinct = [
         names.given(

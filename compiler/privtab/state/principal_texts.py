@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from privtab.ir.nodes import Program
@@ -42,15 +42,31 @@ def scoped_entries(
     `rows`: grantee, effect, privilege and entity of the grants to roles in `scopes`.
     """
     names = StateNames(program)
-    inherits = program.semantics.inheritance == "down"
     keys = vocabulary(program).keys
+    paths: dict[str, list[str]] = {}
+    below = _scopes_below(keys, scopes) if program.semantics.inheritance == "down" else {}
     found: dict[tuple[Effect, str, str, str], set[str]] = {}
     for grantee, effect, name, key in rows:
-        for privilege in names.given(name, key.partition(":")[0], effect):
-            for scope_key, scope in scopes[grantee].items():
-                principal = scoped_principal(grantee, scope_key)
-                if scope_key in keys(Entity.parse(key)):
-                    found.setdefault((effect, privilege, key, principal), set()).add(key)
-                elif inherits and key in keys(scope):
-                    found.setdefault((effect, privilege, scope_key, principal), set()).add(key)
+        path = paths.get(key)
+        if path is None:
+            path = paths[key] = keys(Entity.parse(key))
+        places = [(key, scope) for scope in path if scope in scopes[grantee]]
+        places += [(scope, scope) for scope in below.get((grantee, key), ())]
+        for place, scope in places:
+            principal = scoped_principal(grantee, scope)
+            for privilege in names.given(name, key.partition(":")[0], effect):
+                found.setdefault((effect, privilege, place, principal), set()).add(key)
+    return found
+
+
+def _scopes_below(
+    keys: Callable[[Entity], list[str]], scopes: Mapping[str, Mapping[str, Entity]]
+) -> dict[tuple[str, str], list[str]]:
+    """For each role and each key, the scopes of the role that lie below that."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for role, own in scopes.items():
+        for key, scope in own.items():
+            for above in keys(scope):
+                if above != key:
+                    found.setdefault((role, above), []).append(key)
     return found

@@ -96,12 +96,3 @@ def as_plain(column: Any) -> Any:
         return column
     combined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return combined.dictionary_decode() if isinstance(combined, pa.Array) else pa.array([], pa.string())
-
-
-def type_codes(keys: Texts) -> tuple[Codes, list[str]]:
-    """The type of each key by number, and the types by number."""
-    if not len(keys):
-        return np.zeros(0, np.int64), []
-    types = pc.list_element(pc.split_pattern(keys, ":", max_splits=1), 0)
-    codes, names = encoded_texts(types)
-    return codes, names.to_pylist()

@@ -9,21 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
+from privtab import arrow
 from privtab.arrow import Codes
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW, Window, moment
 from privtab.request import Entity
 from privtab.spark.state import checks
-from privtab.spark.state.encoding import Texts, as_dictionary, as_plain, large, ranked, type_codes, unique
-from privtab.spark.state.scoped import scoped_entries
+from privtab.spark.state.encoding import Texts, as_dictionary, as_plain, large, ranked, unique
+from privtab.state.coded import CodedColumn
+from privtab.state.large_index import given_privileges
 from privtab.state.names import StateNames
 from privtab.state.nodes import Assignment, Effect, Grant, State
+from privtab.state.principal_texts import scoped_entries
 from privtab.state.raw import COLUMNS
 
 TABLES = ("grants", "owners", "members")
@@ -110,16 +112,14 @@ def held(
     name_codes, names = ranked(table.column("b"))
     grants = part <= DENY
     raw_codes, raws = ranked(table.column("c").filter(pa.array(grants)))
-    raw_names = raws.to_pylist()
     listed = _listed(part, key_codes, len(keys), orphans)
-    report = _Report(findings=findings, keys=keys, names=names, raws=raw_names, listed=listed, orphans=orphans)
+    report = _Report(findings=findings, keys=keys, names=names, raws=raws, listed=listed, orphans=orphans)
 
     columns = [part[grants].astype(np.int64), raw_codes, key_codes[grants], name_codes[grants]]
     effect, raw, key, name = report.distinct("grants", columns, (2, len(raws), len(keys), len(names)))
     granted = [effect, raw, key, name]
-    program_names = StateNames(program)
-    privileges, (effect, privilege, key, name) = _resolved(program_names, raw_names, keys, effect, raw, key, name)
-    if not program_names.one_for_one:
+    privileges, (effect, privilege, key, name) = _resolved(program, raws, keys, effect, raw, key, name)
+    if not StateNames(program).one_for_one:
         sizes = (2, len(privileges), len(keys), len(names))
         (effect, privilege, key, name), _ = unique([effect, privilege, key, name], sizes)
     found: dict[str, tuple[Codes, Codes, Codes]] = {}
@@ -135,13 +135,13 @@ def held(
         pairs[number] = (both[0], both[1])
     mask = part == SCOPE
     (scopes, roles), _ = unique([key_codes[mask], name_codes[mask]], (len(keys), len(names)))
-    scoped = {which: scoped_entries(program, found[which], privileges, keys, names, scopes, roles) for which in found}
+    texts = (large(_EFFECTS), raws, keys, names)
+    scoped = _scoped(program, granted, texts, scopes, roles)
     used = np.zeros(len(keys), bool)
     for codes in (*(g[1] for g in found.values()), *(p[0] for p in pairs.values())):
         used[codes] = True
     timed, rows = report.timed(timed_rows), None
     if timed.windows:
-        texts = (_EFFECTS, raw_names, keys, names)
         rows = _file_rows(
             timed,
             zip(*(_texts_of(codes, own) for codes, own in zip(granted, texts, strict=True)), strict=True),
@@ -159,9 +159,9 @@ def held(
     )  # fmt: skip
 
 
-def _texts_of(codes: Codes, texts: Sequence[str] | Texts) -> list[str]:
-    listed = list(texts) if isinstance(texts, Sequence) else texts.to_pylist()
-    return [listed[code] for code in codes.tolist()]
+def _texts_of(codes: Codes, texts: Texts) -> list[str]:
+    found: list[str] = texts.take(pa.array(codes)).to_pylist()
+    return found
 
 
 def _file_rows(timed: State, granted: Iterable[Sequence[str]], pairs: Mapping[str, Iterable[Sequence[str]]]) -> State:
@@ -193,7 +193,7 @@ class _Report:
     findings: Findings
     keys: Texts
     names: Texts
-    raws: list[str]
+    raws: Texts
     listed: Any
     orphans: str | None
 
@@ -276,7 +276,7 @@ class _Report:
             effect, raw, key, name = (int(column[row_number]) for column in rows)
             return _json({
                 "grantee": self.names[name].as_py(), "effect": _EFFECTS[effect],
-                "privilege": self.raws[raw], "entity": self.keys[key].as_py(),
+                "privilege": self.raws[raw].as_py(), "entity": self.keys[key].as_py(),
             })  # fmt: skip
         entity, principal = (self.keys[int(rows[0][row_number])].as_py(), self.names[int(rows[1][row_number])].as_py())
         return _json({"entity": entity, "owner": principal} if table == "owners" else {"user": principal, "of": entity})
@@ -359,25 +359,33 @@ def _listed(part: Any, keys: Codes, count: int, orphans: str | None) -> Any:
 
 
 def _resolved(
-    names: StateNames, raws: Sequence[str], keys: Texts, effect: Codes, raw: Codes, key: Codes, name: Codes
+    program: Program, raws: Texts, keys: Texts, effect: Codes, raw: Codes, key: Codes, name: Codes
 ) -> tuple[tuple[str, ...], tuple[Codes, Codes, Codes, Codes]]:
     """Grants resolved by their effects and the types of their entities; privileges are numbered in sorted order."""
-    types, type_names = type_codes(keys)
-    gives = [names.given(name, type_, effect_name) for effect_name, name, type_ in product(_EFFECTS, raws, type_names)]
-    privileges = tuple(sorted({p for privileges_of_name in gives for p in privileges_of_name}))
-    number = {p: position for position, p in enumerate(privileges)}
-    cell = (effect * len(raws) + raw) * len(type_names) + types[key] if len(type_names) else raw
-    listed = [[number[p] for p in privileges_of_name] for privileges_of_name in gives]
-    lengths = np.array([len(privileges_of_name) for privileges_of_name in listed], np.int64)
-    flat = np.array([p for privileges_of_name in listed for p in privileges_of_name], np.int64)
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    if not len(raw):
-        return privileges, (effect, raw, key, name)
-    counts = lengths[cell]
-    rows = np.repeat(np.arange(len(raw)), counts)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    privilege = flat[starts[cell[rows]] + within] if len(rows) else np.zeros(0, np.int64)
-    return privileges, (effect[rows], privilege, key[rows], name[rows])
+    effects = CodedColumn(effect, arrow.texts(_EFFECTS))
+    rows, given = given_privileges(program, CodedColumn(raw, raws), CodedColumn(key, keys), effects)
+    privileges = tuple(sorted(given.names))
+    number = np.array([privileges.index(p) for p in given.names], np.int64)
+    return privileges, (effect[rows], number[given.codes], key[rows], name[rows])
+
+
+def _scoped(
+    program: Program, grants: Sequence[Codes], texts: Sequence[Texts], scopes: Codes, roles: Codes
+) -> dict[str, list[tuple[str, str, str, tuple[str, ...]]]]:
+    """By effect, (privilege, key, principal, entities of the rows) for each role within a scope.
+
+    `texts`: those of effects, privileges as written, keys and names. `scopes` and `roles`: the assigned pairs, by key and name.
+    """
+    by_role: dict[str, dict[str, Entity]] = {}
+    for role, scope in zip(_texts_of(roles, texts[3]), _texts_of(scopes, texts[2]), strict=True):
+        by_role.setdefault(role, {})[scope] = Entity.parse(scope)
+    of_roles = np.isin(grants[3], np.unique(roles))
+    columns = [_texts_of(codes[of_roles], own) for codes, own in zip(grants, texts, strict=True)]
+    rows = ((name, effect, raw, key) for effect, raw, key, name in zip(*columns, strict=True))
+    found: dict[str, list[tuple[str, str, str, tuple[str, ...]]]] = {effect: [] for effect in _EFFECTS}
+    for (effect, *place), entities in sorted(scoped_entries(program, rows, by_role).items()):
+        found[effect].append((place[0], place[1], place[2], tuple(sorted(entities))))
+    return found
 
 
 def _json(row: Mapping[str, str]) -> str:
