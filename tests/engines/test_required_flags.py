@@ -176,7 +176,7 @@ def test_columns_deny_with_a_reason(clinic: Clinic) -> None:
     for action, flags, allowed in CASES:
         answers = batches.decide_columns(["ann"], ["w/1"], action=action, type="file", flags=flags)
         assert list(answers.allowed) == [bool(allowed)], (action, flags)
-        assert answers.reason(0) == ("a required flag is not said" if allowed is None else None)
+        assert answers.reason(0) == ("a required flag is missing" if allowed is None else None)
         assert batches.allow_requests([asked(action, flags)]) == (None if allowed is None else [allowed])
     said = batches.decide_columns(
         ["ann"] * 3, ["w/1"] * 3, action="read", type="file", flags={"pii": [True, False, None]}
@@ -186,7 +186,7 @@ def test_columns_deny_with_a_reason(clinic: Clinic) -> None:
     assert list(for_all.allowed) == [True]
     mixed = batches.decide_columns(["ann"] * 2, ["w/1"] * 2, action=pa.array(["read", "write"]), type="file")
     assert (list(mixed.allowed), mixed.reason(0), mixed.reason(1)) == (
-        [False, True], "a required flag is not said", None,
+        [False, True], "a required flag is missing", None,
     )  # fmt: skip
 
 

@@ -289,7 +289,7 @@ def test_a_page_holds_a_part_and_says_so(spark: SparkSession, tmp_path: Path) ->
     assert program is not None
     made = certify(program, STATE, tmp_path / "it", ["box:d/1"], operations=["smell", "drop"], shown=2, spark=spark)
     assert made.shown == 2
-    assert made.unasked == {"somebody who has left": "no list of people was given"}
+    assert made.unchecked == {"somebody who has left": "no list of people was given"}
     text = (tmp_path / "it" / "report.html").read_text()
     assert "This page holds 2 of 6 rows" in text
     assert "Not looked for, as no list of people was given: somebody who has left." in text

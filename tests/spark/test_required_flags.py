@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from privtab.errors import InvalidRequest, UsageError
 from privtab.spark import decide, entitlements, require
 
-NOT_SAID = "a required flag is not said"
+MISSING_FLAG = "a required flag is missing"
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_rows_say_it_or_are_denied(plan: str, spark: SparkSession, files: tuple[
         return [(row["allowed"], row["reason"]) for row in decided]
 
     no, yes = (False, "not granted"), (True, None)
-    assert answers() == [(False, NOT_SAID)] * 3 + [yes]
+    assert answers() == [(False, MISSING_FLAG)] * 3 + [yes]
     assert answers(flags={"pii": "pii"}) == [no, yes, no, yes]
     assert answers(flags={"pii": False}) == answers(flags=["pii=false"]) == [yes] * 4
     assert answers(flags=["pii"]) == [no] * 3 + [yes]

@@ -16,7 +16,7 @@ from privtab.client._bundles import BundleLocation, Document, ReadBundle
 from privtab.client._observe import LOG
 from privtab.client._protocol import ActiveSystem, Revision
 from privtab.client._trust import RollbackGuard
-from privtab.engines import Engine, Quick, opener
+from privtab.engines import Engine, Shortcuts, opener
 from privtab.errors import (
     DecisionError,
     DecisionUnavailable,
@@ -48,7 +48,7 @@ class ActiveBundles:
     active: ActiveSystem
     revision: Revision
     engine: Engine
-    quick: Quick
+    shortcuts: Shortcuts
     missing: frozenset[str] = frozenset()
     """The keys of the root entities whose shards are not among the bundles."""
     window: Window = ALWAYS
@@ -85,7 +85,7 @@ class BundledEngine:
         self._loaded: ActiveBundles | None = None
         self._opener = opener(engine)
         self._order = RollbackGuard()
-        self.quick: Quick = {}
+        self.shortcuts: Shortcuts = {}
         """Of the active policy and state; use it without further checks only if `still` and `timeless`."""
         self.still = refresh is None and max_staleness is None
         """Whether the bundles stay active until `refresh()` is called."""
@@ -107,7 +107,7 @@ class BundledEngine:
         state = {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("_lock", "_last_known", "_pid", "_due", "_loaded", "_looked_at", "quick")
+            if name not in ("_lock", "_last_known", "_pid", "_due", "_loaded", "_looked_at", "shortcuts")
         }
         loaded = self._loaded
         # The copy may go to another machine, which shares only the wall clock with this one.
@@ -118,7 +118,7 @@ class BundledEngine:
         bundles, (age, pickled_at) = state.pop("bundles"), state.pop("aged")
         self._looked_at = elapsed() - age - max(time.time() - pickled_at, 0.0)
         self.__dict__.update(state)
-        self._loaded, self.quick, self.timeless = None, {}, True
+        self._loaded, self.shortcuts, self.timeless = None, {}, True
         if bundles is not None:
             self._activate(self._opened(bundles))
         self._init_process()
@@ -151,7 +151,7 @@ class BundledEngine:
     def _activate(self, opened: ActiveBundles) -> None:
         self.timeless = self.timeless and opened.window == ALWAYS
         self._loaded = opened
-        self.quick = opened.quick
+        self.shortcuts = opened.shortcuts
         self.timeless = opened.window == ALWAYS
 
     def load(self) -> ActiveBundles:
@@ -238,7 +238,7 @@ class BundledEngine:
             active=active,
             revision=Revision(policy=active.revision, state=opened.revision),
             engine=opened.engine,
-            quick=opened.quick,
+            shortcuts=opened.shortcuts,
             missing=opened.missing,
             window=opened.window,
         )

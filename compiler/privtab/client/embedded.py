@@ -174,8 +174,8 @@ class Embedded(Asker):
                     type_, path = resource if type(resource) is tuple else (resource.type, resource.id)  # type: ignore[union-attr]
                 if type(path) is str:
                     bundled = self._bundled
-                    quick = bundled.quick if bundled.still and bundled.timeless else bundled.now().quick
-                    answer = quick[type_, action](user, path)  # type: ignore[index, arg-type]
+                    shortcuts = bundled.shortcuts if bundled.still and bundled.timeless else bundled.now().shortcuts
+                    answer = shortcuts[type_, action](user, path)  # type: ignore[index, arg-type]
                     if answer is not None:
                         return answer
             except (TypeError, ValueError, AttributeError):

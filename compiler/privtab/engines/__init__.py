@@ -16,8 +16,8 @@ from privtab.request import Decision, Entity, Request
 ENGINES = ("python", "wasm")
 """By name; the first is the default."""
 
-Quick: TypeAlias = Mapping[tuple[str, str], Callable[[str, str], bool | None]]
-"""By (type, operation): the decision for (user, path); None if it takes the long way."""
+Shortcuts: TypeAlias = Mapping[tuple[str, str], Callable[[str, str], bool | None]]
+"""By (type, operation): the decision for (user, path); None: ask the engine."""
 
 
 class Engine(Protocol):
@@ -42,11 +42,11 @@ class Engine(Protocol):
         """As `allow_many`, for unchecked requests; None if the engine cannot do that or a request is not valid."""
 
 
-class NoQuickWays(dict[tuple[str, str], Callable[[str, str], bool | None]]):
-    """For engines without quick ways: every request takes the long way."""
+class NoShortcuts(dict[tuple[str, str], Callable[[str, str], bool | None]]):
+    """For engines without shortcuts."""
 
     def __missing__(self, key: tuple[str, str]) -> Callable[[str, str], bool | None]:
-        return lambda user, path: None  # noqa: ARG005  (what a quick way takes)
+        return lambda user, path: None  # noqa: ARG005  (what a shortcut takes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Opened:
     """The revision of the state."""
     missing: frozenset[str] = frozenset()
     """The keys of the root entities whose shards of the state are missing."""
-    quick: Quick = field(default_factory=NoQuickWays)
+    shortcuts: Shortcuts = field(default_factory=NoShortcuts)
     window: Window = ALWAYS
     """The time in which the engine's answers count: at its end, some row of the state begins or ends to hold."""
 

@@ -27,7 +27,7 @@ REASONS = (
     "wrong depth",
     "unknown operation",
     "not of a type that the operation takes",
-    "a required flag is not said",
+    "a required flag is missing",
 )
 """Why a row is denied without evaluation, by code; 0: it was evaluated."""
 OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG = range(len(REASONS))

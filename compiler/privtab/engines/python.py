@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from privtab import moments
-from privtab.engines import NoQuickWays, Opened
+from privtab.engines import NoShortcuts, Opened
 from privtab.engines.index import Index, PrivilegeNumbers, StatePart, in_parts
-from privtab.engines.quick import Quick, quick
 from privtab.engines.rows import RowEngine
+from privtab.engines.shortcuts import Shortcut, shortcut
 from privtab.engines.windowed import WindowedIndex, is_windowed
 from privtab.errors import DecisionUnavailable
 from privtab.request import Request
@@ -23,23 +23,23 @@ MANY = 1000
 """Requests from which on columns pay off."""
 
 
-def _long_way(user: str, path: str) -> None:
-    """For requests without a quick way."""
+def _no_shortcut(user: str, path: str) -> None:
+    """The shortcut of operations that have none."""
 
 
-class QuickWays(dict[tuple[str, str], Quick]):
-    """Quick ways by (type, operation), each made on first use."""
+class LazyShortcuts(dict[tuple[str, str], Shortcut]):
+    """Shortcuts by (type, operation), each made on first use."""
 
     def __init__(self, engine: RowEngine) -> None:
         super().__init__()
         self._engine = engine
 
-    def __missing__(self, key: tuple[str, str]) -> Quick:
+    def __missing__(self, key: tuple[str, str]) -> Shortcut:
         if key not in self._engine.shapes:
-            return _long_way
+            return _no_shortcut
         fixed = self._engine.needs_only_resource(*key) and key[0] not in self._engine.reader.nested
-        way = quick(self._engine.plan_of(*key, frozenset(), {}, named=True)) if fixed else None
-        self[key] = way or _long_way
+        made = shortcut(self._engine.plan_of(*key, frozenset(), {}, named=True)) if fixed else None
+        self[key] = made or _no_shortcut
         return self[key]
 
 
@@ -137,5 +137,5 @@ class Opener:
             now.engine.timed = TimedBatches(program, state)
             return replace(now, window=windowed.window(moment))
         engine = PythonEngine(program, index, partial=True)
-        quick_ways = NoQuickWays() if index.missing else QuickWays(engine)
-        return Opened(engine=engine, revision=index.revision, missing=index.missing, quick=quick_ways)
+        shortcuts = NoShortcuts() if index.missing else LazyShortcuts(engine)
+        return Opened(engine=engine, revision=index.revision, missing=index.missing, shortcuts=shortcuts)

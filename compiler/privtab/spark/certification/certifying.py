@@ -50,7 +50,7 @@ class Certificate:
     findings: tuple[found.Finding, ...]
     shown: int
     left_out: Mapping[str, str]
-    unasked: Mapping[str, str]
+    unchecked: Mapping[str, str]
     """Kinds of findings that were not checked, each with the reason."""
 
     def to_json(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Certificate:
             "findings": dict(_counted(self.findings)),
             "shown": self.shown,
             "left_out": dict(self.left_out),
-            "not_looked_for": dict(self.unasked),
+            "not_looked_for": dict(self.unchecked),
         }
 
 
@@ -140,7 +140,7 @@ def certify(
             findings=found.in_order(_findings(rows, matrix, opened, source, people)),
             shown=min(shown, counted.entitlements),
             left_out=matrix.left_out(),
-            unasked=_kinds_not_checked(source, people),
+            unchecked=_kinds_not_checked(source, people),
         )
         tell("writing the page")
         _write(place, rows, certificate, format)
@@ -209,7 +209,7 @@ def _write(place: Path, rows: Rows, certificate: Certificate, kind: str) -> None
         certificate.findings,
         shown,
         certificate.left_out,
-        certificate.unasked,
+        certificate.unchecked,
         f"{DATA}/",
     )
     (place / "report.html").write_text(page, encoding="utf-8")

@@ -41,12 +41,12 @@ def render(
     findings: Sequence[Finding],
     rows: Sequence[Mapping[str, Any]],
     left_out: Mapping[str, str],
-    unasked: Mapping[str, str],
+    unchecked: Mapping[str, str],
     data: str,
 ) -> str:
     """The page as HTML. `rows`: the rows that it shows; `data`: where all rows are, relative to the page.
 
-    `unasked`: the kinds of findings that were not checked, each with the reason.
+    `unchecked`: the kinds of findings that were not checked, each with the reason.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -77,8 +77,8 @@ def render(
             for kind, found in kinds
             if found
         ],
-        quiet=[kind for kind, found in kinds if not found and kind not in unasked],
-        unasked=unasked,
+        quiet=[kind for kind, found in kinds if not found and kind not in unchecked],
+        unchecked=unchecked,
         shown=len(rows),
         data=data,
         left_out=sorted(left_out.items()),

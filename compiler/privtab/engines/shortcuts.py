@@ -10,8 +10,8 @@ from privtab.engines.index import OWNER, Table
 from privtab.engines.plan import Plan, Special, needed
 from privtab.names import is_wildcard
 
-Quick: TypeAlias = Callable[[str, str], bool | None]
-"""Decides (user, path of the resource). None: the path or the user may be malformed, which the long way reports."""
+Shortcut: TypeAlias = Callable[[str, str], bool | None]
+"""Decides (user, path of the resource). None: the path or the user may be malformed, which the engine reports."""
 Users: TypeAlias = Mapping[str, tuple[str, ...]]
 
 _NOBODY: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Level(NamedTuple):
     tests: tuple[tuple[int, Special], ...]
 
 
-def quick(plan: Plan) -> Quick | None:
+def shortcut(plan: Plan) -> Shortcut | None:
     """Compile a plan to such a function; None if its form needs more."""
     chain = plan.reader.chains[plan.form.types[RESOURCE]]
     # Each entity down the path adds one name.
@@ -68,7 +68,7 @@ def _level(plan: Plan, type_: str, depth: int, required: Sequence[Atom]) -> Leve
     )
 
 
-def _conjunction(levels: Sequence[Level], users: Users) -> Quick:
+def _conjunction(levels: Sequence[Level], users: Users) -> Shortcut:
     """For conditions that need some privileges and nothing else, with inheritance and denials."""
     upper = tuple((level.table, level.needed, level.checked) for level in levels[:-1])
     last, last_needed, last_looked = levels[-1][:3]
@@ -113,7 +113,7 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Quick:
     return answer
 
 
-def _by_facts(plan: Plan, levels: Sequence[Level]) -> Quick:
+def _by_facts(plan: Plan, levels: Sequence[Level]) -> Shortcut:
     """For all other conditions: gather the facts along the path into one number, and evaluate the condition on it."""
     users, decide, owner_bits = plan.index.users, plan.decide, plan.owner_bits
     down, denies = plan.meaning.down, plan.meaning.denies

@@ -1,4 +1,4 @@
-"""The quick way answers as the long one, or not at all."""
+"""A shortcut answers as the engine does, or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import worlds
 
 from privtab import pipeline
 from privtab.engines.index import Index
-from privtab.engines.python import PythonEngine, QuickWays
+from privtab.engines.python import LazyShortcuts, PythonEngine
 from privtab.errors import InvalidRequest
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
@@ -30,7 +30,7 @@ def test_quick_answers_are_the_references(seed: int, tmp_path: Path) -> None:
         document = policy_artifacts(program).program
         state = worlds.state(program, number)
         reference = Reference(program, state)
-        ways = QuickWays(PythonEngine(document, Index(index(program, state))))
+        ways = LazyShortcuts(PythonEngine(document, Index(index(program, state))))
         for request in worlds.requests(program, number, 12):
             if request.with_ or request.flags or request.groups:
                 continue
@@ -50,7 +50,7 @@ def test_what_is_no_request_has_no_quick_answer(tmp_path: Path) -> None:
     )
     program = pipeline.load_program(policy)
     document = policy_artifacts(program).program
-    ways = QuickWays(PythonEngine(document, Index(index(program, worlds.state(program, 1)))))
+    ways = LazyShortcuts(PythonEngine(document, Index(index(program, worlds.state(program, 1)))))
     vocabulary = Vocabulary.from_program(document)
     chance = random.Random(3)
     refused = 0
