@@ -92,7 +92,8 @@ def test_what_holds_for_a_time_is_counted_too(program: Program) -> None:
     rows = state()
     windows = {"grants": [march] * 2 + [ALWAYS] * 5, "owners": [march], "assignments": [march] + [ALWAYS] * 3}
     found = inspect(state_bundle(program, replace(rows, windows=windows)))
-    assert found.counts == inspect(state_bundle(program, rows)).counts | {
+    assert found.counts == {
+        **inspect(state_bundle(program, rows)).counts,
         "grants for a time": 2,
         "owners for a time": 1,
         "users with roles or groups for a time": 1,

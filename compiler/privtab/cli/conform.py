@@ -224,14 +224,6 @@ def _print_further(result: Report, propose: Callable[[], None] | None) -> None:
         raise typer.Exit(ExitCode.EXTERNAL)
 
 
-def _variant_file(policy: str, name: str, *, plain: bool) -> VariantFile:
-    from privtab.conform.variant import VariantFile
-
-    if not plain:
-        raise UsageError("`--write-variant` starts from the rows as they stand: leave out `--variant` and `--reading`")
-    return VariantFile(policy, name)
-
-
 def _propose(
     file: VariantFile, planned: Plan, answers: Mapping[str, Answer], others: Mapping[Key, Mapping[str, Rule]]
 ) -> None:

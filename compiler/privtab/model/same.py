@@ -68,11 +68,3 @@ def _joined(kind: str, parts: Iterable[Hashable]) -> Hashable:
         else:
             flat.add(part)
     return next(iter(flat)) if len(flat) == 1 else (kind, frozenset(flat))
-
-
-def required_parts(condition: m.Condition) -> frozenset[Hashable]:
-    """The parts that a condition requires; a superset requires more."""
-    form = _form(condition)
-    if isinstance(form, tuple) and len(form) == 2 and form[0] == "all" and isinstance(form[1], frozenset):
-        return form[1]
-    return frozenset({form})

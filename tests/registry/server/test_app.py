@@ -318,6 +318,7 @@ def test_a_share_is_always_the_same_and_grows() -> None:
 
 
 def test_memory_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    from privtab.registry.server import decisions
     from privtab.registry.server import fleet as module
 
     monkeypatch.setattr(module, "MOST_SIDECARS", 500)
@@ -336,8 +337,10 @@ def test_memory_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
             "result": True,
             "input": {"resource": {"type": f"t{at}"}, "action": {"name": "a"}},
         }
-        fleet.record_log(
-            SidecarIdentity(instance="00100", labels={}), "", [event | {"bundles": {"p": {"revision": f"r{at % 300}"}}}]
+        fleet.record_counts(
+            SidecarIdentity(instance="00100", labels={}),
+            "",
+            decisions.tally([event | {"bundles": {"p": {"revision": f"r{at % 300}"}}}]),
         )
     counts = fleet.counts.to_json()
     assert len(counts) == 100
@@ -360,10 +363,15 @@ def test_what_thousands_tell_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(json.dumps(fleet.sidecars())) < 3_000_000
     for at in range(500):
         event = {"path": "privtab/x/allow", "input": {"resource": {"type": f"t{at}"}, "action": {"name": "a"}}}
-        fleet.record_log(
+        fleet.record_counts(
             SidecarIdentity(instance="a", labels={f"made-up-{at}": "1"}),
             "",
-            [event | {"bundles": {"p": {"revision": f"r{at % 7}"}}}, event | {"bundles": {"p": {"revision": str(at)}}}],
+            decisions.tally(
+                [
+                    event | {"bundles": {"p": {"revision": f"r{at % 7}"}}},
+                    event | {"bundles": {"p": {"revision": str(at)}}},
+                ]
+            ),
         )
     (one,) = (one for one in fleet.sidecars() if one["id"] == "a")
     assert len(one["decisions"]) == module.MOST_COUNTED

@@ -17,7 +17,6 @@ from typing import Any
 
 from privtab.errors import UsageError
 from privtab.registry import names
-from privtab.registry.server import decisions
 from privtab.registry.server.decisions import CountedEvents, Counts, RunningCanary
 from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
 from privtab.registry.server.sanitize import sanitize, valid_labels
@@ -152,10 +151,6 @@ class FleetTracker:
             }
         self._update_size(known)
         return True
-
-    def record_log(self, identity: SidecarIdentity, address: str, events: Any) -> bool:
-        """Count OPA's decision log; returns False if it is not one."""
-        return self.record_counts(identity, address, decisions.tally(events))
 
     def record_counts(
         self,
