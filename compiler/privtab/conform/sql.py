@@ -97,13 +97,13 @@ class SqlDriver(DocumentedDriver):
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise DriverError(f"the database closed the connection: {_message(error)}") from error
-            code, message = _code(error), str(error.orig)
+            codes, message = _codes(error), str(error.orig)
             for answer, marks in (
                 (Answer.REFUSED, signs.refused),
                 (Answer.HIDDEN, signs.hidden),
                 (Answer.ALLOWED, signs.allowed),
             ):
-                if any(mark in (code, message) or (" " in mark and mark in message) for mark in marks):
+                if any(mark in codes or mark == message or (" " in mark and mark in message) for mark in marks):
                     return answer
             return Answer.BROKEN
         return Answer.ALLOWED
@@ -196,12 +196,12 @@ class SqlDriver(DocumentedDriver):
             raise DriverError(f"{shown}: {_message(error)}") from error
 
 
-def _code(error: Exception) -> str:
-    """The SQLSTATE of an error, or the number that the database gives it."""
+def _codes(error: Exception) -> set[str]:
+    """The SQLSTATE of an error, and the number that the database gives it, which says more where it has one."""
     original = getattr(error, "orig", None)
     code = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
-    arguments = getattr(original, "args", ())
-    return str(code or (arguments[0] if arguments else ""))
+    number = next(iter(getattr(original, "args", ())), None)
+    return {str(found) for found in (code, number) if isinstance(found, str | int)}
 
 
 def _message(error: Exception) -> str:
