@@ -13,7 +13,7 @@ from privtab.errors import Undecided
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import item_condition
 from privtab.ir.nodes import Formula, Program
-from privtab.ir.unroll import Unrolled, levels_that_matter, nests, unrolled
+from privtab.ir.unroll import Unrolled, levels_that_matter, unrolled
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
@@ -56,7 +56,7 @@ def test_the_unrolled_program_decides_as_the_program(seed: int, tmp_path: Path) 
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     flat = unrolling.at_most(4)
-    assert not nests(flat)
+    assert not flat.nests
     other = Reference(flat, state_at(unrolling, reference, state))
     compared = 0
     for request in worlds.requests(program, seed, 8):

@@ -12,7 +12,7 @@ from privtab.analysis.provenance import Chain, Provenance
 from privtab.analysis.turns import Ways, ways
 from privtab.ir.canonical import Leaf
 from privtab.ir.nodes import ByType, Has, Rule
-from privtab.ir.unroll import located_sets, nests
+from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
 from privtab.request import Decision, Request
@@ -72,7 +72,7 @@ def explain(
     rows = None if state is None else Provenance(explanation.evaluation, state, places)
     evaluation = explanation.evaluation
     minimal_sets = listing(evaluation, explanation.rule, evaluation.condition(explanation.rule))
-    if nests(evaluation.program):
+    if evaluation.program.nests:
         minimal_sets = minimal_sets._replace(
             sets=located_sets(evaluation.program, minimal_sets.sets, evaluation.levels)
         )

@@ -250,7 +250,7 @@ class View:
 
         found: dict[int, Atom] = {}
         unsure: list[Row] = []
-        nests = any(type_.nested for type_ in self.program.entities.values())
+        nests = self.program.nests
         by_shape: dict[Hashable, tuple[int, ...] | None] = {}
         for pair, rule in self.program.rules.items():
             shape = self.shape_of(rule)

@@ -73,7 +73,7 @@ class Canonical:
         self._owner_privileges = frozenset(owner.holds) if owner else frozenset()
         self._down = program.semantics.inheritance == "down"
         self._denies = program.semantics.deny == "overrides"
-        self._implied = any(privilege.implies for privilege in program.privileges.values())
+        self._implied = program.implies
         self._below = uses_below(program)
         self._facts = FactSemantics(program)
         self._minimal_sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}

@@ -42,7 +42,7 @@ from privtab.ir.nodes import (
     When,
 )
 from privtab.ir.solver import Slots, Solver
-from privtab.ir.unroll import Levels, levels_that_matter, nests, unrolled
+from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 
 _BELOW = (HasBelow, OwnsBelow)
 
@@ -63,7 +63,7 @@ class ImplicationChecker:
         self._alike = other_program is None or _same_semantics(program, other_program)
         self._same_words: dict[str, bool] = {}
         self._last_truth: tuple[Atom | tuple[Leaf, ...], Truth] | None = None
-        self._nests = nests(self.program) or nests(self.other_program)
+        self._nests = self.program.nests or self.other_program.nests
         self._unused_names = unused_names
         self._unrolled: dict[int, ImplicationChecker] = {}
 
@@ -86,8 +86,8 @@ class ImplicationChecker:
     @cached_property
     def _plain(self) -> bool:
         """Whether both programs are one, without implied privileges, objects with a root in common, and `or below`."""
-        implied = any(privilege.implies for privilege in self.program.privileges.values())
-        related = self._nests or implied or self.program.shared_root is not None or uses_below(self.program)
+        program = self.program
+        related = self._nests or program.implies or program.shared_root is not None or uses_below(program)
         return self._side == 0 and not related
 
     def _implied_by_sets(self, f: Formula, g: Formula) -> bool | None:

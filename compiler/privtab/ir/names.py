@@ -65,7 +65,7 @@ class PrivilegeNames:
     def one_for_one(self) -> bool:
         """Whether every name of a grant gives exactly the privilege of that name."""
         program = self.program
-        return not program.aliases and not program.sets and not any(p.implies for p in program.privileges.values())
+        return not program.aliases and not program.sets and not program.implies
 
 
 @once

@@ -341,6 +341,16 @@ class Program:
         return depths(self.entities)
 
     @property
+    def implies(self) -> bool:
+        """Whether some privilege implies others."""
+        return any(privilege.implies for privilege in self.privileges.values())
+
+    @property
+    def nests(self) -> bool:
+        """Whether some type nests."""
+        return any(type_.nested for type_ in self.entities.values())
+
+    @property
     def shared_root(self) -> str | None:
         """The type of the one entity without a name that every path begins with: the same for all objects of a request."""
         roots = [entity for entity in self.entities.values() if entity.parent is None]

@@ -43,12 +43,7 @@ class Shapes:
         self.program = program
         owner = program.semantics.owner
         self._owner_privileges = frozenset(owner.holds) if owner else frozenset()
-        self._by_name = (
-            bool(program.roles)
-            or uses_below(program)
-            or any(privilege.implies for privilege in program.privileges.values())
-            or any(type_.nested for type_ in program.entities.values())
-        )
+        self._by_name = bool(program.roles) or uses_below(program) or program.implies or program.nests
         """Whether names count, since roles, implications and levels relate privileges and types in further ways."""
         self._types: dict[str, Hashable] = {}
         self._leaf_facts: dict[Leaf, _LeafFacts] = {}

@@ -11,7 +11,6 @@ from enum import Enum
 from privtab.errors import UnsupportedError, UsageError
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
-from privtab.ir.unroll import nests
 
 
 class Feature(Enum):
@@ -57,7 +56,7 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
 }
 
 _USES: Mapping[Feature, Callable[[Program], bool]] = {
-    Feature.NESTED: nests,
+    Feature.NESTED: lambda program: program.nests,
     Feature.BELOW: uses_below,
 }
 

@@ -38,11 +38,6 @@ Levels: TypeAlias = Mapping[str, int]
 """The number of levels on the path of the object in each slot."""
 
 
-def nests(program: Program) -> bool:
-    """Whether a type of the program nests."""
-    return bool(nested_on(program.entities))
-
-
 def located_sets(program: Program, sets: MinimalSets, levels: Levels) -> MinimalSets:
     """Minimal sets with targets of single levels, for one request: each level for `every`, and a set for each level for `any`.
 

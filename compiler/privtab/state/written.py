@@ -22,7 +22,7 @@ def as_written(program: Program, state: State) -> State:
     A row that allows a privilege is kept where everything that the privilege implies there is allowed as well: the row that gave
     it is among those, and none of them gives more.
     """
-    if not any(privilege.implies for privilege in program.privileges.values()):
+    if not program.implies:
         return state
     names = PrivilegeNames(program)
     windows = state.windows_of("grants")
