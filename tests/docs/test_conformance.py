@@ -1,0 +1,84 @@
+"""docs/conformance.md: its commands with a real server, its driver in Python, and the options and files that it names."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from authzen_server import start
+from documentation_pages import ROOT, read
+from postgresql_server import postgresql
+
+from privtab.cli._app import run
+from privtab.conform.driver import PlainDriver
+from privtab.conform.nodes import Answer, Verdict
+from privtab.conform.plan import plan
+from privtab.pipeline import load_program
+
+PAGE = "docs/conformance.md"
+SERVER = "http://127.0.0.1:8181"
+DATABASE = "postgresql+psycopg://postgres@/postgres"
+
+
+def commands() -> list[str]:
+    """The commands of the page, each without what it prints."""
+    blocks = (block for block in read(PAGE).blocks if block.language == "console")
+    return [command for block in blocks for command in re.findall(r"^\$ (.*)$", block.text, flags=re.MULTILINE)]
+
+
+def test_the_commands_for_a_server_of_authzen_do_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write, serve, ask = (command for command in commands() if SERVER in command or "privtab serve" in command)
+    assert run(shlex.split(write)[1:]) == 0
+    options = shlex.split(serve.removesuffix(" &"))[2:]
+    server = start(options[: options.index("--port")], tmp_path)
+    try:
+        assert run(shlex.split(ask.replace(SERVER, server.url))[1:]) == 0
+    finally:
+        server.stop()
+    assert "427 of 427 cells agree" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("postgresql-15")
+def test_the_command_for_postgresql_agrees(capsys: pytest.CaptureFixture[str]) -> None:
+    [command] = (command for command in commands() if DATABASE in command)
+    with postgresql() as url:
+        arguments = shlex.split(command.replace(DATABASE, url).replace("examples/", f"{ROOT}/examples/"))[1:]
+        assert run(arguments) == 0
+    assert "237 of 237 cells agree" in capsys.readouterr().out
+
+
+def test_the_driver_in_python_has_the_methods_of_the_protocol() -> None:
+    [block] = (block for block in read(PAGE).blocks if block.language == "python")
+    names: dict[str, type] = {}
+    exec(block.text, names)  # noqa: S102  (the block is the page's)
+    assert isinstance(names["Driver"]("http://127.0.0.1"), PlainDriver)
+
+
+def test_the_answers_verdicts_options_and_keys_are_those_of_the_code() -> None:
+    text = (ROOT / PAGE).read_text(encoding="utf-8")
+    source = (ROOT / "compiler" / "privtab" / "cli" / "conform.py").read_text(encoding="utf-8")
+    for option in set(re.findall(r"`(--[a-z-]+)", text)) - {"--mutation"}:
+        assert f'"{option}"' in source or option in {"--variant", "--reading"}, option
+    assert set(re.findall(r"^\| `(\w+)` \| [^|]*(?:table|neither|nothing was asked)", text, flags=re.MULTILINE)) >= set(
+        Verdict
+    )
+    assert all(f"`{answer}`" in text for answer in Answer)
+    links = re.findall(r"\]\(\.\./([^)#]+)\)", text)
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("policy", ["cdap/final", "streams/teracloud", "mariadb/10.11", "postgresql/15"])
+def test_the_sizes_of_plans_are_those_of_the_page(policy: str) -> None:
+    planned = plan(load_program(policy))
+    sizes = (len(planned.cells), len(planned.questions), len(planned.world.users), planned.world.rows)
+    row = re.search(
+        rf"^\| `{re.escape(policy)}` \|(.*)\|$", (ROOT / PAGE).read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    assert row is not None
+    assert sizes == tuple(int(cell.replace(",", "")) for cell in row[1].split("|"))
