@@ -294,18 +294,19 @@ def _tallies_by_policy(snapshot: ChannelSnapshot) -> list[Tally]:
 
 
 def _decisions(tallies: Sequence[Tally]) -> RenderableType:
+    from privtab.registry.deploy.nodes import RuleCount
+
     grid = table("rule", "policy", "decisions", "allowed", "undefined", right=("decisions", "allowed", "undefined"))
     keys = sorted({(tally.rule, tally.revision) for tally in tallies})
     for rule, revision in keys:
-        matching = [tally for tally in tallies if (tally.rule, tally.revision) == (rule, revision)]
-        total = sum(tally.total for tally in matching)
-        allowed, undefined = sum(tally.allowed for tally in matching), sum(tally.undefined for tally in matching)
+        matching = (tally for tally in tallies if (tally.rule, tally.revision) == (rule, revision))
+        decisions: RuleCount = sum(matching, RuleCount())
         grid.add_row(
             rule,
             revision or "none",
-            f"{total:,}",
-            f"{allowed / total:.1%}" if total else "",
-            Text(f"{undefined:,}", style="red" if undefined else "dim"),
+            f"{decisions.total:,}",
+            f"{decisions.share('allowed'):.1%}" if decisions.total else "",
+            Text(f"{decisions.undefined:,}", style="red" if decisions.undefined else "dim"),
         )
     return grid
 

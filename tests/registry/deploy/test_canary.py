@@ -13,8 +13,8 @@ import pytest
 from privtab.errors import UsageError
 from privtab.registry import Registry
 from privtab.registry.deploy.canary import CanaryCounts, CanaryPlan, observe, sides
-from privtab.registry.deploy.canary_analysis import Counts, RuleCount, compare, counts, part, since
-from privtab.registry.deploy.nodes import Feed, Fleet, Sidecar, Tally
+from privtab.registry.deploy.canary_analysis import Counts, compare, counts, part, since
+from privtab.registry.deploy.nodes import Feed, Fleet, RuleCount, Sidecar, Tally
 from privtab.registry.deploy.rollout import Rollout
 from privtab.registry.nodes import Canary, Channel
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from privtab.errors import UsageError
-from privtab.registry.deploy.nodes import Tally
+from privtab.registry.deploy.nodes import RuleCount, Tally
 from privtab.registry.nodes import Canary
 
 Verdict: TypeAlias = Literal["alike", "moved", "few"]
@@ -20,42 +20,6 @@ ERROR_RATE = 0.001
 """Probability of a false alarm for a canary that decides like the others, over all compared rules."""
 LEAST = 20
 """Minimum decisions on each side for a rule to be compared."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleCount:
-    """The decisions of one side by one rule."""
-
-    allowed: int = 0
-    denied: int = 0
-    undefined: int = 0
-
-    @property
-    def total(self) -> int:
-        """The number of decisions."""
-        return self.allowed + self.denied + self.undefined
-
-    def share(self, of: Literal["allowed", "undefined"]) -> float:
-        """The share of one kind of answer, from 0 to 1."""
-        part = self.allowed if of == "allowed" else self.undefined
-        return part / self.total if self.total else 0.0
-
-    def __add__(self, other: RuleCount) -> RuleCount:
-        return RuleCount(
-            allowed=self.allowed + other.allowed,
-            denied=self.denied + other.denied,
-            undefined=self.undefined + other.undefined,
-        )
-
-    def __sub__(self, other: RuleCount) -> RuleCount:
-        # The server may forget a revision that has not been used for long and count from 0 again.
-        if self.total < other.total:
-            return self
-        return RuleCount(
-            allowed=max(0, self.allowed - other.allowed),
-            denied=max(0, self.denied - other.denied),
-            undefined=max(0, self.undefined - other.undefined),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +68,7 @@ def counts(tallies: Iterable[Tally], canary: str, others: str) -> Counts:
     for tally in tallies:
         if tally.revision in {canary, others}:
             key = tally.revision == canary, tally.rule
-            by_rule[key] = by_rule.get(key, RuleCount()) + RuleCount(
-                allowed=tally.allowed, denied=tally.denied, undefined=tally.undefined
-            )
+            by_rule[key] = by_rule.get(key, RuleCount()) + tally
     return by_rule
 
 

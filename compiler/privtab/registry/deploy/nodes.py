@@ -98,13 +98,9 @@ class Sidecar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """The number of logged decisions for one revision of a policy or a state and one rule."""
+class RuleCount:
+    """Numbers of decisions by one rule."""
 
-    revision: str
-    rule: str
-    kind: str = ""
-    """The kind of the revision: `policy`, `state`, `shard`; empty if the server does not know it."""
     allowed: int = 0
     denied: int = 0
     undefined: int = 0
@@ -113,6 +109,38 @@ class Tally:
     def total(self) -> int:
         """The number of decisions."""
         return self.allowed + self.denied + self.undefined
+
+    def share(self, of: Literal["allowed", "undefined"]) -> float:
+        """The share of one kind of answer, from 0 to 1."""
+        part = self.allowed if of == "allowed" else self.undefined
+        return part / self.total if self.total else 0.0
+
+    def __add__(self, other: RuleCount) -> RuleCount:
+        return RuleCount(
+            allowed=self.allowed + other.allowed,
+            denied=self.denied + other.denied,
+            undefined=self.undefined + other.undefined,
+        )
+
+    def __sub__(self, other: RuleCount) -> RuleCount:
+        # The server may forget a revision that has not been used for long and count from 0 again.
+        if self.total < other.total:
+            return self
+        return RuleCount(
+            allowed=max(0, self.allowed - other.allowed),
+            denied=max(0, self.denied - other.denied),
+            undefined=max(0, self.undefined - other.undefined),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally(RuleCount):
+    """The number of logged decisions for one revision of a policy or a state and one rule."""
+
+    revision: str
+    rule: str
+    kind: str = ""
+    """The kind of the revision: `policy`, `state`, `shard`; empty if the server does not know it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
