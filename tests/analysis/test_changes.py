@@ -15,6 +15,7 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state.nodes import State
 
+FEATURES = ((), ("nested",), worlds.IN_SPARK, ("nested", "implies"))
 MOST = 8
 """Changes thought of: 256 states are tried at most."""
 
@@ -34,7 +35,7 @@ def test_ways_in_many_worlds(policy: int, seed: int) -> None:
 
 
 def check(policy: int, seed: int) -> None:
-    program = generated_programs.program(policy, *(("nested",) if policy % 2 else ()))
+    program = generated_programs.program(policy, *FEATURES[policy % 4])
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     for request in worlds.requests(program, seed, per_rule=1):

@@ -24,6 +24,7 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Grant, State
 
+FEATURES = ((), ("below",), worlds.IN_SPARK)
 MOST_STATES = 60
 MOST_CHOICES = 60
 """Worlds with more whole states, or more choices of further objects for a rule, are passed over."""
@@ -33,7 +34,7 @@ MOST_CHOICES = 60
 def program(seed: int) -> Program | None:
     """A random policy whose rows bring things: to the caller, on the entity, what contains it, and what lies in it."""
     rnd = random.Random(seed)
-    text = worlds.policy(seed, features=("below",) if seed % 2 else ())
+    text = worlds.policy(seed, features=FEATURES[seed % 3])
     types = [
         t
         for t in ("top", "mid", "low", "leaf", "side", "config", "item")
@@ -347,3 +348,29 @@ def test_where_the_shortest_takes_too_long_a_path_without_spare_steps_is_told(
     assert path is not None
     assert not path.shortest
     assert [step.rule.operation for step in path.steps] == ["join", "enter", "create", "take"]
+
+
+IMPLIED = """\
+privtab: 1
+system: studio
+version: "1"
+entities: {project: {report: }}
+privileges:
+  READ: {on: [project, report]}
+  ADMIN: {on: [project], implies: [READ]}
+semantics: {inheritance: down}
+tables:
+  project: {take: {requires: anyone, grants: ADMIN (project), creates: false}}
+  report: {open: READ (report)}
+"""
+
+
+def test_what_an_operation_grants_gives_what_that_implies() -> None:
+    made, _ = generated_programs.read(IMPLIED)
+    assert made is not None
+    report = Entity("report", "web/may")
+    asked = Reference(made, State())
+    reach = ReachableRights(asked, State(), "ann", extra_entities=[report])
+    path = reach.path(operation_goal(asked, "open", report))
+    assert path is not None
+    assert [str(fact) for fact in path.steps[-1].gained] == ["ADMIN (project:web)", "READ (project:web)"]

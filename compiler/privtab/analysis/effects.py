@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from privtab.analysis.caller import Caller
 from privtab.analysis.universe import Universe
+from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target
 from privtab.request import Entity
 
@@ -90,6 +91,7 @@ class FreshNames:
 
     def __init__(self, program: Program, used: Iterable[str]) -> None:
         self.program = program
+        self._privilege_names = PrivilegeNames(program)
         base = "new"
         existing = set(used)
         while any(name.startswith(base) for name in existing):
@@ -132,7 +134,7 @@ class FreshNames:
     def gained_facts(
         self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity]
     ) -> tuple[GainedFact, ...]:
-        """What success adds for the caller. Revocations are left out: they never help the caller."""
+        """What success adds for the caller, also by implication. Revocations are left out: they never help the caller."""
         caller.about({RESOURCE: resource, **with_})
         found: dict[GainedFact, None] = {}
         if creates_resource(self.program, rule):
@@ -148,7 +150,8 @@ class FreshNames:
             if effect.kind == "grant":
                 found |= {
                     GainedFact(kind="grant", entity=entity, privilege=privilege): None
-                    for privilege in effect.privileges
+                    for name in effect.privileges
+                    for privilege in self._privilege_names.given(name, entity.type, "allow")
                 }
             else:
                 found[GainedFact(kind="owner" if effect.what == "owner" else "member", entity=entity)] = None
