@@ -159,3 +159,23 @@ def test_roles_that_are_not_active_are_named_and_those_that_would_allow_it(tmp_p
     assert (use.atom, use.because) == ("USE (desk:s/d)", ())
     assert [step.text for chain in paint.because for step in chain][:1] == ["PAINT granted to role:painter at site:s"]
     assert why("use", "nobody").activating == ()
+
+
+def test_a_group_of_the_state_and_of_the_request_is_told_with_both() -> None:
+    text = """\
+privtab: 1
+system: world
+version: "1"
+entities: {top: {group: }}
+privileges: [READ]
+semantics: {groups: [state, request]}
+tables: {group: {see: member (group)}}
+"""
+    program = generated_programs.lowered(text)[0]
+    state = State(memberships=(("ann", "staff"),))
+    request = Request(user="ann", action="see", resource=Entity("group", "t/staff"), groups=("staff",))
+    ((part,),) = explain(Reference(program, state), request, state).sets
+    assert [[step.text for step in chain] for chain in part.because] == [
+        ["ann is in group:staff"],
+        ["the request says that ann is in group:staff"],
+    ]

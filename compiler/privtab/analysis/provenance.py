@@ -56,12 +56,12 @@ class Provenance:
         """For each group and role of the caller, the rows by which they are in it or hold it, with the holders in these rows."""
         self._shortest: dict[frozenset[str], Mapping[str, Chain]] = {}
         self._link({f"user:{user}"})
+        brought = sorted(evaluation.brought)
         in_state = set(self._rows)
-        brought = [group for group in sorted(evaluation.brought) if f"group:{group}" not in in_state]
         for group in brought:
             step = Step(kind="request", text=f"the request says that {user} is in group:{group}")
             self._rows[f"group:{group}"].append((f"user:{user}", None, step))
-        self._link({f"group:{group}" for group in brought})
+        self._link({f"group:{group}" for group in brought} - in_state)
         all_principals = {f"user:{user}", *self._rows}
         self._grants: dict[tuple[Effect, str, str], list[tuple[Grant, Step]]] = defaultdict(list)
         for row in state.column("grants", "grantee").where(all_principals):
