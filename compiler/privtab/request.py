@@ -5,10 +5,11 @@ Standard library only: the adapter, the reference engine and the tests share it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from privtab.attributes import NO_ATTRIBUTES, NONE_GIVEN, Attributes, Given, GivenAttributes
 from privtab.errors import InvalidRequest
 from privtab.names import bare_name
 
@@ -67,6 +68,8 @@ class Request:
     with_: Mapping[str, Entity] = field(default_factory=dict)
     flags: frozenset[str] = frozenset()
     active_roles: tuple[str, ...] | None = None
+    attributes: GivenAttributes = NONE_GIVEN
+    """The declared attributes that the request gives."""
 
     def __post_init__(self) -> None:
         """Replace `user:alice` by `alice`, `group:hr` by `hr` and `role:analyst` by `analyst`."""
@@ -82,11 +85,14 @@ class Request:
     @property
     def plain(self) -> bool:
         """Whether the request has a user, an action and a resource, and nothing else."""
-        return not (self.groups or self.with_ or self.flags) and self.active_roles is None
+        return not (self.groups or self.with_ or self.flags or self.attributes) and self.active_roles is None
 
     @classmethod
-    def from_json(cls, value: object) -> Request:
-        """Read an AuthZEN evaluation request. Raises InvalidRequest, which names the part that is wrong."""
+    def from_json(cls, value: object, declared: Attributes = NO_ATTRIBUTES) -> Request:
+        """Read an AuthZEN evaluation request. Raises InvalidRequest, which names the part that is wrong.
+
+        `declared`: the attributes of the policy; properties that are none of them are ignored.
+        """
         request = _mapping(value, "request")
         subject = _mapping(request.get("subject"), "subject")
         subject_type = _text(subject.get("type"), "subject.type")
@@ -106,8 +112,9 @@ class Request:
             resource=_entity(request.get("resource"), "resource"),
             groups=tuple(groups),
             with_={name: _entity(o, f"context.with.{name}") for name, o in objects.items()},
-            flags=frozenset(_flags(context)),
             active_roles=_active_roles(context),
+            flags=frozenset(flag for flag in _flags(context) if flag_name(flag) not in declared.request),
+            attributes=_given_attributes(request, declared) if declared else NONE_GIVEN,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -128,9 +135,22 @@ class Request:
             context["with"] = {name: {"type": e.type, "id": e.id} for name, e in sorted(self.with_.items())}
         if self.active_roles is not None:
             context[ACTIVE_ROLES] = list(self.active_roles)
+        if self.attributes:
+            self._add_attributes(request, context)
         if context:
             request["context"] = context
         return request
+
+    def _add_attributes(self, request: dict[str, Any], context: dict[str, Any]) -> None:
+        given = self.attributes
+        context |= given.request
+        for entity, values in (
+            (request["subject"], given.user),
+            (request["resource"], given.entity),
+            *((context["with"][name], given.of_slot(name)) for name in self.with_),
+        ):
+            if values:
+                entity["properties"] = entity.get("properties", {}) | dict(values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +286,35 @@ def _entity(value: object, where: str) -> Entity:
     if not isinstance(id_, str):
         raise InvalidRequest(f"{where}.id must be a string")
     return Entity(_text(entity.get("type"), f"{where}.type"), id_)
+
+
+def _given_attributes(request: Mapping[str, Any], declared: Attributes) -> GivenAttributes:
+    """The declared attributes among the properties and in the context of a request."""
+    context = request.get("context", {})
+
+    def of_entity(entity: Mapping[str, Any], where: str) -> Given:
+        return _declared(entity, where, declared.declared_on(entity["type"]))
+
+    of_request = {name: value for name, value in context.items() if name in declared.request}
+    for name, value in _declared(request["action"], "action", declared.request).items():
+        if name in of_request and of_request[name] != value:
+            raise InvalidRequest(f"action.properties.{name} and context.{name} differ")
+        of_request[name] = value
+    return GivenAttributes(
+        user=_declared(request["subject"], "subject", declared.user),
+        entity=of_entity(request["resource"], "resource"),
+        request=of_request,
+        with_={
+            name: given
+            for name, entity in context.get("with", {}).items()
+            if (given := of_entity(entity, f"context.with.{name}"))
+        },
+    )
+
+
+def _declared(part: Mapping[str, Any], where: str, names: Collection[str]) -> Given:
+    properties = _mapping(part.get("properties", {}), f"{where}.properties")
+    return {name: value for name, value in properties.items() if name in names}
 
 
 def _flags(context: Mapping[str, Any]) -> Iterable[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from privtab.attributes import NO_ATTRIBUTES, Attributes, check_given
 from privtab.errors import InvalidRequest
 from privtab.hints import hint
 from privtab.names import check_unicode, check_user, escape_wildcard, is_wildcard, wrong_escape
@@ -42,6 +43,7 @@ class Vocabulary:
     """Whether requests may name the active roles of the caller."""
     nested: Mapping[str, int] = field(default_factory=dict)
     """The most levels of each type that nests."""
+    attributes: Attributes = NO_ATTRIBUTES
     shapes: Mapping[str, PathShape] = field(init=False, repr=False, compare=False)
     """The shape of the paths of each type."""
 
@@ -71,6 +73,7 @@ class Vocabulary:
             },
             request_groups="request" in program["semantics"]["groups"],
             active_roles="active_roles" in program["semantics"],
+            attributes=Attributes.from_json(program.get("attributes", {})),
             nested={name: entity["nested"] for name, entity in entities.items() if "nested" in entity},
         )
 
@@ -96,7 +99,12 @@ class Vocabulary:
         check_role_names(request.active_roles or ())
 
     def check_context(self, request: Request, shape: OperationShape) -> None:
-        """Check the `with` objects and the flags that an operation uses; others are ignored. Raises InvalidRequest."""
+        """Check the `with` objects and the flags that an operation uses, and the attributes. Raises InvalidRequest.
+
+        Other objects and flags are ignored.
+        """
+        if request.attributes:
+            self.check_attributes(request)
         for flag in sorted(shape.missing_flags(request.flags)):
             raise InvalidRequest(
                 f"`{request.action}` on `{request.resource.type}` needs the flag `{flag}`: say whether it is set, true or false"
@@ -114,6 +122,22 @@ class Vocabulary:
                     f"context.with.{name} is a `{entity.type}`; it must be of type {' or '.join(types)}"
                 )
             self.check_path(entity)
+
+    def check_attributes(self, request: Request) -> None:
+        """Check the attributes that a request gives. Raises InvalidRequest."""
+        given, declared = request.attributes, self.attributes
+        check_given(given.user, declared.user, "the user")
+        check_given(given.request, declared.request, "the request")
+        of_entities: dict[tuple[Entity, str], Any] = {}
+        for slot, entity in (("", request.resource), *request.with_.items()):
+            values = given.of_slot(slot)
+            check_given(values, declared.declared_on(entity.type), f"`{entity.type}`")
+            for name, value in values.items():
+                if of_entities.setdefault((entity, name), value) != value:
+                    raise InvalidRequest(f"the request gives two values of the attribute `{name}` of `{entity}`")
+        for slot in given.with_:
+            if slot not in request.with_:
+                raise InvalidRequest(f"the request gives attributes of `{slot}`, and no object of this name")
 
     def check_operation(self, type_: str, operation: str) -> OperationShape:
         """The shape of an operation. Raises InvalidRequest if the policy does not have it."""

@@ -94,7 +94,7 @@ def without(condition: m.Condition, path: Path, removed: frozenset[Path]) -> m.C
         case m.Related(places=places) | m.CanDo(places=places):
             remaining_places = tuple(p for i, p in enumerate(places) if len(places) == 1 or (*path, i) not in removed)
             return replace(condition, places=remaining_places) if remaining_places else None
-        case m.IsSelf() | m.IsServiceAdmin():
+        case m.IsSelf() | m.IsServiceAdmin() | m.Compared():
             return condition
 
 

@@ -10,6 +10,7 @@ import pytest
 from privtab import model, syntax
 from privtab.diagnostics import Severity
 from privtab.ir import nodes as ir
+from privtab.ir.canonical import compare_text
 from privtab.ir.nodes import Program
 from privtab.model.lower import lower as lower_policy
 from privtab.source import SourceFile
@@ -58,6 +59,8 @@ def text(formula: ir.Formula) -> str:
             return f"owner({target_text(target)} or below)"
         case ir.ServiceAdmin():
             return "service admin"
+        case ir.Compare():
+            return compare_text(formula, lambda target: target.type)
         case ir.And(parts=parts):
             return "[" + " & ".join(text(p) for p in parts) + "]"
         case ir.Or(parts=parts):

@@ -37,6 +37,7 @@ entities: {{catalog: {{namespace: {{table:}}}}, group: , role: }}
 privileges: [USE, READ]
 types: {{namespace: {nested}}}
 semantics: {{inheritance: down{hierarchy}}}
+{attributes}
 tables:
   namespace:
     open: {condition}
@@ -47,7 +48,12 @@ def policy(feature: Feature | None) -> str:
     return POLICY.format(
         nested="{nested: true}" if feature is Feature.NESTED else "{}",
         hierarchy=", hierarchy: [groups]" if feature is Feature.BELOW else "",
-        condition="USE (namespace)" if feature in (None, Feature.NESTED) else "USE (namespace or below)",
+        condition={
+            None: "USE (namespace)",
+            Feature.NESTED: "USE (namespace)",
+            Feature.ATTRIBUTES: "USE (namespace) and request.mfa",
+        }.get(feature, "USE (namespace or below)"),
+        attributes="attributes: {request: {mfa: bool}}" if feature is Feature.ATTRIBUTES else "",
     )
 
 
@@ -109,6 +115,5 @@ def test_a_tool_refuses_what_is_declared_and_nothing_else(feature: Feature | Non
                 end = "are not supported for policies in which a type nests, as `namespace` does here"
                 assert message == f"{subject} {end}"
             else:
-                assert message in {
-                    f"{subject} does not support policies with `or below`" for subject in declared.values()
-                }
+                what = "attributes" if feature is Feature.ATTRIBUTES else "`or below`"
+                assert message in {f"{subject} does not support policies with {what}" for subject in declared.values()}

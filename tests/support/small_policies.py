@@ -15,7 +15,7 @@ from typing import Literal
 from privtab import checks, model, syntax
 from privtab.diagnostics import Severity
 from privtab.ir.formula import anchor, call_condition, item_condition, leaves, rule_flags
-from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, ServiceAdmin, Target
+from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Program, Rule, ServiceAdmin, Target
 from privtab.model.lower import lower
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
@@ -271,6 +271,8 @@ def _rows(program_: Program, rule: Rule, request: Request, programs: Sequence[Pr
     if len({p.semantics.groups for p in programs}) > 1:
         grantees += [f"group:{GROUP}", f"group:{BROUGHT}"]
     for atom in leaves(program_, item_condition(rule)):
+        if isinstance(atom, Compare):
+            continue
         if isinstance(atom, ServiceAdmin):
             yield "service_admins", USER
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from privtab.analysis.universe import Universe
+from privtab.attributes import NONE_GIVEN, GivenAttributes
 from privtab.errors import InvalidRequest
 from privtab.ir.formula import uses_below
 from privtab.paths import at_level
@@ -87,6 +88,7 @@ class Caller(EvaluationContext):
         groups: Collection[str] = (),
         flags: frozenset[str] = frozenset(),
         active_roles: Collection[str] | None = None,
+        attributes: GivenAttributes = NONE_GIVEN,
     ) -> None:  # not EvaluationContext.__init__: there is no request yet
         self.program = reference.program
         self.vocabulary = reference.vocabulary
@@ -95,6 +97,7 @@ class Caller(EvaluationContext):
         self.revision = reference.revision
         self.user = user
         self.flags = flags
+        self.attributes = attributes
         request_groups = groups if "request" in self.program.semantics.groups else ()
         self.brought = frozenset(request_groups)
         self.groups = self.holdings.groups(user, request_groups)
@@ -121,6 +124,7 @@ class Caller(EvaluationContext):
 
     def about(self, objects: Mapping[str, Entity]) -> Caller:
         """Set the objects, by slot; an object may lack its last name."""
+        self.given = self.given_of(objects)
         self.types = {slot: entity.type for slot, entity in objects.items()}
         self.keys = {slot: self.vocabulary.keys(entity) for slot, entity in objects.items()}
         self.complete = {slot for slot, entity in objects.items() if self.vocabulary.complete(entity)}

@@ -10,6 +10,7 @@ from privtab.analysis.universe import named_principals
 from privtab.ir.formula import RequestAlgebra
 from privtab.ir.nodes import (
     Atom,
+    Compare,
     Has,
     HasBelow,
     Holds,
@@ -131,6 +132,8 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
                 return self._holding(atom.target)
             case HasBelow():
                 return {b for path in self.context.paths_from(atom.target) for b in self._has_on(atom.privilege, path)}
+            case Compare():
+                raise AssertionError("`who-can` refuses policies that compare attributes")
             case OwnsBelow():
                 return {
                     b

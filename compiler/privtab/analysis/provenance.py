@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
-from privtab.ir.nodes import Atom, Has, HasBelow, Holds, Member, Owner, OwnsBelow, Self, ServiceAdmin, Target
+from privtab.ir.canonical import compare_text
+from privtab.ir.nodes import Atom, Compare, Has, HasBelow, Holds, Member, Owner, OwnsBelow, Self, ServiceAdmin, Target
 from privtab.ir.serialise import vocabulary
 from privtab.moments import ALWAYS, Window, shown
 from privtab.names import path_of, refers_to
@@ -20,7 +21,17 @@ from privtab.state.places import NOWHERE, Places
 from privtab.state.wording import row_text
 
 StepKind: TypeAlias = Literal[
-    "grant", "deny", "owner", "assignment", "membership", "member", "service admin", "role", "request", "self"
+    "grant",
+    "deny",
+    "owner",
+    "assignment",
+    "membership",
+    "member",
+    "service admin",
+    "role",
+    "request",
+    "self",
+    "attribute",
 ]
 
 
@@ -127,6 +138,10 @@ class Provenance:
             case OwnsBelow():
                 paths = self.evaluation.paths_from(atom.target)
                 return tuple(chain for path in paths for chain in self._ownership_chains(path[-1]))
+            case Compare():
+                said = compare_text(atom, lambda target: self.evaluation.path(target)[-1])
+                step = Step(kind="attribute", text=f"the request says that {said}")
+                return ((step,),) if self.evaluation.compares(atom) else ()
             case ServiceAdmin():
                 rows = self.state.column("service_admins", "user").where([self.evaluation.user])
                 text = row_text("service_admins", {"user": self.evaluation.user})

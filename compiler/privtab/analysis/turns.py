@@ -35,6 +35,7 @@ from privtab.ir.nodes import (
     RESOURCE,
     Atom,
     Can,
+    Compare,
     Has,
     HasBelow,
     Holds,
@@ -113,7 +114,9 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         self.budget = Smallest() if budget is None else budget
         reference.vocabulary.check(request)
         rule = reference.program.rules[request.resource.type, request.action]
-        self.caller = Caller(reference, request.user, groups=request.groups, flags=request.flags)
+        self.caller = Caller(
+            reference, request.user, groups=request.groups, flags=request.flags, attributes=request.attributes
+        )
         self.caller.about({RESOURCE: request.resource, **{slot.name: request.with_[slot.name] for slot in rule.withs}})
         super().__init__(reference.program, request.flags, self.caller.types, self.caller.levels)
         self.condition = self.caller.condition(rule)
@@ -187,7 +190,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
                 case ServiceAdmin():
                     yield Appoint()
                     continue
-                case Self() | Holds():
+                case Self() | Holds() | Compare():
                     continue
                 case Has() | Owner() | Member():
                     path = self.caller.path(atom.target)
@@ -275,7 +278,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             yield frozenset()
             return
         match atom:
-            case Self() | Holds():
+            case Self() | Holds() | Compare():
                 return
             case ServiceAdmin():
                 yield frozenset({Appoint()})

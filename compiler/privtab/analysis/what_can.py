@@ -17,7 +17,7 @@ from privtab.analysis.universe import Universe, universe
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule, ServiceAdmin
+from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, Program, Rule, ServiceAdmin
 from privtab.ir.support import Tool, check_support
 from privtab.names import bare_name, check_user
 from privtab.reference.evaluate import Reference
@@ -318,5 +318,5 @@ def _split(
 
 
 def _slot(atom: Leaf) -> str:
-    assert not isinstance(atom, ByType), "the types of all objects are given"
+    assert not isinstance(atom, ByType | Compare), "types are given, and policies that compare attributes are refused"
     return RESOURCE if isinstance(atom, ServiceAdmin) else atom.target.slot

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from privtab import strict_json
 from privtab.errors import InvalidRequest
 from privtab.request import Request
+from privtab.vocabulary import Vocabulary
 
 Body: TypeAlias = Mapping[str, Any]
 
@@ -125,19 +126,25 @@ def search(kind: Searched, body: Body) -> Search:
     return Search(kind=kind, body=body, page=_page(body))
 
 
-def request(body: Body, *, reads_groups: bool) -> Request:
+def request(body: Body, vocabulary: Vocabulary) -> Request:
     """Convert a checked evaluation to a request to a policy; raises InvalidRequest.
 
-    `properties.groups` is read only if the policy takes groups from requests; otherwise it may have any value.
+    Properties are read where the policy declares them: `groups` if it takes groups from requests, and attributes; others may have any
+    value.
     """
     subject, resource = body["subject"], body["resource"]
     if subject["type"] != "user":
         raise InvalidRequest(f"subject.type is `{subject['type']:.80}`: only a `user` can be a subject")
-    subject = {key: subject[key] for key in ("type", "id", "properties") if key in subject}
-    if not reads_groups:
-        subject.pop("properties", None)
-    document = {"subject": subject, "action": {"name": body["action"]["name"]}, "resource": resource}
-    return Request.from_json({**document, "context": body.get("context", {})})
+    read = {"groups"} if vocabulary.request_groups else set()
+    properties = subject.get("properties", {})
+    read |= {*vocabulary.attributes.user}
+    subject = {
+        "type": subject["type"],
+        "id": subject["id"],
+        "properties": {name: value for name, value in properties.items() if name in read},
+    }
+    document = {"subject": subject, "action": body["action"], "resource": resource}
+    return Request.from_json({**document, "context": body.get("context", {})}, vocabulary.attributes)
 
 
 def _with_defaults(item: object, defaults: Mapping[str, Body]) -> Body | Malformed:

@@ -48,7 +48,7 @@ def subjects(search: Search, vocabulary: Vocabulary, directory: Directory) -> Se
     if search.type != "user":
         return SearchPlan(names=(), request_for=_no_request)
     body = dict(search.body)
-    template = _with_subject(body, _NOBODY, reads_groups=vocabulary.request_groups)
+    template = _with_subject(body, _NOBODY, vocabulary)
     vocabulary.check(template)
     objects = (template.resource, *template.with_.values())
     named_users = {last_name(entity.id) for entity in objects if entity.type in directory.people and entity.id}
@@ -60,7 +60,7 @@ def resources(search: Search, vocabulary: Vocabulary, directory: Directory) -> S
     """Resource search (§8.5): the entities of a type that the state names."""
     shape = vocabulary.check_operation(search.type, search.body["action"]["name"])
     body = {**search.body, "resource": {"type": search.type, "id": ""}}
-    template = request(body, reads_groups=vocabulary.request_groups)
+    template = request(body, vocabulary)
     vocabulary.check_context(template, shape)
     vocabulary.check_active_roles(template)
     return SearchPlan(
@@ -72,7 +72,7 @@ def resources(search: Search, vocabulary: Vocabulary, directory: Directory) -> S
 def actions(search: Search, vocabulary: Vocabulary) -> SearchPlan:
     """Action search (§8.6): the operations of the resource's type that are valid with the given objects."""
     type_ = search.body["resource"]["type"]
-    template = request({**search.body, "action": {"name": "-"}}, reads_groups=vocabulary.request_groups)
+    template = request({**search.body, "action": {"name": "-"}}, vocabulary)
     if type_ not in vocabulary.chains:
         raise InvalidRequest(f"unknown entity type `{type_:.80}` in system `{vocabulary.system}`")
     names: list[str] = []
@@ -122,8 +122,8 @@ def entries(search: Search, results: Page) -> list[dict[str, Any]]:
     return [{"type": search.type, "id": name} for name in results.names]
 
 
-def _with_subject(body: dict[str, Any], user: str, *, reads_groups: bool) -> Request:
-    return request({**body, "subject": {**body["subject"], "id": user}}, reads_groups=reads_groups)
+def _with_subject(body: dict[str, Any], user: str, vocabulary: Vocabulary) -> Request:
+    return request({**body, "subject": {**body["subject"], "id": user}}, vocabulary)
 
 
 def _no_request(name: str) -> Request:

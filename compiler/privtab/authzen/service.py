@@ -85,11 +85,7 @@ class Service:
         parsed: list[Request | Malformed | InvalidRequest] = []
         for body in bodies:
             try:
-                parsed.append(
-                    body
-                    if isinstance(body, Malformed)
-                    else messages.request(body, reads_groups=vocabulary.request_groups)
-                )
+                parsed.append(body if isinstance(body, Malformed) else messages.request(body, vocabulary))
             except InvalidRequest as error:
                 parsed.append(error)
         requests = [item for item in parsed if isinstance(item, Request)]

@@ -31,10 +31,10 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
 
 
 def _slots(row: Row) -> Iterator[str]:
-    from privtab.model.nodes import CanDo, HoldsPrivilege, Related
+    from privtab.model.nodes import CanDo, Compared, HoldsPrivilege, Related
     from privtab.model.walk import row_terms
 
     for term in row_terms(row):
-        if isinstance(term, (HoldsPrivilege, Related, CanDo)):
+        if isinstance(term, (HoldsPrivilege, Related, CanDo, Compared)):
             yield from (place.slot for place in term.places)
     yield from (outcome.slot for outcome in row.outcomes)

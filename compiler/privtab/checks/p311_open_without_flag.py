@@ -44,7 +44,7 @@ def requires_nothing(condition: m.Condition, *, flags: bool) -> bool:
             return any(requires_nothing(part, flags=flags) for part in parts)
         case m.Required(body=body):
             return not flags or requires_nothing(body, flags=flags)
-        case m.HoldsPrivilege() | m.Related() | m.IsSelf() | m.IsServiceAdmin() | m.CanDo():
+        case m.HoldsPrivilege() | m.Related() | m.IsSelf() | m.IsServiceAdmin() | m.CanDo() | m.Compared():
             return False
         case _:
             assert_never(condition)

@@ -126,7 +126,7 @@ def _owner_may(view: View, rule: Rule, type_: str) -> bool:
 
 def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
     """Whether the effects of a rule suffice for another on the same objects."""
-    from privtab.ir.nodes import RESOURCE, Has, Member, Owner, ServiceAdmin
+    from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, ServiceAdmin
 
     semantics = view.policy.semantics
     owner_privileges = semantics.owner.holds if semantics.owner is not None else ()
@@ -134,7 +134,7 @@ def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
     gained = [e for e in rule.effects if e.kind != "revoke" and e.target.slot == RESOURCE]
 
     def reaches(effect: Effect, atom: Atom) -> bool:
-        if isinstance(atom, ServiceAdmin) or atom.target.slot != RESOURCE:
+        if isinstance(atom, ServiceAdmin | Compare) or atom.target.slot != RESOURCE:
             return False
         same_type = effect.target.type == atom.target.type
         match atom:

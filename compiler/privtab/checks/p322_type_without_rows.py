@@ -45,8 +45,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _targets(formula: Formula) -> Iterator[str]:
-    from privtab.ir.formula import atoms, references
-    from privtab.ir.nodes import ServiceAdmin
+    from privtab.ir.formula import atoms, references, targets_of
 
-    yield from (atom.target.type for atom in atoms(formula) if not isinstance(atom, ServiceAdmin))
+    yield from (target.type for atom in atoms(formula) for target in targets_of(atom))
     yield from (can.target.type for can in references(formula))

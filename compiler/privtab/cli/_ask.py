@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privtab.attributes import Attribute, GivenAttributes
 from privtab.cli._output import TableFormat, err
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
@@ -41,6 +42,12 @@ WithOption = Annotated[
 FlagOption = Annotated[
     list[str] | None,
     typer.Option("--flag", metavar="NAME[=false]", help="A flag to set, or NAME=false to unset it."),
+]
+AttributeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attribute", metavar="KIND.NAME=VALUE", help="An attribute: user.department=hr, entity.class=public."
+    ),
 ]
 GroupOption = Annotated[
     list[str] | None, typer.Option("--group", help="A group that the request says the user belongs to.")
@@ -137,6 +144,36 @@ def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str
         if flag not in known:
             raise UsageError(f"no row uses a flag `{flag}`" + (hint(flag, known) if known else "; there are none"))
     return frozenset(flag.removesuffix("=true") for flag in options)
+
+
+def attribute_values(options: Iterable[str] | None, program: Program) -> GivenAttributes:
+    """Parse `--attribute` options by the declared types; sets are written with commas. Raises UsageError."""
+    found: dict[str, dict[str, object]] = {}
+    for text in options or ():
+        written, equals, value = text.partition("=")
+        kind, dot, name = written.partition(".")
+        if not (equals and dot):
+            raise UsageError(f"`--attribute {text}`: write KIND.NAME=VALUE, as in user.department=hr")
+        declared = program.attributes.of(kind if kind in ("user", "request") else "entity")  # type: ignore[arg-type]
+        if name not in declared:
+            raise UsageError(f"unknown attribute `{written}`" + hint(name, declared))
+        found.setdefault(kind, {})[name] = _value(value, declared[name])
+    objects = {kind: values for kind, values in found.items() if kind not in ("user", "entity", "request")}
+    return GivenAttributes(
+        user=found.get("user", {}), entity=found.get("entity", {}), request=found.get("request", {}), with_=objects
+    )
+
+
+def _value(text: str, attribute: Attribute) -> object:
+    match attribute.type:
+        case "bool":
+            return {"true": True, "false": False}.get(text, text)
+        case "integer":
+            return int(text) if text.removeprefix("-").isdecimal() and text.isascii() else text
+        case "set":
+            return text.split(",") if text else []
+        case _:
+            return text
 
 
 def check_said(flags: frozenset[str], program: Program) -> None:

@@ -141,7 +141,8 @@ def _read(lines: Iterable[bytes], vocabulary: Vocabulary) -> Iterator[tuple[int,
         if not line.strip():
             continue
         try:
-            request = Request.from_json(strict_json.loads(line.removeprefix(_MARK) if number == 1 else line))
+            document = strict_json.loads(line.removeprefix(_MARK) if number == 1 else line)
+            request = Request.from_json(document, vocabulary.attributes)
             vocabulary.check(request)
         except InvalidRequest as error:
             yield number, error

@@ -10,11 +10,13 @@ import typer
 
 from privtab.cli._ask import (
     ActiveRoleOption,
+    AttributeOption,
     FlagOption,
     GroupOption,
     NoActiveRolesOption,
     WithOption,
     active_roles,
+    attribute_values,
     chain_rows,
     entity,
     flag_names,
@@ -69,6 +71,7 @@ def run(
     state: StateOption,
     with_: WithOption = None,
     flag: FlagOption = None,
+    attribute: AttributeOption = None,
     group: GroupOption = None,
     active_role: ActiveRoleOption = None,
     no_active_roles: NoActiveRolesOption = False,
@@ -105,6 +108,7 @@ def run(
         with_=objects(with_),
         flags=flag_names(flag, program),
         active_roles=active_roles(active_role, none=no_active_roles, program=program),
+        attributes=attribute_values(attribute, program),
     )
     loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial, at=at)
     reference = Reference(program, loaded, revision=_revision(program) if format_ is Format.JSON else None)

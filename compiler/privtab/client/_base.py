@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from privtab.client._asking import ClientFlows, Mode
 from privtab.client._engine import ClientEngine, Flow, run
@@ -94,11 +94,19 @@ class Asker:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> bool:
         """Whether `user` may do `action` on `resource`."""
         return self._run(
             self._client_flows.check(
-                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+                user,
+                action,
+                resource,
+                with_=with_,
+                groups=groups,
+                flags=flags,
+                active_roles=active_roles,
+                attributes=attributes,
             )
         )
 
@@ -112,11 +120,19 @@ class Asker:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> Decision:
         """The decision with its explanation: the rule, what is missing or which grants allow it, and the effects of success."""
         return self._run(
             self._client_flows.decide(
-                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+                user,
+                action,
+                resource,
+                with_=with_,
+                groups=groups,
+                flags=flags,
+                active_roles=active_roles,
+                attributes=attributes,
             )
         )
 
@@ -132,11 +148,19 @@ class Asker:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> Decision:
         """The decision if it is an allow; otherwise raises AccessDenied, which says what is missing."""
         return self._run(
             self._client_flows.require(
-                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+                user,
+                action,
+                resource,
+                with_=with_,
+                groups=groups,
+                flags=flags,
+                active_roles=active_roles,
+                attributes=attributes,
             )
         )
 
@@ -150,11 +174,19 @@ class Asker:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> tuple[str, ...]:
         """The effects to carry out after success; raises AccessDenied if the request is denied."""
         return self._run(
             self._client_flows.effects(
-                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+                user,
+                action,
+                resource,
+                with_=with_,
+                groups=groups,
+                flags=flags,
+                active_roles=active_roles,
+                attributes=attributes,
             )
         )
 
@@ -185,6 +217,7 @@ class Asker:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> list[T]:
         """The items of a listing that `user` may see, in their order.
 
@@ -193,7 +226,15 @@ class Asker:
         """
         return self._run(
             self._client_flows.visible(
-                user, action, type_or_items, items, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+                user,
+                action,
+                type_or_items,
+                items,
+                with_=with_,
+                groups=groups,
+                flags=flags,
+                active_roles=active_roles,
+                attributes=attributes,
             )
         )
 
@@ -208,6 +249,7 @@ class Asker:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> list[T]:
         """The items on which `user` may do `action`, in their order; `key` returns the entity of an item, of any type.
 
@@ -215,7 +257,15 @@ class Asker:
         """
         return self._run(
             self._client_flows.filter(
-                user, action, items, key, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+                user,
+                action,
+                items,
+                key,
+                with_=with_,
+                groups=groups,
+                flags=flags,
+                active_roles=active_roles,
+                attributes=attributes,
             )
         )
 

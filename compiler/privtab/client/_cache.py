@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import threading
 import time
 from collections import OrderedDict
@@ -21,8 +23,9 @@ def request_key(request: Request) -> Key:
     resource = request.resource
     if request.plain:
         return request.user, request.action, resource.type, resource.id
+    given = json.dumps(dataclasses.asdict(request.attributes), sort_keys=True) if request.attributes else ""
     withs = tuple(sorted((n, e.type, e.id) for n, e in request.with_.items()))
-    rest = request.groups, withs, request.flags, request.active_roles
+    rest = request.groups, withs, request.flags, request.active_roles, given
     return request.user, request.action, resource.type, resource.id, *rest
 
 

@@ -47,7 +47,7 @@ def batches(
 ) -> Iterator[Batch]:
     """The calls that answer all requests, with at most `chunk_size` each.
 
-    Requests of one operation and type without objects, groups or flags are sent in the faster form `items`, the rest
+    Requests of one operation and type without objects, groups, flags or attributes are sent in the faster form `items`, the rest
     mixed. `few`: groups too small for a call of their own are mixed too.
     """
     plain: dict[tuple[str, str], list[int]] = {}
@@ -55,7 +55,8 @@ def batches(
     request_groups = active.vocabulary.request_groups
     for index, (request, shape) in enumerate(zip(requests, shapes, strict=True)):
         flags = shape.required_flags or not request.flags.isdisjoint(shape.flags)
-        if request.with_ or (request.groups and request_groups) or flags or request.active_roles is not None:
+        narrowed = request.active_roles is not None or bool(request.attributes)
+        if request.with_ or (request.groups and request_groups) or flags or narrowed:
             mixed.append(index)
         else:
             plain.setdefault((request.resource.type, request.action), []).append(index)

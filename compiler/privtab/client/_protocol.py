@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from privtab.attributes import NONE_GIVEN, GivenAttributes, given_attributes
 from privtab.client import _answers as answers
 from privtab.client._answers import (
     ActiveSystem,
@@ -75,7 +76,7 @@ EntityLike: TypeAlias = Entity | str | tuple[str, str | Sequence[str]]
 
 HEALTH_PATH = "/health?bundles=true"
 STATUS_PATH = "/v1/status"
-_NOTHING_MORE: tuple[Any, ...] = ((), {}, frozenset())
+_NOTHING_MORE: tuple[Any, ...] = ((), {}, frozenset(), NONE_GIVEN)
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
@@ -127,6 +128,7 @@ def request(
     groups: Iterable[str] = (),
     flags: Iterable[str] | Mapping[str, bool] = (),
     active_roles: Iterable[str] | None = None,
+    attributes: Mapping[str, Any] | None = None,
 ) -> Request:
     """Build a request from the arguments of a call; raises InvalidRequest if one is missing or of the wrong type."""
     if isinstance(user, Request):
@@ -137,9 +139,11 @@ def request(
             or tuple(groups)
             or tuple(flags)
             or active_roles is not None
+            or attributes
         ):
             raise InvalidRequest(
-                "a Request takes no further arguments: it holds action, resource, with_, groups, flags and active_roles already"
+                "a Request takes no further arguments: it holds action, resource, with_, groups, flags, active_roles and "
+                "attributes already"
             )
         return well_formed(user)
     return well_formed(
@@ -147,7 +151,9 @@ def request(
             user=user,  # type: ignore[arg-type]
             action=action,  # type: ignore[arg-type]
             resource=entity(resource),
-            **request_details(with_=with_, groups=groups, flags=flags, active_roles=active_roles),
+            **request_details(
+                with_=with_, groups=groups, flags=flags, active_roles=active_roles, attributes=attributes
+            ),
         )
     )
 
@@ -158,8 +164,9 @@ def request_details(
     groups: Iterable[str] = (),
     flags: Iterable[str] | Mapping[str, bool] = (),
     active_roles: Iterable[str] | None = None,
+    attributes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The objects, groups, flags and active roles of a request; raises InvalidRequest."""
+    """The objects, groups, flags, active roles and attributes of a request; raises InvalidRequest."""
     if with_ is not None and not isinstance(with_, Mapping):
         raise InvalidRequest(f"with_ is a {type(with_).__name__}; it must be a mapping of names to entities")
     return {
@@ -167,6 +174,7 @@ def request_details(
         "with_": {name: entity(value, f"with_[{name!r}]") for name, value in with_.items()} if with_ else {},
         "flags": frozenset(_names(_flag_names(flags), "flags")) if flags != () else frozenset(),
         "active_roles": None if active_roles is None else _names(active_roles, "active_roles"),
+        **({"attributes": given_attributes(attributes)} if attributes else {}),
     }
 
 
@@ -190,7 +198,7 @@ def well_formed(value: object) -> Request:
         and type(value.user) is type(value.action) is type(resource.type) is type(resource.id) is str
         and value.user
         and value.action
-        and (value.groups, value.with_, value.flags) == _NOTHING_MORE
+        and (value.groups, value.with_, value.flags, value.attributes) == _NOTHING_MORE
         and value.active_roles is None
     ):
         return value  # the common case; the rest finds out what is wrong
@@ -208,6 +216,8 @@ def well_formed(value: object) -> Request:
     _names(value.flags, "flags")
     if value.active_roles is not None:
         _names(value.active_roles, "active_roles")
+    if not isinstance(value.attributes, GivenAttributes):
+        raise InvalidRequest(f"attributes are a {type(value.attributes).__name__}; they must be GivenAttributes")
     return value
 
 

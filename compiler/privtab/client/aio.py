@@ -127,11 +127,19 @@ class AsyncClient:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> bool:
         """As Client.check."""
         return await self._run(
             self._client_flows.check(
-                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+                user,
+                action,
+                resource,
+                with_=with_,
+                groups=groups,
+                flags=flags,
+                active_roles=active_roles,
+                attributes=attributes,
             )
         )
 
@@ -145,11 +153,19 @@ class AsyncClient:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> Decision:
         """As Client.decide."""
         return await self._run(
             self._client_flows.decide(
-                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+                user,
+                action,
+                resource,
+                with_=with_,
+                groups=groups,
+                flags=flags,
+                active_roles=active_roles,
+                attributes=attributes,
             )
         )
 
@@ -165,11 +181,19 @@ class AsyncClient:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> Decision:
         """As Client.require."""
         return await self._run(
             self._client_flows.require(
-                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+                user,
+                action,
+                resource,
+                with_=with_,
+                groups=groups,
+                flags=flags,
+                active_roles=active_roles,
+                attributes=attributes,
             )
         )
 
@@ -183,11 +207,19 @@ class AsyncClient:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> tuple[str, ...]:
         """As Client.effects."""
         return await self._run(
             self._client_flows.effects(
-                user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+                user,
+                action,
+                resource,
+                with_=with_,
+                groups=groups,
+                flags=flags,
+                active_roles=active_roles,
+                attributes=attributes,
             )
         )
 
@@ -212,11 +244,20 @@ class AsyncClient:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> list[T]:
         """As Client.visible."""
         return await self._run(
             self._client_flows.visible(
-                user, action, type_or_items, items, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+                user,
+                action,
+                type_or_items,
+                items,
+                with_=with_,
+                groups=groups,
+                flags=flags,
+                active_roles=active_roles,
+                attributes=attributes,
             )
         )
 
@@ -231,11 +272,20 @@ class AsyncClient:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> list[T]:
         """As Client.filter."""
         return await self._run(
             self._client_flows.filter(
-                user, action, items, key, with_=with_, groups=groups, flags=flags, active_roles=active_roles
+                user,
+                action,
+                items,
+                key,
+                with_=with_,
+                groups=groups,
+                flags=flags,
+                active_roles=active_roles,
+                attributes=attributes,
             )
         )
 

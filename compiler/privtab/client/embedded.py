@@ -161,9 +161,10 @@ class Embedded(Asker):
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> bool:
         """Whether `user` may do `action` on `resource`."""
-        plain = with_ is None and active_roles is None and not groups and not flags
+        plain = with_ is None and active_roles is None and not (groups or flags or attributes)
         if plain and self._plain and not LOG.isEnabledFor(logging.DEBUG):
             # Fast path for the usual request. Anything unusual takes the general path, which reports errors.
             try:
@@ -180,7 +181,16 @@ class Embedded(Asker):
                         return answer
             except (TypeError, ValueError, AttributeError):
                 pass
-        return super().check(user, action, resource, with_=with_, groups=groups, flags=flags, active_roles=active_roles)
+        return super().check(
+            user,
+            action,
+            resource,
+            with_=with_,
+            groups=groups,
+            flags=flags,
+            active_roles=active_roles,
+            attributes=attributes,
+        )
 
     def check_many(self, requests: Iterable[Request]) -> list[bool]:
         """Whether each of any number of requests is allowed, by position; with the extra `fast`, column by column.

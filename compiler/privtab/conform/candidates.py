@@ -12,6 +12,7 @@ from privtab.ir.exact import settings
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import (
     RESOURCE,
+    Compare,
     Has,
     HasBelow,
     Holds,
@@ -215,5 +216,5 @@ class Candidates:
                 return HeldAtom("self") if target.slot == RESOURCE else None
             case ServiceAdmin():
                 return HeldAtom("admin")
-            case HasBelow() | OwnsBelow():
-                raise AssertionError("`conform` refuses policies with `or below`")
+            case HasBelow() | OwnsBelow() | Compare():
+                raise AssertionError("`conform` refuses policies with `or below` and with attributes")

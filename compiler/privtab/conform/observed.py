@@ -15,6 +15,7 @@ from privtab.ir.names import PrivilegeNames, privilege_names
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
+    Compare,
     Has,
     HasBelow,
     Holds,
@@ -97,8 +98,8 @@ class _OfSetting:
                 return self._held.get(HeldAtom("self"), 0) if atom.target.slot == RESOURCE else 0
             case ServiceAdmin():
                 return self._held.get(HeldAtom("admin"), 0)
-            case HasBelow() | OwnsBelow():
-                raise AssertionError("`conform` refuses policies with `or below`")
+            case HasBelow() | OwnsBelow() | Compare():
+                raise AssertionError("`conform` refuses policies with `or below` and with attributes")
             case _:
                 assert_never(atom)
 

@@ -169,7 +169,7 @@ class Batches:
         ids = _names([resource.id for resource in resources])
         kinds = {request.action for request in requests}, {resource.type for resource in resources}
         with_extras = [request for request in requests if not request.plain]
-        if not all(map(_well_formed, with_extras)):
+        if not all(map(_well_formed, with_extras)) or any(request.attributes for request in with_extras):
             return None
         if not with_extras and all(len(kind) == 1 for kind in kinds):
             ((action,), (type_,)) = kinds

@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
+from privtab.engines.attributes import Comparison, operand
 from privtab.paths import Chains, at_level, located, shapes_of
 
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
 
-Kind: TypeAlias = Literal["has", "owner", "member", "self", "holds", "service_admin", "has_below", "owns_below"]
+Kind: TypeAlias = Literal[
+    "has", "owner", "member", "self", "holds", "service_admin", "has_below", "owns_below", "compare"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class Atom:
     slot: str = RESOURCE
     type: str = ""
     privilege: str = ""
+    comparison: Comparison | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class RequestShape:
     named: bool = True
     levels: Mapping[str, int] = field(default_factory=dict)
     """By slot, the number of levels on the path of its object, if a type on it nests."""
+    attributes: bool = False
+    """Whether the request gives any attributes; without them no comparison holds."""
 
 
 class ConditionReader:
@@ -146,10 +152,26 @@ class ConditionReader:
                 return _any([self._fact("has", value, slot, form), self._fact("has_below", value, slot, form)])
             case "owns_below":
                 return _any([self._fact("owner", value, slot, form), self._fact("owns_below", value, slot, form)])
+            case "compare":
+                return self._compare(value, slot, form)
             case "has" | "owner" | "member" | "self" | "holds":
                 return self._fact(name, value, slot, form)
             case _:
                 raise ValueError(f"`{name}` is not a condition")
+
+    def _compare(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
+        right = value["right"]
+        compared = Comparison(
+            operand(value["left"], slot),
+            value["operator"],
+            tuple(right) if isinstance(right, list) else operand(right, slot),
+        )
+        unnamed = any(
+            term.of == "entity" and term.slot == RESOURCE and self.depth(term.type) >= self.own_depth(form)
+            for term in compared.operands
+            if not form.named
+        )
+        return Atom("compare", comparison=compared) if form.attributes and not unnamed else NEVER
 
     def _can(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         rule = self.rules[value["type"]][value["operation"]]

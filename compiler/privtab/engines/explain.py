@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from privtab.engines.attributes import Comparison, Operand, operand
 from privtab.engines.conditions import ConditionReader, RequestShape
 from privtab.engines.index import OWNER, Index
 from privtab.engines.plan import Caller, Semantics, groups_of, roles_of
@@ -112,6 +113,8 @@ class Explanation:
     def _reason(self, atom: Atom) -> dict[str, str]:
         text, kind = self.text(atom), atom["kind"]
         match kind:
+            case "compare":
+                return {"atom": text, "through": "attribute"}
             case "self" | "service_admin":
                 return {"atom": text, "through": f"user:{self.caller.user}"}
             case "has":
@@ -141,6 +144,10 @@ class Explanation:
         user, kind = self.caller.user, atom["kind"]
         if kind == "service_admin":
             return user in self.index.service_admins
+        if kind == "compare":
+            return self._comparison(atom).holds(
+                lambda operand: self.caller.values.value(operand, self._operand_path(operand))
+            )
         path = self.path(atom)
         if path is None:
             return False
@@ -157,6 +164,24 @@ class Explanation:
                 return any(self._below(atom))
             case _:
                 return any(refers_to(role, path) for role in roles_of(self.index, self.caller.principals))
+
+    def _comparison(self, atom: Atom) -> Comparison:
+        right = atom["right"]
+        compared = tuple(right["constants"]) if "constants" in right else operand(right, "")
+        return Comparison(operand(atom["left"], ""), atom["operator"], compared)
+
+    def _operand_path(self, operand: Operand) -> str | None:
+        return self.path({"slot": operand.slot, "type": operand.type}) if operand.type else None
+
+    def _operand_text(self, operand: Mapping[str, Any]) -> str:
+        if "constants" in operand:
+            return str(operand["text"])
+        on_entity = operand["of"] == "entity"
+        return (
+            f"{operand['attribute']} ({self.key_or_type(operand)})"
+            if on_entity
+            else f"{operand['of']}.{operand['attribute']}"
+        )
 
     def path(self, atom: Atom) -> str | None:
         """The path of an atom's entity; None if the request does not name it."""
@@ -177,6 +202,8 @@ class Explanation:
         match atom["kind"]:
             case "self":
                 return "self"
+            case "compare":
+                return f"{self._operand_text(atom['left'])} {atom['operator']} {self._operand_text(atom['right'])}"
             case "service_admin":
                 return "service admin"
             case "has":

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from privtab.engines.attributes import NO_VALUES, Comparison, Operand, RequestValues
 from privtab.engines.conditions import AllOf, Atom, Condition, ConditionReader, RequestShape, compiled, facts
 from privtab.engines.index import OWNER, Holders, Index, Table
 from privtab.names import last_name, refers_to
@@ -63,6 +64,8 @@ class Caller:
     active: tuple[str, ...]
     unheld: tuple[str, ...] = ()
     """The active roles that the caller does not hold; if there are any, the request is denied."""
+    values: RequestValues = NO_VALUES
+    """The attributes that the request gives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,7 @@ class Plan:
         self._bits: dict[Atom, int] = {}
         self._bit_of_privilege = index.numbers.allowed
         self.tests: tuple[Test, ...] = ()
+        self.comparisons: tuple[tuple[int, Comparison], ...] = ()
         self.steps: tuple[Step, ...] = ()
         self._lay_out(dict.fromkeys(facts(condition)))
         self.decide = compiled(condition, self._bits.__getitem__)
@@ -116,21 +120,27 @@ class Plan:
         """Assign a bit to each fact: tests first, then the steps one after another."""
         masks: dict[tuple[str, str], int] = {}
         tests: list[Test] = []
+        comparisons: list[tuple[int, Comparison]] = []
         for fact in atoms:
             if fact.kind in ("has", "owner"):
                 for slot, type_ in self._above(fact):
                     masks.setdefault((slot, type_), 0)
                 masks[fact.slot, fact.type] |= self._bit(fact)
+            elif fact.comparison is not None:
+                bit = 1 << (len(tests) + len(comparisons))
+                comparisons.append((bit, fact.comparison))
+                self._bits[fact] = bit
             else:
-                bit = 1 << len(tests)
+                bit = 1 << (len(tests) + len(comparisons))
                 depth = self.reader.depth(fact.type) if fact.type else 0
                 tests.append(Test(bit=bit, slot=fact.slot, depth=depth, holds=self._special(fact)))
                 self._bits[fact] = bit
         self.tests = tuple(tests)
+        self.comparisons = tuple(comparisons)
         # A step uses the results of those above it.
         places = sorted(masks, key=lambda place: len(self.reader.chains[place[1]]))
         numbers = {place: number for number, place in enumerate(places)}
-        shift = len(tests)
+        shift = len(tests) + len(comparisons)
         steps = []
         for slot, type_ in places:
             mask = masks[slot, type_]
@@ -204,6 +214,9 @@ class Plan:
         """Whether the condition holds; `paths` has the prefixes of each slot's path by their number of names."""
         return self.decide(self.gather(caller, paths))
 
+    def _path(self, operand: Operand, paths: Mapping[str, list[str]]) -> str | None:
+        return paths[operand.slot][self.reader.depth(operand.type)] if operand.type else None
+
     def gather(self, caller: Caller, paths: Mapping[str, list[str]]) -> int:
         """The facts as one number."""
         known = 0
@@ -211,6 +224,9 @@ class Plan:
             path = paths[test.slot][test.depth] if test.depth else ""
             if test.holds(caller.user, caller.principals, caller.active, path):
                 known |= test.bit
+        for bit, comparison in self.comparisons:
+            if comparison.holds(lambda operand: caller.values.value(operand, self._path(operand, paths))):
+                known |= bit
         down, denies, owner_bits, scopes = self.meaning.down, self.meaning.denies, self.owner_bits, caller.scopes
         narrowed = caller.active is not caller.principals
         bits_of_steps: list[int] = []

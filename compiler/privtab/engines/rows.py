@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from privtab.engines.attributes import RequestValues
 from privtab.engines.conditions import RESOURCE, ConditionReader, RequestShape
 from privtab.engines.explain import Explanation
 from privtab.engines.index import Index
@@ -117,7 +118,10 @@ class RowEngine:
         resource = request.resource
         flags, slots = self.shapes[resource.type, request.action]
         types = {slot: request.with_[slot].type for slot in slots}
-        return self.plan_of(resource.type, request.action, request.flags & flags, types, named=named, levels=levels)
+        given = bool(request.attributes)
+        return self.plan_of(
+            resource.type, request.action, request.flags & flags, types, named=named, levels=levels, attributes=given
+        )
 
     def _levels(self, request: Request, resource: Entity) -> Mapping[str, int]:
         """By slot, the number of levels on the paths on which a type nests."""
@@ -137,16 +141,17 @@ class RowEngine:
         *,
         named: bool,
         levels: Mapping[str, int] | None = None,
+        attributes: bool = False,
     ) -> Plan:
-        """The plan for requests of a form; `withs` are the types of the `with` objects, `levels` as in RequestShape."""
+        """The plan for requests of a form; `withs` are the types of the `with` objects, the rest as in RequestShape."""
         levels = levels or {}
         asked, slots = self.shapes[type_, operation]
         flags = flags & asked
-        key = (type_, operation, flags, named, *(withs[slot] for slot in slots), *levels.items())
+        key = (type_, operation, flags, named, attributes, *(withs[slot] for slot in slots), *levels.items())
         plan = self._plans.get(key)
         if plan is None:
             types = {RESOURCE: type_, **{slot: withs[slot] for slot in slots}}
-            form = RequestShape(flags=flags, types=types, named=named, levels=levels)
+            form = RequestShape(flags=flags, types=types, named=named, levels=levels, attributes=attributes)
             condition = self.reader.condition(type_, operation, form)
             plan = self._plans[key] = Plan(condition, form, self.reader, self.meaning, self.index)
         return plan
@@ -166,14 +171,17 @@ class RowEngine:
         groups = request.groups if self.meaning.request_groups else ()
         index, user = self.index, request.user
         scopes = index.scopes(user, groups) if self.meaning.roles else _NOTHING
+        values = RequestValues.of(request, self.shapes[request.resource.type, request.action][1])
         principals = index.principals(user, groups)
         if request.active_roles is None or not self.meaning.active_roles:
-            return Caller(user=user, principals=principals, scopes=scopes, active=principals)
+            return Caller(user=user, principals=principals, scopes=scopes, active=principals, values=values)
         active = index.active(principals, request.active_roles)
         unheld = set(request.active_roles).difference(map(index.role_of, principals))
         if scopes:
             scopes = _scopes_of(index, active)
-        return Caller(user=user, principals=principals, scopes=scopes, active=active, unheld=tuple(unheld))
+        return Caller(
+            user=user, principals=principals, scopes=scopes, active=active, unheld=tuple(unheld), values=values
+        )
 
 
 def _scopes_of(index: Index, principals: Iterable[str]) -> Mapping[str, Iterable[str]]:

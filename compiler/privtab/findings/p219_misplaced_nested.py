@@ -31,3 +31,10 @@ def below(span: Span) -> Diagnostic:
     return KIND.at(
         span, "`or below` is not supported in policies in which a type nests", "name the privileges on each type"
     )
+
+
+def compared(span: Span) -> Diagnostic:
+    """Build the finding for an attribute of an entity in a policy in which a type nests."""
+    return KIND.at(
+        span, "attributes of entities are not compared where a type nests", "compare those of users or requests"
+    )

@@ -16,6 +16,7 @@ from privtab.ir.nodes import (
     Atom,
     ByType,
     Can,
+    Compare,
     Formula,
     Has,
     HasBelow,
@@ -38,7 +39,7 @@ class Algebra(ABC, Generic[T]):
     def fold(self, formula: Formula) -> T:
         """The value of a condition."""
         match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow():
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
                 return self.atom(formula)
             case And():
                 return self.all_of(map(self.fold, formula.parts))

@@ -17,6 +17,7 @@ second: alone without denials, and with denials together with the second below.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, assert_never
 
@@ -31,6 +32,7 @@ from privtab.ir.nodes import (
     Atom,
     ByType,
     Can,
+    Compare,
     Formula,
     Has,
     HasBelow,
@@ -43,6 +45,7 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
     Target,
+    Term,
 )
 from privtab.ir.order import order
 
@@ -156,7 +159,7 @@ class Canonical:
                 return any(self._gives_below(a, atom) for a in atoms) or self.entails(atoms, on_it)
             case OwnsBelow(target=target):
                 return any(isinstance(a, Owner | OwnsBelow) and self._within(a.target, target) for a in atoms)
-            case Owner() | Member() | Self() | Holds() | ServiceAdmin() | ByType():
+            case Owner() | Member() | Self() | Holds() | ServiceAdmin() | ByType() | Compare():
                 return False
             case _:
                 assert_never(atom)
@@ -329,7 +332,9 @@ class _Sets(RequestAlgebra[frozenset[AtomSet]]):
 
 def _moved(atom: Leaf, slot: str) -> Leaf:
     moved = move(atom, slot)
-    assert isinstance(moved, Has | Owner | Member | Self | Holds | ServiceAdmin | HasBelow | OwnsBelow | ByType)
+    assert isinstance(
+        moved, Has | Owner | Member | Self | Holds | ServiceAdmin | HasBelow | OwnsBelow | Compare | ByType
+    )
     return moved
 
 
@@ -370,6 +375,32 @@ def atom_of(leaf: Leaf) -> Atom:
     return leaf
 
 
+def compare_text(compare: Compare, place: Callable[[Target], str]) -> str:
+    """The text of a comparison: `class (table) in {public, internal}`, `user.department = department (table)`."""
+    right = compare.right
+    operand = term_text(right, place) if isinstance(right, Term) else constants_text(compare)
+    return f"{term_text(compare.left, place)} {compare.operator} {operand}"
+
+
+def term_text(term: Term, place: Callable[[Target], str]) -> str:
+    """The text of an attribute in a comparison."""
+    return f"{term.kind}.{term.attribute}" if term.target is None else f"{term.attribute} ({place(term.target)})"
+
+
+def constants_text(compare: Compare) -> str:
+    """The text of the constants of a comparison; texts that are no words are quoted."""
+    assert not isinstance(compare.right, Term)
+    texts = [
+        str(c).lower() if isinstance(c, bool) else json.dumps(c, ensure_ascii=False) if not _is_word(c) else str(c)
+        for c in compare.right
+    ]
+    return f"{{{', '.join(texts)}}}" if compare.operator == "in" else texts[0]
+
+
+def _is_word(constant: object) -> bool:
+    return not isinstance(constant, str) or constant.isidentifier()
+
+
 def atom_words(atom: Leaf, place: Callable[[Target], str]) -> str:
     """The text of an atom, the same in every output; `place` returns the text of its target."""
     match atom:
@@ -391,5 +422,7 @@ def atom_words(atom: Leaf, place: Callable[[Target], str]) -> str:
             return f"{atom.privilege} ({place(atom.target)} or below)"
         case OwnsBelow():
             return f"owner ({place(atom.target)} or below)"
+        case Compare():
+            return compare_text(atom, place)
         case _:
             assert_never(atom)

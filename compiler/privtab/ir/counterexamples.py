@@ -29,6 +29,7 @@ from privtab.ir.facts import (
     Granted,
     GrantedBelow,
     HasRole,
+    Holding,
     Is,
     Joined,
     Owned,
@@ -37,6 +38,7 @@ from privtab.ir.facts import (
 from privtab.ir.formula import leaves
 from privtab.ir.nodes import (
     ByType,
+    Compare,
     Formula,
     Has,
     HasBelow,
@@ -131,6 +133,8 @@ class CounterexampleSearch:
                     yield OwnedBelow(target=target)
                 for place in self._only_once_below(target):
                     yield from self._owned(place)
+            case Compare():
+                yield Holding(compare=atom)
             case ByType():
                 raise AssertionError("every object of a request has a type")
             case _:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, assert_never, get_args
 
+from privtab.attributes import Attributes, Kind, Operator
 from privtab.diagnostics import Span
-from privtab.ir.canonical import target_text
+from privtab.ir.canonical import compare_text, target_text
 from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,
@@ -19,6 +20,7 @@ from privtab.ir.nodes import (
     And,
     ByType,
     Can,
+    Compare,
     DenyMode,
     Effect,
     EffectKind,
@@ -47,6 +49,7 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Source,
     Target,
+    Term,
     When,
     WithSlot,
 )
@@ -92,6 +95,7 @@ def program_from_json(document: object, shown: str) -> Program:
         roles=top.each("roles", _role),
         semantics=_semantics(top.part("semantics")),
         rules=rules,
+        attributes=Attributes.from_json(top.document.get("attributes", {})),
     )
 
 
@@ -267,6 +271,11 @@ def _target(part: _JsonObject) -> Target:
     return Target(slot=part.text("slot"), type=part.text("type"), level=level)
 
 
+def _term(part: _JsonObject) -> Term:
+    kind = _one_of(part.get("of"), part.where, Kind)
+    return Term(kind=kind, attribute=part.text("attribute"), target=_target(part) if kind == "entity" else None)
+
+
 def _formula(part: _JsonObject) -> Formula:
     if len(part.document) != 1:
         raise ValueError(f"{part.where} is not a condition")
@@ -284,6 +293,14 @@ def _formula(part: _JsonObject) -> Formula:
             return OwnsBelow(target=_target(part.part(kind)))
         case "service_admin":
             return ServiceAdmin()
+        case "compare":
+            inside = part.part(kind)
+            right = inside.get("right")
+            return Compare(
+                left=_term(inside.part("left")),
+                operator=_one_of(inside.get("operator"), inside.where, Operator),
+                right=tuple(right) if isinstance(right, list) else _term(inside.part("right")),
+            )
         case "and":
             return And(parts=tuple(map(_formula, part.list(kind))))
         case "or":
@@ -314,6 +331,8 @@ def _condition_text(formula: Formula, rule: Rule, *, inner: bool = False) -> str
             return f"owner ({target_text(formula.target, rule)} or below)"
         case ServiceAdmin():
             return "service admin"
+        case Compare():
+            return compare_text(formula, lambda target: target_text(target, rule))
         case Can():
             return f"can {formula.operation} ({target_text(formula.target, rule)})"
         case And(parts=parts) | Or(parts=parts):

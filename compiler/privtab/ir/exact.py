@@ -26,6 +26,7 @@ from privtab.ir.nodes import (
     Atom,
     ByType,
     Can,
+    Compare,
     Formula,
     Has,
     HasBelow,
@@ -187,6 +188,8 @@ class ImplicationChecker:
                 return self._same_path(node.target.type)
             case ByType():
                 return all(self._same_path(type_) for type_, _ in node.cases)
+            case Compare():
+                return all(self._same_path(target.type) for target in node.targets)
             case ServiceAdmin() | And() | Or() | When():
                 return True
             case _:

@@ -16,6 +16,7 @@ from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
+    Compare,
     Formula,
     Has,
     HasBelow,
@@ -109,7 +110,14 @@ class OwnedBelow:
     target: Target
 
 
-Fact: TypeAlias = Granted | Owned | Joined | Assigned | HasRole | Is | Administers | GrantedBelow | OwnedBelow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """A comparison of attributes holds. Comparisons are taken as independent of each other."""
+
+    compare: Compare
+
+
+Fact: TypeAlias = Granted | Owned | Joined | Assigned | HasRole | Is | Administers | GrantedBelow | OwnedBelow | Holding
 Facts: TypeAlias = frozenset[Fact]
 
 
@@ -258,6 +266,8 @@ class FactSemantics:
                 return Is(target=target) in facts
             case ServiceAdmin():
                 return Administers() in facts
+            case Compare():
+                return Holding(compare=atom) in facts
             case HasBelow(privilege=privilege, target=target):
                 return self.has_below(privilege, target, facts)
             case OwnsBelow(target=target):

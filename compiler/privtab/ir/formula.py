@@ -17,6 +17,7 @@ from privtab.ir.nodes import (
     Atom,
     ByType,
     Can,
+    Compare,
     Formula,
     Has,
     HasBelow,
@@ -30,11 +31,12 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
     Target,
+    Term,
     When,
     nested_on,
 )
 
-ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin, HasBelow, OwnsBelow)
+ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin, HasBelow, OwnsBelow, Compare)
 
 
 def conjunction(*parts: Formula) -> Formula:
@@ -113,11 +115,23 @@ def move(formula: Formula, slot: str) -> Formula:
     """The formula with the object in `slot` in place of the resource."""
 
     def leaf(part: Atom | Can) -> Formula:
+        if isinstance(part, Compare):
+            return with_targets(part, lambda target: replace(target, slot=slot) if target.slot == RESOURCE else target)
         if isinstance(part, ServiceAdmin) or part.target.slot != RESOURCE:
             return part
         return replace(part, target=replace(part.target, slot=slot))
 
     return mapped(formula, leaf)
+
+
+def with_targets(compare: Compare, change: Callable[[Target], Target]) -> Compare:
+    """The comparison with other entities in place of its own."""
+
+    def changed(term: Term) -> Term:
+        return term if term.target is None else replace(term, target=change(term.target))
+
+    right = compare.right
+    return replace(compare, left=changed(compare.left), right=changed(right) if isinstance(right, Term) else right)
 
 
 def resolve(program: Program, can: Can) -> Formula:
@@ -227,7 +241,18 @@ def walk(formula: Formula) -> Iterator[Formula]:
         node = waiting.pop()
         yield node
         match node:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Can():
+            case (
+                Has()
+                | Owner()
+                | Member()
+                | Self()
+                | Holds()
+                | ServiceAdmin()
+                | HasBelow()
+                | OwnsBelow()
+                | Compare()
+                | Can()
+            ):
                 pass
             case And() | Or():
                 waiting += reversed(node.parts)
@@ -259,6 +284,13 @@ def atoms(formula: Formula) -> Iterator[Atom]:
 def leaves(program: Program, formula: Formula) -> Iterator[Atom]:
     """Every atom that the formula reaches, also through `can`; may repeat."""
     return (node for node in followed(program, formula) if isinstance(node, ATOMS))
+
+
+def targets_of(atom: Atom) -> tuple[Target, ...]:
+    """The entities that an atom is about."""
+    if isinstance(atom, Compare):
+        return atom.targets
+    return () if isinstance(atom, ServiceAdmin) else (atom.target,)
 
 
 def references(formula: Formula) -> Iterator[Can]:
@@ -375,7 +407,7 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
                     return False
                 privilege_keys.add(key)
                 owners |= privilege in owner_privileges
-            case HasBelow() | OwnsBelow():
+            case HasBelow() | OwnsBelow() | Compare():
                 return False
             case _:
                 if node in visited:
@@ -395,6 +427,13 @@ def _related_privileges(program: Program) -> dict[str, str]:
 
 
 @once
+def compares(program: Program) -> bool:
+    """Whether some condition compares attributes."""
+    conditions = (item_condition(rule) for rule in program.rules.values())
+    return any(isinstance(atom, Compare) for formula in conditions for atom in atoms(formula))
+
+
+@once
 def uses_below(program: Program) -> bool:
     """Whether some condition asks what is held below an entity."""
     conditions = (item_condition(rule) for rule in program.rules.values())
@@ -408,6 +447,8 @@ def without_name(program: Program, formula: Formula, type_: str) -> Formula:
     """
 
     def leaf(part: Atom | Can) -> Formula:
+        if isinstance(part, Compare):
+            return NEVER if any(_unnamed(program, target, type_) for target in part.targets) else part
         if isinstance(part, ServiceAdmin) or not _unnamed(program, part.target, type_):
             return part
         return mapped(resolve(program, part), leaf) if isinstance(part, Can) else NEVER

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from privtab._once import once
+from privtab.attributes import NO_ATTRIBUTES, Attributes, Kind, Operator, Scalar
 from privtab.diagnostics import Span
 from privtab.paths import Level
 
@@ -99,7 +100,37 @@ class OwnsBelow:
     target: Target
 
 
-Atom: TypeAlias = Has | Owner | Member | Self | Holds | ServiceAdmin | HasBelow | OwnsBelow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """An attribute of the caller, of the target, or of the request."""
+
+    kind: Kind
+    attribute: str
+    target: Target | None = None
+    """Of an entity's attribute: the entity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare:
+    """Two attributes, or one and constants, stand in a relation. It does not hold if a value is absent."""
+
+    left: Term
+    operator: Operator
+    right: Term | tuple[Scalar, ...]
+    """A tuple of constants: the only one, or with `in` any of them."""
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The one or two attributes."""
+        return (self.left, self.right) if isinstance(self.right, Term) else (self.left,)
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The entities whose attributes are compared."""
+        return tuple(term.target for term in self.terms if term.target is not None)
+
+
+Atom: TypeAlias = Has | Owner | Member | Self | Holds | ServiceAdmin | HasBelow | OwnsBelow | Compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +352,7 @@ class Program:
     sources: Mapping[str, str] = field(default_factory=dict)
     """Document names by their short name in the file."""
     conflicts: tuple[Conflict, ...] = ()
+    attributes: Attributes = NO_ATTRIBUTES
 
     def chain(self, type_: str) -> tuple[str, ...]:
         """The types on the path of a `type_` entity, from the root to itself."""

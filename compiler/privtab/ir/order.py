@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from privtab.ir.levels import level_text
-from privtab.ir.nodes import ByType, Has, HasBelow, Holds, Member, Owner, OwnsBelow, Self, ServiceAdmin
+from privtab.ir.nodes import ByType, Compare, Has, HasBelow, Holds, Member, Owner, OwnsBelow, Self, ServiceAdmin
 from privtab.ir.shapes import Leaf
 
 
@@ -29,6 +29,8 @@ def order(position: Mapping[str, int], atom: Leaf) -> tuple[int, str, int, str]:
             return (3, target.slot, position[target.type], f"{privilege} or below")
         case OwnsBelow(target=target):
             return (5, target.slot, position[target.type], "or below")
+        case Compare():
+            return (7, "", 0, repr(atom))
         case ByType(slot=slot, text=text):
             return (6, slot, 0, text)
         case _:

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
 from privtab._once import once
-from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
+from privtab.ir.canonical import Canonical, Leaf, Listing, canonical, constants_text
 from privtab.ir.formula import anchor, asked_condition, call_condition, item_condition, rule_flags
 from privtab.ir.nodes import (
     And,
     ByType,
     Can,
+    Compare,
     EntityType,
     Formula,
     Has,
@@ -32,6 +33,7 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Source,
     Target,
+    Term,
     When,
     chains,
     depths,
@@ -42,8 +44,11 @@ from privtab.vocabulary import OperationShape, Vocabulary
 
 FORMAT = 1
 FORMAT_NEWER = 2
-"""The format of programs with nested types or active roles, which readers of the first format would misread."""
-"""The format of programs with types that nest, which older readers refuse."""
+"""The format of programs with nested types, active roles or attributes, which readers of the first format would misread."""
+
+
+def _needs_newer(program: Program) -> bool:
+    return bool(nested_on(program.entities) or program.semantics.active_roles != "none" or program.attributes)
 
 
 def program_json(program: Program, optimised: Program | None = None) -> dict[str, Any]:
@@ -53,7 +58,7 @@ def program_json(program: Program, optimised: Program | None = None) -> dict[str
     `program`: both programs mean the same, but if there are too many minimal sets, which of them are listed depends on the formula.
     """
     return {
-        "format": FORMAT_NEWER if nested_on(program.entities) or program.semantics.active_roles != "none" else FORMAT,
+        "format": FORMAT_NEWER if _needs_newer(program) else FORMAT,
         "system": program.system,
         "version": program.version,
         "title": program.title,
@@ -68,6 +73,7 @@ def program_json(program: Program, optimised: Program | None = None) -> dict[str
             name: {"scope": role.scope, "grants": {t: list(ps) for t, ps in role.grants}}
             for name, role in program.roles.items()
         },
+        **({"attributes": program.attributes.to_json()} if program.attributes else {}),
         "semantics": semantics_json(program.semantics),
         "rules": _rules(program) if optimised is None else _rules_with_conditions_of(program, optimised),
     }
@@ -128,6 +134,7 @@ def vocabulary(program: Program) -> Vocabulary:
         operations=operations,
         request_groups="request" in program.semantics.groups,
         active_roles=program.semantics.active_roles == "request",
+        attributes=program.attributes,
         nested={name: entity.nested for name, entity in program.entities.items() if entity.nested},
     )
 
@@ -257,10 +264,23 @@ def _atom(program: Program, atom: Leaf) -> dict[str, Any]:
             return {"kind": "owns_below", **_target(program, atom.target)}
         case ServiceAdmin():
             return {"kind": "service_admin"}
+        case Compare(right=right):
+            operand = (
+                _term(program, right)
+                if isinstance(right, Term)
+                else {"constants": list(right), "text": constants_text(atom)}
+            )
+            left = _term(program, atom.left)
+            return {"kind": "compare", "left": left, "operator": atom.operator, "right": operand}
         case ByType():
             raise AssertionError("every slot has a type here")
         case _:
             assert_never(atom)
+
+
+def _term(program: Program, term: Term) -> dict[str, Any]:
+    place = {} if term.target is None else _target(program, term.target)
+    return {"of": term.kind, "attribute": term.attribute, **place}
 
 
 def _place(target: Target) -> dict[str, str]:
@@ -281,6 +301,9 @@ def formula_json(formula: Formula) -> dict[str, Any]:
             return {type(formula).__name__.lower(): _place(target)}
         case ServiceAdmin():
             return {"service_admin": {}}
+        case Compare(left=left, operator=operator, right=right):
+            operand = _term_json(right) if isinstance(right, Term) else list(right)
+            return {"compare": {"left": _term_json(left), "operator": operator, "right": operand}}
         case And():
             return {"and": [formula_json(p) for p in formula.parts]}
         case Or():
@@ -293,6 +316,10 @@ def formula_json(formula: Formula) -> dict[str, Any]:
             return {"by_type": {"slot": formula.slot, "cases": {t: formula_json(f) for t, f in formula.cases}}}
         case _:
             assert_never(formula)
+
+
+def _term_json(term: Term) -> dict[str, str]:
+    return {"of": term.kind, "attribute": term.attribute, **({} if term.target is None else _place(term.target))}
 
 
 def source_text(source: Source | None) -> str | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from privtab._once import once
 from privtab.ir.algebra import Algebra
 from privtab.ir.formula import resolve, uses_below
-from privtab.ir.nodes import Atom, ByType, Can, Formula, Has, Program, ServiceAdmin, When
+from privtab.ir.nodes import Atom, ByType, Can, Compare, Formula, Has, Program, ServiceAdmin, When
 
 Leaf: TypeAlias = Atom | ByType
 """An atom, or a condition on a `with` object of unspecified type, which is treated like an atom."""
@@ -87,6 +87,8 @@ class Shapes:
         number, kind = len(self._leaf_facts), type(leaf).__name__
         if isinstance(leaf, ServiceAdmin | ByType):
             return _LeafFacts(leaf, number, kind, None, None)
+        if isinstance(leaf, Compare):
+            return _LeafFacts(leaf, number, (kind, leaf), None, None)
         target = leaf.target
         token: tuple[Hashable, ...] = (kind, target.slot, target.level)
         if not isinstance(leaf, Has):

@@ -22,6 +22,7 @@ from privtab.ir.facts import (
     Granted,
     GrantedBelow,
     HasRole,
+    Holding,
     Is,
     Joined,
     Owned,
@@ -33,6 +34,7 @@ from privtab.ir.nodes import (
     Atom,
     ByType,
     Can,
+    Compare,
     Formula,
     Has,
     HasBelow,
@@ -95,7 +97,7 @@ class Solver(Circuits):
     def literal(self, formula: Formula, side: int = 0) -> int:
         """The literal of a condition under the semantics of one side."""
         match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow():
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
                 return self._atom_literal(formula, side)
             case And():
                 return self.all_of([self.literal(part, side) for part in formula.parts])
@@ -154,6 +156,8 @@ class Solver(Circuits):
                 return self._any_fact([Is(target=target)])
             case ServiceAdmin():
                 return self._any_fact([Administers()])
+            case Compare():
+                return self._any_fact([Holding(compare=atom)])
             case HasBelow(privilege=privilege, target=target):
                 return self.any_of(list(self._held_below(privilege, target, side)))
             case OwnsBelow(target=target):

@@ -18,6 +18,7 @@ class Feature(Enum):
 
     NESTED = "a type that nests"
     BELOW = "`or below`"
+    ATTRIBUTES = "attributes"
 
 
 class Tool(Enum):
@@ -53,18 +54,32 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.SPARK: "Spark",
         Tool.STATE_DIFF: "`state diff`",
     },
+    Feature.ATTRIBUTES: {
+        Tool.CONFORM: "`conform`",
+        Tool.COVERAGE: "coverage (`--no-coverage` leaves it out)",
+        Tool.DIFF: "`diff`",
+        Tool.MUTATION: "the mutation score",
+        Tool.NEEDS: "`needs`",
+        Tool.PATHS: "`paths`",
+        Tool.SPARK: "Spark",
+        Tool.STATE_DIFF: "`state diff`",
+        Tool.STUBS: "the generator of stubs",
+        Tool.WHAT_CAN: "`what-can`",
+        Tool.WHO_CAN: "`who-can`",
+    },
 }
 
 _USES: Mapping[Feature, Callable[[Program], bool]] = {
     Feature.NESTED: lambda program: program.nests,
     Feature.BELOW: uses_below,
+    Feature.ATTRIBUTES: lambda program: bool(program.attributes),
 }
 
 
 def check_support(program: Program, tool: Tool) -> None:
     """Refuse a program that uses a feature that the tool does not support.
 
-    Raises UnsupportedError for a type that nests, and UsageError for `or below`.
+    Raises UnsupportedError for a type that nests, and UsageError for `or below` and for attributes.
     """
     for feature, tools in UNSUPPORTED.items():
         if tool in tools and _USES[feature](program):
@@ -79,4 +94,5 @@ def refusal(feature: Feature, tool: Tool, nested: str = "") -> UnsupportedError 
         return UnsupportedError(
             f"{subject} are not supported for policies in which a type nests, as `{nested}` does here"
         )
-    return UsageError(f"{subject} does not support policies with `or below`")
+    what = "attributes" if feature is Feature.ATTRIBUTES else "`or below`"
+    return UsageError(f"{subject} does not support policies with {what}")

@@ -22,6 +22,7 @@ from privtab.ir.nodes import (
     Atom,
     ByType,
     Can,
+    Compare,
     EntityType,
     Formula,
     Has,
@@ -54,7 +55,7 @@ def located_sets(program: Program, sets: MinimalSets, levels: Levels) -> Minimal
 
 
 def _located_atoms(program: Program, atom: Leaf, levels: Levels, distance: int) -> Iterator[Leaf]:
-    if isinstance(atom, ServiceAdmin | ByType):
+    if isinstance(atom, ServiceAdmin | ByType | Compare):
         yield atom
         return
     targets = located(program, atom.target, levels[atom.target.slot])
@@ -69,7 +70,7 @@ def levels_that_matter(program: Program, *formulas: Formula) -> int:
     last, quantified = 1, set()
     for formula in formulas:
         for node in followed(program, formula):
-            if isinstance(node, ATOMS) and not isinstance(node, ServiceAdmin):
+            if isinstance(node, ATOMS) and not isinstance(node, ServiceAdmin | Compare):
                 last = 2 if node.target.level == "parent" else last
                 if node.target.level in ("any", "every"):
                     quantified.add(node)
@@ -162,7 +163,7 @@ class Unrolled:
             for node in followed(self.program, formula):
                 if isinstance(node, ByType):
                     varying |= {node.slot} if any(type_ in self.nested for type_, _ in node.cases) else set()
-                elif isinstance(node, (*ATOMS, Can)) and not isinstance(node, ServiceAdmin):
+                elif isinstance(node, (*ATOMS, Can)) and not isinstance(node, ServiceAdmin | Compare):
                     varying |= {node.target.slot} if node.target.type in self.nested else set()
         named = sorted(varying)
         for counts in product(range(1, most + 1), repeat=len(named)):
@@ -177,8 +178,8 @@ class _AtLevels(Rebuilt):
         self._levels = levels
 
     def atom(self, atom: Atom) -> Formula:
-        if isinstance(atom, ServiceAdmin):
-            return atom
+        if isinstance(atom, ServiceAdmin | Compare):
+            return atom  # attributes of entities are not compared where types nest (P219)
         targets = located(self._unrolling.program, atom.target, self._levels.get(atom.target.slot, 1))
         join = disjunction if atom.target.level == "any" else conjunction
         return join(*(replace(atom, target=target) for target in targets))

@@ -98,6 +98,7 @@ def resolve(
         chosen=dict(readings or {}),
         declared=names.declared,
         conflicts=conflicts,
+        attributes=names.attributes,
     )
     return policy, found
 

@@ -22,10 +22,12 @@ from privtab.findings import (
     p218_selector_without_nesting,
     p219_misplaced_nested,
     p221_below_not_exact,
+    p222_attribute_hides_flag,
 )
 from privtab.hints import nearest
 from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
+from privtab.model.attributes import compared
 from privtab.model.names import DeclaredNames
 from privtab.model.select import ChosenRow
 from privtab.paths import Level
@@ -100,7 +102,13 @@ class Scope:
                         f"`{flag.text}` cannot be a flag: the context holds {_NO_FLAGS[flag.text]} under this name"
                     )
                     self.fail(p009_wrong_value.other(cell.part(flag.start, flag.end), message, "choose another word"))
+                if flag.text in self.names.attributes.request:
+                    self.fail(p222_attribute_hides_flag.finding(cell.part(flag.start, flag.end), flag.text))
                 return None if inner is None else m.Required(inner, flag.text, m.Spot(cell, word.start, flag.end))
+            case x.Comparison():
+                condition = compared(self, expression, cell)
+                self.poisoned |= condition is None
+                return condition
             case _:
                 assert_never(expression)
 

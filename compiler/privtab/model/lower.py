@@ -33,6 +33,7 @@ def lower(policy: m.Policy) -> ir.Program:
         rules=_with_required_flags(policy, rules),
         sources=policy.sources,
         conflicts=policy.conflicts,
+        attributes=policy.attributes,
     )
 
 
@@ -121,6 +122,8 @@ class Lowering:
                 return ir.ServiceAdmin()
             case m.CanDo(operation=operation, places=places):
                 return _any(self.can(operation, place) for place in places)
+            case m.Compared():
+                return self.compared(condition)
             case m.AllOf(parts=parts):
                 return _all(self.formula(part) for part in parts)
             case m.AnyOf(parts=parts):
@@ -129,6 +132,22 @@ class Lowering:
                 return ir.When(flag=flag, body=self.formula(body))
             case _:
                 assert_never(condition)
+
+    def compared(self, condition: m.Compared) -> ir.Formula:
+        """A comparison, with a case for each type of an object whose type is known only from the request."""
+        for place in condition.places:
+            if len(place.types) > 1:
+                cases = tuple((t, self.compared(_narrowed(condition, place.slot, t))) for t in place.types)
+                return ir.ByType(slot=place.slot, cases=cases, text=f"attribute ({place.slot})")
+        right = condition.right
+        operand = self.term(right) if isinstance(right, m.TermUse) else right
+        return ir.Compare(left=self.term(condition.left), operator=condition.operator, right=operand)
+
+    def term(self, use: m.TermUse) -> ir.Term:
+        """An attribute of a comparison."""
+        place = use.place
+        target = None if place is None else self.target(place.slot, place.types[0], place.level)
+        return ir.Term(kind=use.kind, attribute=use.name, target=target)
 
     def has(self, privilege: str, place: m.TargetSlot) -> ir.Formula:
         """A privilege on a place, for the types that it can be granted on."""
@@ -182,6 +201,19 @@ class Lowering:
             return make(self.target(place.slot, place.types[0], place.level))
         cases = tuple((type_, make(self.target(place.slot, type_))) for type_ in place.types if accepts(type_))
         return ir.ByType(slot=place.slot, cases=cases, text=f"{text} ({place.slot})")
+
+
+def _narrowed(condition: m.Compared, slot: str, type_: str) -> m.Compared:
+    """The comparison where the object in a slot has a type."""
+
+    def narrowed(use: m.TermUse) -> m.TermUse:
+        fits = use.place is not None and use.place.slot == slot
+        return replace(use, place=replace(use.place, types=(type_,))) if fits and use.place else use
+
+    right = condition.right
+    return replace(
+        condition, left=narrowed(condition.left), right=narrowed(right) if isinstance(right, m.TermUse) else right
+    )
 
 
 def _all(parts: Iterable[ir.Formula]) -> ir.Formula:

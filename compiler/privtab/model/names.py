@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from privtab.attributes import NO_ATTRIBUTES, Attributes
 from privtab.diagnostics import Diagnostic, Span
 from privtab.findings import (
     p009_wrong_value,
@@ -20,6 +21,7 @@ from privtab.findings import (
     p219_misplaced_nested,
 )
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
+from privtab.model.attributes import resolve_attributes
 from privtab.model.hierarchy import Hierarchy
 from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, Word
 
@@ -44,6 +46,8 @@ class DeclaredNames:
     """Findings about names by key, so that the same mistake in many cells is analysed once."""
     lost: frozenset[str] = frozenset()
     """Names whose declaration has a finding."""
+    attributes: Attributes = NO_ATTRIBUTES
+    attributes_known: bool = True
     types_known: bool = True
     privileges_known: bool = True
 
@@ -101,12 +105,14 @@ def resolve_names(tables: Tables, found: list[Diagnostic]) -> DeclaredNames:
     names = DeclaredNames(
         hierarchy=Hierarchy(_entities(tables, found)),
         lost=tables.lost,
+        attributes_known="attributes" not in tables.unreadable,
         types_known="entities" not in tables.unreadable,
         privileges_known=not tables.unreadable & {"privileges", "sets"},
     )
     _privileges(tables.privileges, names, found)
     _sets(tables.sets, names, found)
     _implications(tables.privileges, names, found)
+    names.attributes = resolve_attributes(tables, names, found)
     return names
 
 

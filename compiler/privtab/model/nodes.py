@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from privtab.attributes import NO_ATTRIBUTES, Attribute, Attributes, Kind, Operator, Scalar
 from privtab.diagnostics import Located, Span
 from privtab.ir.nodes import (
     Alias,
@@ -129,7 +130,33 @@ class Required:
     """`when FLAG`."""
 
 
-Condition: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | AllOf | AnyOf | Required
+@dataclass(frozen=True, slots=True)
+class TermUse:
+    """An attribute of the caller, of a place, or of the request, and its type."""
+
+    kind: Kind
+    name: str
+    place: TargetSlot | None
+    type: Attribute
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """An attribute stands in a relation to another one, or to constants."""
+
+    left: TermUse
+    operator: Operator
+    right: TermUse | tuple[Scalar, ...]
+    spot: Spot
+
+    @property
+    def places(self) -> tuple[TargetSlot, ...]:
+        """The places whose attributes are compared."""
+        uses = (self.left, self.right) if isinstance(self.right, TermUse) else (self.left,)
+        return tuple(use.place for use in uses if use.place is not None)
+
+
+Condition: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | AllOf | AnyOf | Required | Compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +220,4 @@ class Policy:
     declared: Mapping[str, Located[str]] = field(default_factory=dict)
     """Where each privilege, alias and set is declared."""
     conflicts: tuple[Conflict, ...] = ()
+    attributes: Attributes = NO_ATTRIBUTES

@@ -231,7 +231,12 @@ class Rows:
     def _refers_to_itself(self, condition: m.Condition, entity: str) -> bool:
         """Whether the condition refers to the entity itself or to a type inside it."""
         match condition:
-            case m.HoldsPrivilege(places=places) | m.Related(places=places) | m.CanDo(places=places):
+            case (
+                m.HoldsPrivilege(places=places)
+                | m.Related(places=places)
+                | m.CanDo(places=places)
+                | m.Compared(places=places)
+            ):
                 inside = self.names.hierarchy.within
                 return any(
                     p.slot == RESOURCE and p.level in ("nearest", "every") and inside(p.types[0], entity)

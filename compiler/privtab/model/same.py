@@ -37,6 +37,8 @@ def _form(condition: m.Condition) -> Hashable:
             return "self"
         case m.IsServiceAdmin():
             return "service admin"
+        case m.Compared(left=left, operator=operator, right=right):
+            return ("compare", _use(left), operator, _use(right) if isinstance(right, m.TermUse) else right)
         case m.AllOf(parts=parts):
             return _all(_form(part) for part in parts)
         case m.AnyOf(parts=parts):
@@ -45,6 +47,10 @@ def _form(condition: m.Condition) -> Hashable:
             return ("when", flag, _form(body))
         case _:
             assert_never(condition)
+
+
+def _use(use: m.TermUse) -> Hashable:
+    return use.kind, use.name, None if use.place is None else _place(use.place)
 
 
 def _place(place: m.TargetSlot) -> Hashable:

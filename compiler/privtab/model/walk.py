@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from privtab.model import nodes as m
 
-Term: TypeAlias = m.HoldsPrivilege | m.Related | m.IsSelf | m.IsServiceAdmin | m.CanDo
+Term: TypeAlias = m.HoldsPrivilege | m.Related | m.IsSelf | m.IsServiceAdmin | m.CanDo | m.Compared
 
 
 def terms(condition: m.Condition | None) -> Iterator[Term]:
@@ -120,7 +120,7 @@ def first_spot(condition: m.Condition) -> m.Spot | None:
         match term:
             case m.HoldsPrivilege(uses=uses):
                 return uses[0].spot
-            case m.CanDo(spot=spot) | m.IsSelf(spot=spot) | m.IsServiceAdmin(spot=spot):
+            case m.CanDo(spot=spot) | m.Compared(spot=spot) | m.IsSelf(spot=spot) | m.IsServiceAdmin(spot=spot):
                 return spot
             case m.Related(places=places):
                 return places[0].spot

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from privtab.ir.algebra import Rebuilt
-from privtab.ir.formula import leaves
-from privtab.ir.nodes import And, Formula, Program, ServiceAdmin
+from privtab.ir.formula import leaves, targets_of
+from privtab.ir.nodes import And, Formula, Program
 
 
 def narrowest_first(program: Program) -> Program:
@@ -40,4 +40,4 @@ class _Ordered(Rebuilt):
     def _depth(self, formula: Formula) -> int:
         """The depth of the deepest type that the formula refers to."""
         atoms = leaves(self._program, formula)
-        return max((0 if isinstance(a, ServiceAdmin) else self._depths[a.target.type] for a in atoms), default=0)
+        return max((self._depths[target.type] for a in atoms for target in targets_of(a)), default=0)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from privtab.attributes import holds
 from privtab.ir.formula import anchor, asked_condition, located, resolve
 from privtab.ir.nodes import (
     RESOURCE,
@@ -16,6 +17,7 @@ from privtab.ir.nodes import (
     Atom,
     ByType,
     Can,
+    Compare,
     Formula,
     Has,
     HasBelow,
@@ -29,6 +31,7 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
     Target,
+    Term,
     When,
     nested_on,
 )
@@ -95,6 +98,7 @@ class EvaluationContext:
         self.revision = reference.revision
         self.user = request.user
         self.flags = request.flags
+        self.attributes = request.attributes
         groups = request.groups if "request" in self.program.semantics.groups else ()
         self.brought = frozenset(groups)
         """The groups that the request brings, if the policy takes any from it."""
@@ -107,6 +111,7 @@ class EvaluationContext:
         entities = {RESOURCE: request.resource, **{slot_.name: request.with_[slot_.name] for slot_ in rule.withs}}
         self.types: Mapping[str, str] = {slot: entity.type for slot, entity in entities.items()}
         self.keys = {slot: reference.vocabulary.keys(entity) for slot, entity in entities.items()}
+        self.given = self.given_of(entities)
         self.complete = {slot for slot, entity in entities.items() if reference.vocabulary.complete(entity)}
         self.levels = {slot: reference.vocabulary.shapes[e.type].levels(e.id) for slot, e in entities.items()}
 
@@ -120,6 +125,14 @@ class EvaluationContext:
             self.unheld = tuple(sorted(set(active_roles) - self.roles))
             self.active = self.holdings.narrowed(self.user, groups, active_roles)
 
+    def given_of(self, objects: Mapping[str, Entity]) -> Mapping[tuple[str, str], object]:
+        """The attributes that the request gives of its objects, by key and name."""
+        return {
+            (str(entity), name): value
+            for slot, entity in objects.items()
+            for name, value in self.attributes.of_slot(slot).items()
+        }
+
     def condition(self, rule: Rule) -> Formula:
         """The condition for the request; if that omits the last name of its resource, without the parts that cannot hold."""
         return asked_condition(self.program, rule, named=RESOURCE in self.complete)
@@ -131,7 +144,7 @@ class EvaluationContext:
             case Has() | Owner() | Member() if formula.target.level in ("any", "every"):
                 join = any if formula.target.level == "any" else all
                 return join(self.holds(replace(formula, target=target)) for target in self.located(formula.target))
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow():
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
                 return self.why(formula) is not None
             case And():
                 return all(self.holds(part, results) for part in formula.parts)
@@ -168,8 +181,36 @@ class EvaluationContext:
                 return self.why_below(atom.privilege, atom.target)
             case OwnsBelow():
                 return self.why_owns_below(atom.target)
+            case Compare():
+                return Reason(None, "attribute") if self.compares(atom) else None
             case _:
                 assert_never(atom)
+
+    def compares(self, compare: Compare) -> bool:
+        """Whether both values exist and stand in the relation."""
+        left = self.value(compare.left)
+        if left is None:
+            return False
+        if not isinstance(compare.right, Term):
+            # `=`, `<` and so on have one constant.
+            return (
+                left in compare.right if compare.operator == "in" else holds(left, compare.operator, compare.right[0])
+            )
+        right = self.value(compare.right)
+        return right is not None and holds(left, compare.operator, right)
+
+    def value(self, term: Term) -> object:
+        """The value of an attribute; None if it is absent."""
+        match term.kind:
+            case "user":
+                return self.attributes.user.get(term.attribute)
+            case "request":
+                return self.attributes.request.get(term.attribute)
+            case "entity":
+                path = self.path(term.target) if term.target is not None else ()
+                return self.given.get((path[-1], term.attribute)) if path else None
+            case _:
+                assert_never(term.kind)
 
     def path(self, target: Target) -> tuple[str, ...]:
         """The keys from the root to the target; empty if the request does not name the target."""

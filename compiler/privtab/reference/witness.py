@@ -15,6 +15,7 @@ from privtab.ir.facts import (
     Granted,
     GrantedBelow,
     HasRole,
+    Holding,
     Is,
     Joined,
     Owned,
@@ -151,7 +152,7 @@ class WitnessBuilder:
                 role = self.entity(target).id.rpartition("/")[2]
                 assignment = Assignment(principal=self._principal(carrier), role=role)
                 return State(assignments=(assignment,), memberships=self._memberships(carrier))
-            case Joined() | Is():
+            case Joined() | Is() | Holding():
                 return State()
             case Administers():
                 return State(service_admins=(self.user,))

@@ -17,6 +17,7 @@ from privtab.ir.nodes import (
     Atom,
     ByType,
     Can,
+    Compare,
     Effect,
     Formula,
     Has,
@@ -170,7 +171,7 @@ class _Point:
     def changes(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
         """Every change of one point in a condition."""
         match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow():
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
                 yield from self._atom(formula, types)
             case And() | Or():
                 yield from self._parts(formula, types)
@@ -239,7 +240,7 @@ class _Point:
             case OwnsBelow(target=target):
                 changed = Owner(target=target)
                 yield "target", self._replaced(changed, atom), changed
-            case Self() | Holds() | ServiceAdmin():
+            case Self() | Holds() | ServiceAdmin() | Compare():
                 return
             case _:
                 assert_never(atom)
@@ -277,7 +278,18 @@ class _Point:
 def formula_text(formula: Formula, rule: Rule) -> str:
     """A condition in words."""
     match formula:
-        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | ByType():
+        case (
+            Has()
+            | Owner()
+            | Member()
+            | Self()
+            | Holds()
+            | ServiceAdmin()
+            | HasBelow()
+            | OwnsBelow()
+            | Compare()
+            | ByType()
+        ):
             return atom_text(formula, rule)
         case And() | Or():
             if not formula.parts:

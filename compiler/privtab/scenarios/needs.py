@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from privtab.ir.formula import asked_condition, leaves
 from privtab.ir.names import privilege_names
-from privtab.ir.nodes import HasBelow, OwnsBelow, Program
+from privtab.ir.nodes import Compare, HasBelow, OwnsBelow, Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.request import Entity, Request
@@ -56,7 +56,7 @@ class Callers:
     def __init__(self, program: Program, request: Request, ways: Ways) -> None:
         rule = program.rules[request.resource.type, request.action]
         condition = asked_condition(program, rule, named=vocabulary(program).complete(request.resource))
-        if any(isinstance(atom, HasBelow | OwnsBelow) for atom in leaves(program, condition)):
+        if any(isinstance(atom, HasBelow | OwnsBelow | Compare) for atom in leaves(program, condition)):
             check_support(program, Tool.NEEDS)
         self.program = program
         self.ways = ways

@@ -95,6 +95,8 @@ def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
     text = json.dumps(program)
     if any(f'"{kind}":' in text for kind in ("has_below", "owns_below")):
         raise refusal(Feature.BELOW, Tool.SPARK)
+    if program.get("attributes"):
+        raise refusal(Feature.ATTRIBUTES, Tool.SPARK)
     if nested:
         raise refusal(Feature.NESTED, Tool.SPARK, next(iter(nested)))
     return OpenPolicy(json=program, program=None)

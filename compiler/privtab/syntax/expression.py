@@ -85,7 +85,24 @@ class Required:
     word: Name
 
 
-Expression: TypeAlias = PrivilegeTerm | Related | CanDo | Word | AllOf | AnyOf | Required
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant in a comparison: a word or a text, `true` or `false`, or an integer."""
+
+    value: str | int | bool
+    word: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`user.department = entity.department`, `entity.class in {public, internal}`: an attribute and another, or constants."""
+
+    left: Name
+    relation: str
+    right: Name | tuple[Constant, ...]
+
+
+Expression: TypeAlias = PrivilegeTerm | Related | CanDo | Word | AllOf | AnyOf | Required | Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +141,7 @@ _WORDS = {
     "OWNER": "`owner`",
     "MEMBER": "`member`",
     "HOLDS": "`holds`",
+    "RELATION": "a relation such as `=`",
     "SELF": "`self`",
     "ANYONE": "`anyone`",
     "SERVICE_ADMIN": "`service admin`",
@@ -133,6 +151,8 @@ _TERM = frozenset({"NAME", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "A
 _DEEP = 100
 RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
 """Words of the grammar, which cannot be names of privileges or sets."""
+_NO_SHAPE = re.compile(r"[.=<>{]")
+"""What comparisons contain; cells with it are parsed as they are."""
 _PARENTHESIS_OR_OR = re.compile(r"[()]|\bor\b")
 _BLANKS = " \t\r\n"
 _ANY_WORD = re.compile(
@@ -143,6 +163,17 @@ _ANY_WORD = re.compile(
 def _name(token: Token) -> Name:
     start = token.start_pos or 0
     return Name(str(token), start, start + len(token))
+
+
+def _constant(token: Token) -> Constant:
+    word = _name(token)
+    match token.type:
+        case "INTEGER":
+            return Constant(int(token), word)
+        case "TEXT":
+            return Constant(token[1:-1], word)
+        case _:
+            return Constant({"true": True, "false": False}.get(str(token), str(token)), word)
 
 
 class _Tree(Transformer[Token, Expression]):
@@ -195,6 +226,16 @@ class _Tree(Transformer[Token, Expression]):
     def anyone(self, children: list[Any]) -> Expression:
         return Word("anyone", _name(children[0]))
 
+    def true_(self, children: list[Any]) -> Expression:
+        word = _name(children[0])
+        return Comparison(word, "=", (Constant(value=True, word=word),))
+
+    def compared(self, children: list[Any]) -> Expression:
+        left, relation, *operands = children
+        if operands[0].type == "ATTRIBUTE":
+            return Comparison(_name(left), str(relation), _name(operands[0]))
+        return Comparison(_name(left), str(relation), tuple(map(_constant, operands)))
+
     def effect(self, children: list[Any]) -> EffectTerm:
         *names, targets = children
         return EffectTerm(tuple(_name(t) for t in names if t.type == "NAME"), targets or ())
@@ -219,6 +260,9 @@ def _parser() -> Lark:
 @lru_cache(maxsize=1 << 16)
 def parse_condition(text: str) -> Expression | CellError:
     """The condition of a cell, or the error in it."""
+    if _NO_SHAPE.search(text):
+        compared: Expression | CellError = _parse(text, "condition")
+        return compared
     shape, words = _shape(text)
     placed: list[Expression] = []
     for start, alternative in _alternatives(shape):
@@ -298,6 +342,8 @@ def _placed(shape: Expression, words: Mapping[int, Name], start: int) -> Express
             return AnyOf(tuple([_placed(part, words, start) for part in parts]))
         case Required(body, flag, word):
             return Required(_placed(body, words, start), words[start + flag.start], words[start + word.start])
+        case Comparison():
+            raise AssertionError("cells with comparisons have no shape")
         case _:
             assert_never(shape)
 

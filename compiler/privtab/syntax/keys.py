@@ -49,6 +49,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("types", "types", "more about entity types: single, nested, title, principal"),
         Key("privileges", "privileges", "privileges, as a list or with details"),
         Key("sets", "sets", "named sets of privileges"),
+        Key("attributes", "attributes", "attributes of users, entities and requests, which conditions compare"),
         Key("semantics", "semantics", "what grants mean throughout the file"),
         Key("core", "rows", "rows for every entity type that has no row of its own for the operation"),
         Key("tables", "tables", "rows by entity type and operation; under `any` as in the key `any`"),
@@ -77,6 +78,21 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("implies", "words", "privileges and sets that a grant of it gives as well; one step"),
         Key("deprecated", "deprecated", "what to use instead"),
         Key("title", "text", "its title in the document"),
+        Key("note", "text", "a remark"),
+    ),
+    "attributes": (
+        Key("user", "attributes_of", "attributes of the caller: `user.NAME`"),
+        Key("entity", "attributes_of", "attributes of entities: `entity.NAME`, `TYPE.NAME`, `OBJECT.NAME`"),
+        Key("request", "attributes_of", "attributes of the request itself: `request.NAME`"),
+    ),
+    "attribute": (
+        Key("text", "flag", "text, compared for equality"),
+        Key("bool", "flag", "true or false"),
+        Key("enum", "words", "one of these words"),
+        Key("set", "words", "any of these words"),
+        Key("integer", "bounds", "a whole number; `[LOWEST, HIGHEST]`: between these"),
+        Key("on", "words", "of an entity: the types that have it; all, where absent"),
+        Key("from", "from", "of a user or an entity: `request`, the request gives it"),
         Key("note", "text", "a remark"),
     ),
     "semantics": (
@@ -173,6 +189,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "hierarchy": ("groups", "roles"),
     "active_roles": ("none", "request"),
     "kinds": ("user", "group", "role"),
+    "from": ("request",),
 }
 """Shapes whose values are a closed set of words."""
 LISTED = ("groups", "hierarchy", "kinds")
@@ -182,6 +199,7 @@ SECTIONS: dict[str, str] = {
     "sources": "sources: {NAME: {document: FILE}}",
     "entities": "entities: {TYPE: {TYPE: }}",
     "types": "types: {TYPE: {single: true}}",
+    "attributes": "attributes: {user: {NAME: {text: true, from: request}}}",
     "sets": "sets: {NAME: [PRIVILEGE, PRIVILEGE]}",
     "semantics": "semantics: {inheritance: down}",
     "core": "core: {OPERATION: CONDITION}",

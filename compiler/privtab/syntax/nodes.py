@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from privtab.attributes import Attribute, Kind
 from privtab.diagnostics import Located, Span
 from privtab.source import SourceFile
 from privtab.syntax.expression import Effects, Expression
@@ -236,6 +237,16 @@ class ConflictDecl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeDecl:
+    """An attribute of users, entities or requests, with its type."""
+
+    kind: Kind
+    name: Word
+    type: Attribute
+    on: tuple[Word, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VariantDecl:
     """Rows and roles that replace those of the same name."""
 
@@ -267,6 +278,7 @@ class Tables:
     roles: tuple[RoleDecl, ...]
     variants: tuple[VariantDecl, ...]
     conflicts: tuple[ConflictDecl, ...] = ()
+    attributes: tuple[AttributeDecl, ...] = ()
     unreadable: frozenset[str] = frozenset()
     """Top-level sections that could not be read: names that they could declare are not reported as unknown."""
     lost: frozenset[str] = frozenset()

@@ -71,7 +71,20 @@ _NAME = f"^{SNAKE}$"
 _WORD = f"^{OPEN}$"
 _OPERATIONS = rf"^\s*{SNAKE}(\s*,\s*{SNAKE})*\s*,?\s*$"
 _MAY_BE_EMPTY = frozenset(
-    {"sources", "types", "privileges", "sets", "semantics", "core", "tables", "any", "roles", "conflicts", "variants"}
+    {
+        "attributes",
+        "sources",
+        "types",
+        "privileges",
+        "sets",
+        "semantics",
+        "core",
+        "tables",
+        "any",
+        "roles",
+        "conflicts",
+        "variants",
+    }
 )
 _LINE = {"type": "integer", "minimum": 0}
 
@@ -106,6 +119,10 @@ _SHAPES: dict[str, dict[str, Any]] = {
         ]
     },
     "sets": _by_name(_WORD, _ref("words")),
+    "attributes_of": _by_name(_NAME, {"anyOf": [{"enum": ["text", "bool", "integer"]}, _ref("attribute")]}),
+    "bounds": {
+        "anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}]
+    },
     "owner": {"anyOf": [{"const": "none"}, _ref("ownership")]},
     "rows": _rows("row"),
     "any_rows": _rows("row_of_any"),

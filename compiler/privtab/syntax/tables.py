@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from privtab.diagnostics import Located, Severity
 from privtab.findings import p007_missing_key, p009_wrong_value, p010_bad_name, p207_duplicate_name
+from privtab.syntax.attributes import read_attributes
 from privtab.syntax.conflicts import read_conflicts
 from privtab.syntax.keys import SECTIONS
 from privtab.syntax.node_reader import is_empty
@@ -78,6 +79,7 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
         types=section("types", lambda n: _types(reader, n), ()),
         privileges=section("privileges", lambda n: read_privileges(reader, n, unreadable), ()),
         sets=section("sets", lambda n: read_sets(reader, n), ()),
+        attributes=section("attributes", lambda n: read_attributes(reader, n, unreadable), ()),
         semantics=section("semantics", lambda n: _semantics(reader, n), SemanticsDecl()),
         core=section("core", lambda n: read_rows(reader, n, "`core`"), ()),
         tables=tables,

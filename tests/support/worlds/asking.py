@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from privtab.ir.nodes import Program, Rule
 from privtab.request import NOT_SET, Entity, Request
-from worlds import active
+from worlds import active, attributes
 from worlds.names import entity, names
 
 
@@ -15,6 +16,7 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
     rnd = random.Random(seed)
     known = names(program)
     asked = []
+    values = random.Random(f"attributes {seed}")
     for rule in program.rules.values():
         for _ in range(per_rule):
             resource = entity(program, rule.entity, rnd)
@@ -31,6 +33,10 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
                     flags=stated_flags(rule, frozenset(f for f in ("force", "deep", "unheard") if rnd.random() < 0.3)),
                 )
             )
+            if program.attributes:
+                last = asked[-1]
+                given = attributes.given(program, values, last.resource, last.with_)
+                asked[-1] = replace(last, attributes=given)
     return active.narrowed(program, asked, seed) if program.semantics.active_roles == "request" else asked
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from worlds import active, below, hierarchy, implies, nested
+from worlds import active, attributes, below, hierarchy, implies, nested
 from worlds.names import PRIVILEGES, ROLES
 
 
@@ -51,8 +51,8 @@ class Draft:
 
 
 FEATURES = ("implies", "below", "hierarchy", "active")
-"""What a world can have besides what every world has; each is a module of this package. `nested` has to be asked for, since tools
-refuse it."""
+"""What a world can have besides what every world has; each is a module of this package. `nested` and `attributes` have to be asked for,
+since tools refuse them."""
 IN_SPARK = ("implies", "hierarchy")
 """Those of the features that Spark supports."""
 TIMED = ("implies", "hierarchy", "active")
@@ -92,6 +92,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     if rnd.random() < 0.3:
         semantics.append(f"groups: [{rnd.choice(['state, request', 'request'])}]")
     semantics += hierarchy.declared(draft.generator("hierarchy"))
+    lines += [attributes.DECLARED.rstrip()] if draft.generator("attributes") else []
     semantics += active.declared(draft.generator("active"))
     lines += ["semantics:", *(f"  {s}" for s in semantics)]
     if rnd.random() < 0.5:
@@ -187,7 +188,7 @@ def _expression(draft: Draft, type_: str, depth: int, withs: Sequence[tuple[str,
         return "(" + rnd.choice([" and ", " or ", " or "]).join(parts) + ")"
     if depth and rnd.random() < 0.12:
         return f"({_expression(draft, type_, 0, withs)} when {rnd.choice(['force', 'deep'])})"
-    return _term(draft, type_, withs)
+    return attributes.comparison(draft, [name for name, _ in withs]) or _term(draft, type_, withs)
 
 
 def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> str:

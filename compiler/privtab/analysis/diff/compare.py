@@ -14,7 +14,7 @@ from privtab.analysis.diff.witness import WitnessCheck
 from privtab.errors import Undecided
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import item_condition, leaves, references, walk
+from privtab.ir.formula import item_condition, leaves, references, targets_of, walk
 from privtab.ir.nodes import (
     ALWAYS,
     Can,
@@ -26,7 +26,6 @@ from privtab.ir.nodes import (
     Rule,
     Self,
     Semantics,
-    ServiceAdmin,
 )
 from privtab.ir.serialise import source_text
 
@@ -160,8 +159,7 @@ class Comparison:
             rule = program.rules[pair]
             named_types = [rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.types)]
             for atom in leaves(program, item_condition(rule)):
-                if not isinstance(atom, ServiceAdmin):
-                    named_types.append(atom.target.type)
+                named_types += (target.type for target in targets_of(atom))
                 if isinstance(atom, Has):
                     privileges.add(atom.privilege)
             types |= {ancestor for type_ in named_types for ancestor in program.chain(type_)}

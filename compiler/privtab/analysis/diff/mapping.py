@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from privtab.ir.formula import mapped
+from privtab.ir.formula import mapped, with_targets
 from privtab.ir.nodes import (
     Alias,
     Atom,
     Can,
+    Compare,
     Effect,
     Formula,
     Has,
@@ -67,6 +68,8 @@ class Renaming:
                 return Can(operation=self.pair(target.type, operation)[1], target=self.target(target))
             case Owner() | Member() | Self() | Holds() | OwnsBelow():
                 return replace(part, target=self.target(part.target))
+            case Compare():
+                return with_targets(part, self.target)
             case ServiceAdmin():
                 return part
             case _:

@@ -15,12 +15,13 @@ from typing import TypeAlias, assert_never
 
 from privtab.analysis.diff.mapping import Renaming
 from privtab.analysis.diff.nodes import Pair
-from privtab.ir.formula import walk
+from privtab.ir.formula import walk, with_targets
 from privtab.ir.nodes import (
     Alias,
     And,
     ByType,
     Can,
+    Compare,
     Formula,
     Has,
     HasBelow,
@@ -337,6 +338,10 @@ class _RowKeys:
                 return type(formula).__name__, formula.target.slot, self.type(formula.target.type, own)
             case ServiceAdmin():
                 return "service admin"
+            case Compare():
+                return "compare", with_targets(
+                    formula, lambda target: replace(target, type=self.type(target.type, own))
+                )
             case Can(operation=operation, target=target):
                 return "can", operation, target.slot, self.type(target.type, own)
             case And() | Or():

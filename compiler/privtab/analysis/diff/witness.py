@@ -12,8 +12,8 @@ from privtab.analysis.diff.shapes import Shape
 from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Listing
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import atoms, item_condition, references
-from privtab.ir.nodes import Has, Privilege, Program, Rule, ServiceAdmin, Target
+from privtab.ir.formula import atoms, item_condition, references, targets_of
+from privtab.ir.nodes import Has, Privilege, Program, Rule, Target
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
 from privtab.reference.witness import WitnessBuilder
@@ -133,8 +133,7 @@ def _reduced_program(semantics: FactSemantics, rule: Rule) -> Program:
             *(effect.target.type for effect in current.effects),
         ]
         for atom in atoms(condition):
-            if not isinstance(atom, ServiceAdmin):
-                named_types.append(atom.target.type)
+            named_types += (target.type for target in targets_of(atom))
             if isinstance(atom, Has):
                 privileges.add(atom.privilege)
         types |= dict.fromkeys(ancestor for type_ in named_types for ancestor in program.chain(type_))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from privtab.analysis.caller import Caller
 from privtab.analysis.principal_sets import PrincipalSets, UserSets
 from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import RESOURCE, Atom, Formula, Program, Rule, ServiceAdmin
+from privtab.ir.nodes import RESOURCE, Atom, Compare, Formula, Program, Rule, ServiceAdmin
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
 from privtab.state.nodes import State
@@ -175,7 +175,7 @@ class SubjectSets(PrincipalSets):
 
     def _atom(self, atom: Atom) -> set[str]:
         """As in the base class; once for an entity that contains others, and the same privilege."""
-        if isinstance(atom, ServiceAdmin):
+        if isinstance(atom, ServiceAdmin | Compare):
             return super()._atom(atom)
         path = self._caller.path(atom.target)
         if not path or path[-1] == self._caller.keys[atom.target.slot][-1]:

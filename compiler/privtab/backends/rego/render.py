@@ -66,9 +66,15 @@ def render(
             paths=key_paths(program),
             shapes=key_shapes(program),
             nested=nested_places(program),
+            attributes=program.attributes.to_json(),
         ),
         f"{base}/explain/explain.rego": explanation(
-            name, program.system, below=uses_below(program), nests=bool(nested_places(program)), active=active
+            name,
+            program.system,
+            below=uses_below(program),
+            nests=bool(nested_places(program)),
+            active=active,
+            attributes=bool(program.attributes),
         ),
     }
     if not indexed:
@@ -79,7 +85,9 @@ def render(
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 
-def explanation(name: str, system: str, *, below: bool = False, nests: bool = False, active: bool = False) -> str:
+def explanation(
+    name: str, system: str, *, below: bool = False, nests: bool = False, active: bool = False, attributes: bool = False
+) -> str:
     """The hand-written module that explains decisions, with the names of a package and of the system whose state it reads.
 
     `nests`: types of the program nest, so the positions of keys depend on the request. `active`: requests may name active roles.
@@ -87,6 +95,8 @@ def explanation(name: str, system: str, *, below: bool = False, nests: bool = Fa
     text = (opa() / "lib/privtab/example_system/explain/explain.rego").read_text(encoding="utf-8")
     if below:
         text += "\n" + _template("explain_below.rego.j2").render()
+    if attributes:
+        text += "\n" + _template("explain_attributes.rego.j2").render()
     replacements = (_WHERE_TYPES_NEST if nests else ()) + (_WITH_ACTIVE_ROLES if active else ())
     for part, replacement in replacements:
         text = text.replace(part, replacement)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 from privtab.backends.rego.clauses import Clause, RowView
 from privtab.backends.rego.names import FunctionNames
-from privtab.ir.formula import anchor, call_condition, conjunction, item_condition, leaves, references, resolve, walk
+from privtab.ir.formula import (
+    anchor,
+    call_condition,
+    conjunction,
+    item_condition,
+    leaves,
+    references,
+    resolve,
+    targets_of,
+    walk,
+)
 from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,
     And,
     ByType,
     Can,
+    Compare,
     Formula,
     Has,
     HasBelow,
@@ -28,6 +40,7 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
     Target,
+    Term,
     When,
     nested_on,
 )
@@ -82,7 +95,7 @@ class Emitter:
         key = (rule.entity, rule.operation)
         atoms = leaves(self.program, condition)
         if key not in self.short and any(
-            not isinstance(a, ServiceAdmin) and self.is_resource(a.target, rule) for a in atoms
+            any(self.is_resource(target, rule) for target in targets_of(a)) for a in atoms
         ):
             self.short.add(key)
             for can in references(condition):
@@ -161,7 +174,7 @@ class Emitter:
         """Whether some part of a condition holds without any rows in the state."""
         for node in walk(formula):
             match node:
-                case Self() | When() | And(parts=()):
+                case Self() | When() | Compare() | And(parts=()):
                     return True
                 case Can():
                     if node not in self.need_no_row:
@@ -228,6 +241,8 @@ class Body:
                 return (f'lib.has_below(user, "{privilege}", {self.keys(target)})',)
             case OwnsBelow(target=target):
                 return (f"lib.owns_below(user, {self.keys(target)})",)
+            case Compare():
+                return (self._comparison(formula),)
             case Can(operation=operation, target=target):
                 # A rule that is called with a shorter path checks for that itself.
                 called = self.emitter.functions[target.type, operation]
@@ -248,6 +263,21 @@ class Body:
             case _:
                 assert_never(formula)
         return (f"{helper}({', '.join(self.args)})",)
+
+    def _comparison(self, compare: Compare) -> str:
+        left, right, operator = self._value(compare.left), compare.right, compare.operator
+        if isinstance(right, Term):
+            operand = self._value(right)
+        else:
+            constants = [json.dumps(constant, ensure_ascii=False) for constant in right]
+            operand = f"{{{', '.join(constants)}}}" if operator == "in" else constants[0]
+        return f"{left} {'==' if operator == '=' else operator} {operand}"
+
+    def _value(self, term: Term) -> str:
+        """The expression for the value of an attribute; undefined if it is absent."""
+        if term.target is None:
+            return f'lib.{term.kind}_value("{term.attribute}")'
+        return f'lib.entity_value({self.key(term.target)}, "{term.attribute}")'
 
     def _on_levels(self, atom: Has | Owner | Member) -> str:
         """The line for an atom about one or each level of the type that nests."""

@@ -47,6 +47,8 @@ class Texts:
                 return self._set(MEMBER, fact, case, self.layout.tests(fact))
             case "has_below" | "owns_below":
                 raise AssertionError("Spark refuses policies with `or below`")
+            case "compare":
+                raise AssertionError("Spark refuses policies with attributes")
             case _:
                 assert_never(fact.kind)
 

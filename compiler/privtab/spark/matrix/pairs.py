@@ -146,6 +146,8 @@ class Pairs:
                 return PairFacts(truth=ways != NONE, ways=ways)
             case "has_below" | "owns_below":
                 raise AssertionError("Spark refuses policies with `or below`")
+            case "compare":
+                raise AssertionError("Spark refuses policies with attributes")
 
     def _direct(self, truth: Truth) -> PairFacts:
         """A fact that the subject has directly, not through another principal."""

@@ -1,0 +1,72 @@
+"""Declarations of attributes: each type, in short and in full, and what is wrong with others."""
+
+from __future__ import annotations
+
+import pytest
+
+from privtab import model, syntax
+from privtab.attributes import Attribute
+from privtab.model.nodes import Policy
+from privtab.source import SourceFile
+
+HEAD = """\
+privtab: 1
+system: shop
+version: "1"
+entities: {shop: {shelf: }}
+privileges: [READ]
+tables: {shelf: {look: READ (shelf)}}
+"""
+
+
+def read(text: str) -> tuple[Policy | None, list[str]]:
+    tables, found = syntax.read(SourceFile.of("shop.yaml", HEAD + text))
+    assert tables is not None
+    policy, of_model = model.resolve(tables)
+    return policy, [f"{d.code} {d.message}" for d in (*found, *of_model)]
+
+
+def test_every_type() -> None:
+    policy, found = read("""\
+attributes:
+  user: {name: {text: true, from: request}, rank: {integer: [0, 9], from: request}}
+  entity: {class: {enum: [a, b], on: [shelf], from: request}, tags: {set: [x, y], from: [request]}}
+  request: {mfa: bool, hour: integer}
+""")
+    assert found == []
+    assert policy is not None
+    assert policy.attributes.user == {
+        "name": Attribute(type="text"),
+        "rank": Attribute(type="integer", lowest=0, highest=9),
+    }
+    assert policy.attributes.entity == {
+        "class": Attribute(type="enum", values=("a", "b"), on=("shelf",)),
+        "tags": Attribute(type="set", values=("x", "y"), on=("shop", "shelf")),
+    }
+    assert policy.attributes.request == {"mfa": Attribute(type="bool"), "hour": Attribute(type="integer")}
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        ("user: {rank: {text: true}}", "P007 missing key `from` in the attribute `rank`"),
+        ("request: {mfa: {bool: true, from: request}}", "P009 an attribute of the request has no `from`"),
+        (
+            "request: {mfa: {bool: true, on: [shelf]}}",
+            "P009 the attribute `mfa` is not of an entity, so it has no `on`",
+        ),
+        ("request: {mfa: {note: what}}", "P009 the attribute `mfa` has no type"),
+        ("request: {mfa: {bool: true, text: true}}", "P009 the attribute `mfa` has two types"),
+        ("request: {mfa: {enum: [a], from: stat}}", "P009"),
+        ("request: {hour: {integer: [9, 0]}}", "P008"),
+        ("request: {hour: number}", "P008"),
+        ("entity: {class: {enum: [a], on: [shelv], from: request}}", "P102 unknown entity type `shelv`"),
+        ("request: {with: text}", "P009 `with` has a meaning of its own in the context of a request"),
+        ("user: {groups: {text: true, from: request}}", "P009 `groups` has a meaning of its own in the properties"),
+        ("users: {name: text}", "P006 unknown key `users` in `attributes`"),
+    ],
+)
+def test_what_cannot_be_read(text: str, finding: str) -> None:
+    policy, found = read(f"attributes: {{{text}}}\n")
+    assert policy is None
+    assert any(line.startswith(finding) for line in found), found
