@@ -20,6 +20,7 @@ from pathlib import Path
 import americas
 import client
 import compile as compile_times
+import conformance
 import decisions
 import embedded
 import exact
@@ -57,6 +58,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "state": operate_state.report,
     "fleet": operate_fleet.report,
     "questions": questions.report,
+    "conformance": conformance.report,
     "pack": pack.report,
     "hostile": exact.report,
 }
