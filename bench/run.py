@@ -24,6 +24,7 @@ import conformance
 import decisions
 import embedded
 import exact
+import features
 import keys
 import load
 import memory
@@ -45,6 +46,7 @@ from privtab.opa import binary
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "decisions": decisions.report,
+    "features": features.report,
     "keys": keys.report,
     "client": client.report,
     "memory": memory.report,
