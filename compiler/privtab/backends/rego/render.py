@@ -51,6 +51,7 @@ def render(
         "system": program.system,
         "indexed": indexed,
         "sharded": sharded,
+        "nested": nested_places(program),
     }
     base = f"privtab/{name}"
     modules = {
@@ -65,7 +66,6 @@ def render(
             links=links(program),
             paths=key_paths(program),
             shapes=key_shapes(program),
-            nested=nested_places(program),
             attributes=program.attributes.to_json(),
         ),
         f"{base}/explain/explain.rego": explanation(
