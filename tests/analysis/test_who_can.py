@@ -232,3 +232,21 @@ def test_a_role_that_holds_another_is_enough_within_each_scope_for_which_it_is_a
         Principal(principal="role:chief", scope="low:t/l", needs=((),)),
         Principal(principal="role:keeper", scope="top:t", needs=((),)),
     ], "not `keeper` within low:t/l: the role is declared for `top`"
+
+
+def test_a_membership_that_another_rule_requires_is_needed_with_each_other_membership() -> None:
+    text = """\
+privtab: 1
+system: member
+version: "1"
+entities: {top: {low: }}
+privileges: [READ]
+tables:
+  top: {go: member (top)}
+  low: {see: (member (low) or member (top)) and can go (top)}
+"""
+    program = generated_programs.lowered(text)[0]
+    request = Request(user="", action="see", resource=Entity("low", "t/l"))
+    assert who_can(Reference(program, State()), State(), request).principals() == (
+        Principal(principal="anyone", scope=None, needs=(("member (top:t)",),)),
+    )

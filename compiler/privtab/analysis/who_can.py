@@ -152,6 +152,7 @@ class _WithMemberships(SinglePrincipalSets):
         """Take these memberships for granted."""
         self.assumed = memberships
         self._bearers_of.clear()
+        self._referred.clear()
         return self
 
     def atom(self, atom: Atom) -> set[str] | None:
