@@ -89,6 +89,30 @@ def test_a_variant_says_what_the_system_does(here: Path, capsys: pytest.CaptureF
     assert run([*command, "--write-variant", "lax"]) == 2
 
 
+def test_a_small_system_without_the_state_is_not_called_narrower(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "empty_system.py").write_text(
+        "from lax_system import Lax\n\n\nclass Empty(Lax):\n    def ask(self, request):\n        return 'refused'\n",
+        encoding="utf-8",
+    )
+    command = ["conform", "library.yaml", "--driver", "empty_system:Empty", "--url", "lax://here"]
+    assert run(command) == 3
+    assert "the system does not have the prepared state" in capsys.readouterr().err
+    assert run([*command, "--filter", "*/delete"]) == 1, "one row may be refused to everybody"
+
+
+def test_nothing_is_made_when_every_answer_is_known(here: Path) -> None:
+    (here / "counting_system.py").write_text(
+        "from lax_system import Lax\n\n\nclass Counting(Lax):\n    def prepare(self, world):\n"
+        "        open('made', 'a').write('x')\n        super().prepare(world)\n",
+        encoding="utf-8",
+    )
+    command = ["conform", "library.yaml", "--driver", "counting_system:Counting", "--url", "lax://here"]
+    assert [run([*command, "--resume", "answers.jsonl"]) for _ in range(2)] == [1, 1]
+    assert (here / "made").read_text() == "x"
+
+
 def test_what_is_known_is_waived(here: Path) -> None:
     (here / "known.yaml").write_text(
         "waivers:\n  - {operation: page/delete, change: wider, who: ann, why: known, until: 2999-01-01}\n"

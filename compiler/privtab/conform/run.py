@@ -68,9 +68,10 @@ def run(
     """Prepare the system, ask, and clean up whatever happens; a failure of the driver is in the outcome."""
     outcome = Outcome(answers=dict(answers.known) if answers else {})
     started = time.monotonic()
+    waiting = [question for question in questions if question.id not in outcome.answers]
     try:
-        _bounded(lambda: driver.prepare(plan.world), settings.setup_timeout, "preparing the system")
-        waiting = [question for question in questions if question.id not in outcome.answers]
+        if waiting:
+            _bounded(lambda: driver.prepare(plan.world), settings.setup_timeout, "preparing the system")
         steady = [question for question in waiting if not driver.changes(question.rule)]
         changing = [question for question in waiting if driver.changes(question.rule)]
         for part, jobs in ((steady, settings.jobs), (changing, 1)):
@@ -79,30 +80,35 @@ def run(
                 if answers is not None:
                     answers.add(question.id, answer)
                 on_answer(1)
-                _check_state(questions, outcome.answers, len(outcome.answers))
+                if len(outcome.answers) % WITNESSES == 0:
+                    _check_state(questions, outcome.answers, WITNESSES)
             if part is steady:
                 _check_controls(steady, outcome.answers, driver, settings)
+        _check_state(questions, outcome.answers)
     except DriverError as error:
         outcome.failure = str(error)
     except Exception as error:  # noqa: BLE001  (a driver is code of a user: whatever it raises is its failure)
         outcome.failure = f"the driver failed: {type(error).__name__}: {error}"
     finally:
         try:
-            outcome.left = tuple(_bounded(driver.clean, settings.setup_timeout, "cleaning up"))
+            if waiting:
+                outcome.left = tuple(_bounded(driver.clean, settings.setup_timeout, "cleaning up"))
         except Exception as error:  # noqa: BLE001
             outcome.left = (f"everything that begins with the prefix: {error}",)
         outcome.seconds = time.monotonic() - started
     return outcome
 
 
-def _check_state(questions: Iterable[Question], answers: Mapping[str, Answer], number: int) -> None:
-    """Raise DriverError if none of the first requests that must be allowed is: then the state is not there."""
-    if number % WITNESSES:
-        return
-    needing = (question for question in questions if question.expected and question.rows)
-    expected = [answers[question.id] for question in needing if question.id in answers]
-    decided = [answer for answer in expected if answer is not Answer.UNSUPPORTED]
-    if len(decided) >= WITNESSES and Answer.ALLOWED not in decided:
+def _check_state(questions: Iterable[Question], answers: Mapping[str, Answer], number: int = 2) -> None:
+    """Raise DriverError if none of the requests that must be allowed is: then the state is not there.
+
+    `number`: how many there must be at least. They are about two rows or more, since one row may well be refused to everybody.
+    """
+    needing = (question for question in questions if question.expected and question.rows and question.id in answers)
+    asked = [question for question in needing if answers[question.id] is not Answer.UNSUPPORTED]
+    decided = [answers[question.id] for question in asked]
+    several = number >= WITNESSES or len({question.row for question in asked}) > 1
+    if len(decided) >= number and several and set(decided) <= {Answer.REFUSED, Answer.HIDDEN}:
         raise DriverError(
             f"none of {len(decided)} requests that the table allows is allowed: the system does not have the prepared state"
         )
