@@ -18,7 +18,7 @@ from privtab.backends.stubs import render
 from privtab.conform.candidates import Candidates
 from privtab.errors import PrivtabError
 from privtab.ir.nodes import Program
-from privtab.ir.support import UNSUPPORTED, Feature, Tool
+from privtab.ir.support import UNSUPPORTED, Feature, Tool, check_support
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -47,16 +47,20 @@ tables:
 def policy(feature: Feature | None) -> str:
     return POLICY.format(
         nested="{nested: true}" if feature is Feature.NESTED else "{}",
-        hierarchy=", hierarchy: [groups]" if feature is Feature.BELOW else "",
-        condition={
-            None: "USE (namespace)",
-            Feature.NESTED: "USE (namespace)",
-            Feature.ATTRIBUTES: "USE (namespace) and request.mfa",
-        }.get(feature, "USE (namespace or below)"),
+        hierarchy=HIERARCHY.get(feature, ""),
+        condition=CONDITIONS.get(feature, "USE (namespace)"),
         attributes="attributes: {request: {mfa: bool}}" if feature is Feature.ATTRIBUTES else "",
     )
 
 
+HIERARCHY: dict[Feature | None, str] = {
+    Feature.BELOW: ", hierarchy: [groups]",
+    Feature.ACTIVE_WITH_HIERARCHY: ", hierarchy: [roles], active_roles: request",
+}
+CONDITIONS: dict[Feature | None, str] = {
+    Feature.BELOW: "USE (namespace or below)",
+    Feature.ATTRIBUTES: "USE (namespace) and request.mfa",
+}
 STATE = State(
     grants=(Grant(grantee="user:ann", effect="allow", privilege="USE", entity=Entity("namespace", "c/a")),),
     memberships=(("ann", "staff"),),
@@ -77,6 +81,9 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     Tool.NEEDS: [lambda p, _: list(Callers(p, OPEN, (USE,)).all())],
     Tool.PATHS: [lambda _, r: ReachableRights(r, STATE, "ann")],
     Tool.SPARK: [lambda p, _: open_policy(p), lambda p, _: open_policy(policy_artifacts(p).program)],
+    # What these refuse is tested with a Spark session, in tests/spark/test_active_roles.py.
+    Tool.SPARK_ACTIVE_ROLES: [lambda p, _: check_support(p, Tool.SPARK_ACTIVE_ROLES)],
+    Tool.SPARK_BUILD: [lambda p, _: check_support(p, Tool.SPARK_BUILD)],
     Tool.STATE_DIFF: [lambda p, _: state_diff(p, STATE, State())],
     Tool.STUBS: [lambda p, _: render(p)],
     Tool.TURNS: [lambda _, r: ways(r, STATE, OPEN), lambda _, r: all_changes(r, STATE, OPEN)],
@@ -115,5 +122,7 @@ def test_a_tool_refuses_what_is_declared_and_nothing_else(feature: Feature | Non
                 end = "are not supported for policies in which a type nests, as `namespace` does here"
                 assert message == f"{subject} {end}"
             else:
-                what = "attributes" if feature is Feature.ATTRIBUTES else "`or below`"
-                assert message in {f"{subject} does not support policies with {what}" for subject in declared.values()}
+                ends = ("attributes", "`or below`", "active roles in which roles hold roles")
+                assert message in {
+                    f"{subject} does not support policies with {end}" for subject in declared.values() for end in ends
+                }

@@ -39,7 +39,7 @@ from privtab.engines.conditions import RESOURCE
 from privtab.engines.forms import NO, Truths, Value, combinations, separate
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine
-from privtab.engines.varying import decide_rows, with_nameless_group
+from privtab.engines.varying import allow_rows, decide_rows, with_nameless
 from privtab.errors import InvalidRequest
 from privtab.request import NOT_SET, Entity, Request, flag_name
 from privtab.vocabulary import check_role_names
@@ -116,12 +116,13 @@ class Batches:
         with_: Mapping[str, tuple[Value, Texts]] | None = None,
         flags: Iterable[str] | Mapping[str, bool | Truths] = (),
         groups: pa.Array | None = None,
+        active_roles: pa.Array | None = None,
     ) -> Answers:
         """Decide for each row whether the user may perform the action on the resource.
 
         `users`: names. `resources`: paths. `action` and `type`: one text for all rows, or a column. `with_`: the type and the paths of
         each object, by its name. `flags`: set for all rows, or a column of booleans for each name. `groups`: a column of lists
-        of names, for policies that take groups from requests. Columns are Arrow or numpy arrays or lists of equal length. A row
+        of names, for policies that take groups from requests. `active_roles`: the same for policies whose requests name active roles. Columns are Arrow or numpy arrays or lists of equal length. A row
         with a null, a malformed path or an unknown operation is denied, with the reason; a null in a flag's column means that
         the flag is set.
         """
@@ -147,7 +148,10 @@ class Batches:
             )
             with_paths = {slot: _take(column, rows) for slot, column in withs.items()}
             request_groups = None if groups is None or not self.engine.meaning.request_groups else _take(groups, rows)
-            part = self._group(group, _take(names, rows), _take(ids, rows), with_paths, request_groups)
+            narrowed = (
+                None if active_roles is None or not self.engine.meaning.active_roles else _take(active_roles, rows)
+            )
+            part = self._group(group, _take(names, rows), _take(ids, rows), with_paths, request_groups, narrowed)
             answers.allowed[slice(None) if rows is None else rows] = part.allowed
             answers.reasons[slice(None) if rows is None else rows] = part.reasons
         return answers
@@ -214,33 +218,25 @@ class Batches:
         ids: pa.Array,
         withs: Mapping[str, pa.Array],
         groups: pa.Array | None = None,
+        active: pa.Array | None = None,
     ) -> Answers:
         """Decide rows that share operation, types and flags."""
         answers = _none(len(names))
         rule = self.engine.program["rules"].get(group.type, {}).get(group.action)
-        if rule is None:
-            answers.reasons[:] = UNKNOWN
+        if wrong := _wrong_request(rule, group):
+            answers.reasons[:] = wrong
             return answers
-        if not set(map(flag_name, group.flags)).issuperset(rule.get("required_flags", ())):
-            answers.reasons[:] = FLAG
-            return answers
-        slots: Mapping[str, Sequence[str]] = rule["with"]
-        kinds = {slot: group.withs.get(slot) for slot in slots}
-        if any(slot in group.withs and kind is None for slot, kind in kinds.items()):
-            answers.reasons[:] = NULL
-            return answers
-        if any(kinds[slot] not in types for slot, types in slots.items()):
-            answers.reasons[:] = WITH
-            return answers
+        kinds = {slot: group.withs[slot] for slot in rule["with"]}
         reader = self.engine.reader
-        columns = {RESOURCE: (group.type, ids), **{slot: (str(kinds[slot]), withs[slot]) for slot in slots}}
-        for column in (names, *(column for _, column in columns.values()), *([] if groups is None else [groups])):
+        columns = {RESOURCE: (group.type, ids), **{slot: (str(kind), withs[slot]) for slot, kind in kinds.items()}}
+        lists = [column for column in (groups, active) if column is not None]
+        for column in (names, *(column for _, column in columns.values()), *lists):
             if column.null_count:
                 answers.reasons[column.is_null().to_numpy(zero_copy_only=False)] = NULL
+        for column in lists:
+            answers.reasons[with_nameless(column)] = NULL
         if reader.nested:  # arrays need paths of a fixed length
-            return decide_rows(self.one_by_one, group, names, columns, groups, answers)
-        if groups is not None:
-            answers.reasons[with_nameless_group(groups)] = NULL
+            return decide_rows(self.one_by_one, group, names, columns, groups, active, answers)
         if answers.reasons.any():
             columns = {slot: (kind, column.fill_null("")) for slot, (kind, column) in columns.items()}
             names = names.fill_null("")
@@ -261,6 +257,12 @@ class Batches:
             rows = valid & (counts[RESOURCE] == depth - (not named))
             if not rows.any():
                 continue
+            if active is not None:
+                positions = np.flatnonzero(rows)
+                answers.allowed[positions] = allow_rows(
+                    self.one_by_one, group, positions, names, columns, groups, active
+                )
+                continue
             kept_rows = None if rows.all() else np.flatnonzero(rows)
             paths = {}
             for slot, (kind, column) in columns.items():
@@ -275,7 +277,7 @@ class Batches:
                 with_groups = rows & (pc.list_value_length(groups).fill_null(0).to_numpy(zero_copy_only=False) > 0)
                 if with_groups.any():
                     positions = np.flatnonzero(with_groups)
-                    answers.allowed[positions] = self._with_groups(group, positions, names, columns, groups)
+                    answers.allowed[positions] = allow_rows(self.one_by_one, group, positions, names, columns, groups)
         return answers
 
     def _read(self, column: pa.Array, depths: Sequence[int], reasons: Reasons) -> tuple[Codes, Paths]:
@@ -298,35 +300,6 @@ class Batches:
             if rows is None:
                 break
         return counts, found[0]
-
-    def _with_groups(
-        self,
-        group: _Group,
-        rows: Codes,
-        names: pa.Array,
-        columns: Mapping[str, tuple[str, pa.Array]],
-        groups: pa.Array,
-    ) -> Truth:
-        """Decide rows whose requests bring groups, one by one."""
-        paths = {slot: (kind, _take(column, rows).to_pylist()) for slot, (kind, column) in columns.items()}
-        callers = zip(_take(names, rows).to_pylist(), _take(groups, rows).to_pylist(), strict=True)
-        return np.fromiter(
-            (
-                self.one_by_one.allow(
-                    Request(
-                        user=user,
-                        action=group.action,
-                        resource=Entity(group.type, paths[RESOURCE][1][row]),
-                        groups=tuple(request_groups),
-                        with_={s: Entity(kind, ids[row]) for s, (kind, ids) in paths.items() if s != RESOURCE},
-                        flags=group.flags,
-                    )
-                )
-                for row, (user, request_groups) in enumerate(callers)
-            ),
-            np.bool_,
-            len(rows),
-        )
 
     def _paths(self, column: pa.Array, width: int, slashes: Codes | None = None) -> Paths:
         return Paths(column, width, self.arrays, self.engine.reader.chains, slashes)
@@ -363,6 +336,18 @@ class Batches:
             plan = self.engine.plan_of(group.type, group.action, group.flags, withs, named=named)
             self._kernels[key] = Kernel(plan, self.arrays) if in_columns(plan) else None
         return self._kernels[key]
+
+
+def _wrong_request(rule: Mapping[str, Any] | None, group: _Group) -> int:
+    """Why rows of a group are no valid requests, whatever their names are; OK if they may be."""
+    if rule is None:
+        return UNKNOWN
+    if not set(map(flag_name, group.flags)).issuperset(rule.get("required_flags", ())):
+        return FLAG
+    slots: Mapping[str, Sequence[str]] = rule["with"]
+    if any(slot in group.withs and group.withs[slot] is None for slot in slots):
+        return NULL
+    return WITH if any(group.withs.get(slot) not in types for slot, types in slots.items()) else OK
 
 
 def _none(rows: int) -> Answers:

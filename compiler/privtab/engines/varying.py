@@ -1,10 +1,11 @@
-"""Rows of columns whose paths vary in length because a type nests: they are decided one by one."""
+"""Rows of columns that are decided one by one: where a type nests, and those that bring groups or name active roles."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -41,6 +42,7 @@ def decide_rows(
     names: pa.Array,
     columns: Mapping[str, tuple[str, pa.Array]],
     groups: pa.Array | None,
+    active: pa.Array | None,
     answers: Answers,
 ) -> Answers:
     """Fill in the answers of rows that have no reason yet. `columns`: the type and the paths of the object in each slot."""
@@ -48,9 +50,11 @@ def decide_rows(
     paths = {slot: (kind, column.to_pylist()) for slot, (kind, column) in columns.items()}
     spelt = {slot: _well_spelt(column) for slot, (_, column) in columns.items()}
     brought = None if groups is None else groups.to_pylist()
+    narrowed = None if active is None else active.to_pylist()
     for row, user in enumerate(names.to_pylist()):
         bring = () if brought is None else tuple(brought[row] or ())
-        if not user or "" in bring or None in bring:
+        roles = None if narrowed is None else tuple(narrowed[row] or ())
+        if not user or not {"", None}.isdisjoint((*bring, *(roles or ()))):
             answers.reasons[row] = answers.reasons[row] or NULL
         for slot, (kind, ids) in paths.items():
             unnamed = slot == RESOURCE and rule["unnamed"] and not engine.single(kind)
@@ -60,10 +64,48 @@ def decide_rows(
             entities = {slot: Entity(kind, ids[row]) for slot, (kind, ids) in paths.items()}
             resource = entities.pop(RESOURCE)
             request = Request(
-                user=user, action=group.action, resource=resource, groups=bring, with_=entities, flags=group.flags
+                user=user,
+                action=group.action,
+                resource=resource,
+                groups=bring,
+                with_=entities,
+                flags=group.flags,
+                active_roles=roles,
             )
             answers.allowed[row] = engine.allow(request)
     return answers
+
+
+def allow_rows(
+    engine: RowEngine,
+    group: Group,
+    rows: Codes,
+    names: pa.Array,
+    columns: Mapping[str, tuple[str, pa.Array]],
+    groups: pa.Array | None = None,
+    active: pa.Array | None = None,
+) -> Truth:
+    """Decide some rows, all valid requests, one by one: those that bring groups or name active roles."""
+    taken = pa.array(rows)
+    none = [None] * len(rows)
+    paths = {slot: (kind, column.take(taken).to_pylist()) for slot, (kind, column) in columns.items()}
+    brought = none if groups is None else groups.take(taken).to_pylist()
+    narrowed = none if active is None else active.take(taken).to_pylist()
+    allowed = np.zeros(len(rows), np.bool_)
+    for row, user in enumerate(names.take(taken).to_pylist()):
+        entities = {slot: Entity(kind, ids[row]) for slot, (kind, ids) in paths.items()}
+        resource, roles = entities.pop(RESOURCE), narrowed[row]
+        request = Request(
+            user=user,
+            action=group.action,
+            resource=resource,
+            groups=tuple(brought[row] or ()),
+            with_=entities,
+            flags=group.flags,
+            active_roles=None if roles is None else tuple(roles),
+        )
+        allowed[row] = engine.allow(request)
+    return allowed
 
 
 def _well_spelt(column: pa.Array) -> Truth:
@@ -82,8 +124,8 @@ def _wrong(shape: PathShape, id_: str, *, unnamed: bool, spelt: bool) -> int:
     return OK if shape.depth <= count <= shape.most else DEPTH
 
 
-def with_nameless_group(groups: pa.Array) -> Codes:
-    """The rows that have a group without a name."""
+def with_nameless(groups: pa.Array) -> Codes:
+    """The rows that have a group, or an active role, without a name."""
     nameless = pc.equal(pc.coalesce(groups.flatten(), ""), "").to_numpy(zero_copy_only=False)
     rows: Codes = pc.list_parent_indices(groups).to_numpy(zero_copy_only=False)[nameless]
     return rows

@@ -19,6 +19,7 @@ class Feature(Enum):
     NESTED = "a type that nests"
     BELOW = "`or below`"
     ATTRIBUTES = "attributes"
+    ACTIVE_WITH_HIERARCHY = "active roles and roles that hold roles"
 
 
 class Tool(Enum):
@@ -31,6 +32,8 @@ class Tool(Enum):
     NEEDS = "needs"
     PATHS = "paths"
     SPARK = "spark"
+    SPARK_ACTIVE_ROLES = "active roles in spark"
+    SPARK_BUILD = "builds of states in spark"
     STATE_DIFF = "state diff"
     STUBS = "stubs"
     TURNS = "changes that turn a denial"
@@ -67,19 +70,26 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.WHAT_CAN: "`what-can`",
         Tool.WHO_CAN: "`who-can`",
     },
+    Feature.ACTIVE_WITH_HIERARCHY: {
+        Tool.SPARK_ACTIVE_ROLES: "`active_roles=` in Spark",
+        Tool.SPARK_BUILD: "the build of a state in Spark",
+    },
 }
 
 _USES: Mapping[Feature, Callable[[Program], bool]] = {
     Feature.NESTED: lambda program: program.nests,
     Feature.BELOW: uses_below,
     Feature.ATTRIBUTES: lambda program: bool(program.attributes),
+    Feature.ACTIVE_WITH_HIERARCHY: lambda program: (
+        program.semantics.active_roles == "request" and "roles" in program.semantics.hierarchy
+    ),
 }
 
 
 def check_support(program: Program, tool: Tool) -> None:
     """Refuse a program that uses a feature that the tool does not support.
 
-    Raises UnsupportedError for a type that nests, and UsageError for `or below` and for attributes.
+    Raises UnsupportedError for a type that nests, and UsageError for the others.
     """
     for feature, tools in UNSUPPORTED.items():
         if tool in tools and _USES[feature](program):
@@ -94,5 +104,11 @@ def refusal(feature: Feature, tool: Tool, nested: str = "") -> UnsupportedError 
         return UnsupportedError(
             f"{subject} are not supported for policies in which a type nests, as `{nested}` does here"
         )
-    what = "attributes" if feature is Feature.ATTRIBUTES else "`or below`"
-    return UsageError(f"{subject} does not support policies with {what}")
+    return UsageError(f"{subject} does not support policies with {_FEATURES[feature]}")
+
+
+_FEATURES: Mapping[Feature, str] = {
+    Feature.BELOW: "`or below`",
+    Feature.ATTRIBUTES: "attributes",
+    Feature.ACTIVE_WITH_HIERARCHY: "active roles in which roles hold roles",
+}

@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType
 
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import did_you_mean, hint
+from privtab.ir.support import Feature, Tool, refusal
 from privtab.request import flag_name
 from privtab.spark.frames import check_frame, described, free
 from privtab.spark.padding import padded, unpadded
@@ -43,7 +44,7 @@ _LONGEST = 2**31 - 1
 class RequestColumns:
     """The requests of a DataFrame's rows: columns and constants by canonical name.
 
-    The names are `user`, `action`, `type`, `path`, `with_<slot>_type` and `with_<slot>_path`, `flag_<name>`, `groups`.
+    The names are `user`, `action`, `type`, `path`, `with_<slot>_type` and `with_<slot>_path`, `flag_<name>`, `groups`, `active_roles`.
     """
 
     frame: DataFrame
@@ -83,6 +84,7 @@ def read_arguments(
     with_: Mapping[str, ResourceLike] | None = None,
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
+    active_roles: ColumnLike | None = None,
     taken: Iterable[str] = (),
 ) -> RequestColumns:
     """Read the arguments of `decide`; `taken`: names of columns that will be added later.
@@ -103,6 +105,8 @@ def read_arguments(
     set_flags = reader.flags(flags)
     if groups is not None:
         reader.groups(groups)
+    if active_roles is not None:
+        reader.active_roles(active_roles)
     reader.check(tuple(objects), slots, set_flags)
     reader.check_kinds()
     invalid_reason = F.coalesce(*reader.invalid_reasons) if reader.invalid_reasons else None
@@ -275,23 +279,37 @@ class _Reader:
         if not self.vocabulary.request_groups:
             self.column(argument, "groups")
             return
-        groups = self.materialised_column(argument, "groups")
-        self.columns["groups"] = groups = F.transform(
-            groups.cast(ArrayType(StringType())),
-            lambda group: F.when(group.startswith("group:"), F.substring(group, 7, _LONGEST)).otherwise(group),
+        self._names(argument, "groups", "group:")
+
+    def active_roles(self, argument: ColumnLike) -> None:
+        """Add the column of active roles; rows with a null or an empty name are no valid requests. An empty list is no role."""
+        if not self.vocabulary.active_roles:
+            raise InvalidRequest(
+                f"system `{self.vocabulary.system}` does not let requests name active roles: "
+                "its policy needs `semantics: {active_roles: request}`"
+            )
+        if self.vocabulary.roles_hold_roles:
+            raise refusal(Feature.ACTIVE_WITH_HIERARCHY, Tool.SPARK_ACTIVE_ROLES)
+        self._names(argument, "active_roles", "role:")
+
+    def _names(self, argument: ColumnLike, what: str, prefix: str) -> None:
+        names = self.materialised_column(argument, what)
+        self.columns[what] = names = F.transform(
+            names.cast(ArrayType(StringType())),
+            lambda name: F.when(name.startswith(prefix), F.substring(name, len(prefix) + 1, _LONGEST)).otherwise(name),
         )
-        invalid = groups.isNull() | F.exists(groups, lambda group: group.isNull() | (group == ""))
+        invalid = names.isNull() | F.exists(names, lambda name: name.isNull() | (name == ""))
         self.invalid_reasons.append(F.when(invalid, NULL))
 
     def check_kinds(self) -> None:
         """Raise UsageError for a column that does not exist or whose type does not suit its argument."""
         for what, kind in self._kinds().items():
             type_name = f"`{kind.simpleString()}`"
-            if what == "groups":
+            if what in ("groups", "active_roles"):
                 if isinstance(kind, NullType) or (isinstance(kind, ArrayType) and not _nested(kind.elementType)):
                     continue
                 raise UsageError(
-                    f'groups is a column of type {type_name}: an array of strings is wanted, as of `F.split(column, ",")` or '
+                    f'{what} is a column of type {type_name}: an array of strings is wanted, as of `F.split(column, ",")` or '
                     "`F.array(column)`"
                 )
             if _nested(kind):

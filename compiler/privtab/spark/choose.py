@@ -67,6 +67,7 @@ def plan(
     with_: Mapping[str, ResourceLike] | None = None,
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
+    active_roles: ColumnLike | None = None,
     plan: str = "auto",
     limits: Limits | None = None,
     refresh: float | None = REFRESH,
@@ -79,7 +80,15 @@ def plan(
     opened = open_policy(policy)
     frame, _ = opened_frame(df)
     request = read_arguments(
-        frame, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups
+        frame,
+        opened,
+        subject=subject,
+        action=action,
+        resource=resource,
+        with_=with_,
+        flags=flags,
+        groups=groups,
+        active_roles=active_roles,
     )
 
     def choice_for_state(state_: Any) -> Choice:
@@ -108,11 +117,13 @@ def choose_plan(
         raise UsageError(f"limits is {limits!r}: give `Limits(…)`")
     check_refresh(refresh)
     choice = choice_for(request, policy, state, plan=plan, limits=limits)
+    if choice.plan == "joins" and "active_roles" in request.columns:
+        raise UsageError(f'joins do not decide requests with active roles, and {choice.why}: take `plan="kernel"`')
     streaming = request.frame.isStreaming
     if choice.plan == "kernel":
         found = workers(request.frame.sparkSession)
         why = found.why()
-        if why is None or plan == "kernel" or streaming:
+        if why is None or plan == "kernel" or streaming or "active_roles" in request.columns:
             followed_by = (_followed(policy, state, refresh),) if streaming else ()
             return replace(choice, steps=(found.step() if why is None else why, *followed_by)), None
         choice = replace(choice, plan="joins", why=why)

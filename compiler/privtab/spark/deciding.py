@@ -37,6 +37,7 @@ class BatchArguments(TypedDict, total=False):
     with_: Mapping[str, ResourceLike] | None
     flags: FlagsLike
     groups: ColumnLike | None
+    active_roles: ColumnLike | None
     plan: str
     limits: Limits | None
     allowed: str
@@ -55,6 +56,7 @@ def decide(
     with_: Mapping[str, ResourceLike] | None = None,
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
+    active_roles: ColumnLike | None = None,
     plan: str = "auto",
     limits: Limits | None = None,
     allowed: str = "allowed",
@@ -67,7 +69,7 @@ def decide(
     `subject`: the column of user names. `action`: the operation of all rows, or a Column of operations. `resource`: a column of
     entities `type:path`, or (type of all rows, column of paths). `with_`: further objects by name, each like `resource`. `flags`:
     names of flags that are set for all rows, or a mapping from name to value. `groups`: a column of arrays, for policies that take
-    groups from requests. `reason` is `not granted` for a denied request, otherwise it says why the row is not a valid request.
+    groups from requests. `active_roles`: the same, for policies whose requests name active roles. `reason` is `not granted` for a denied request, otherwise it says why the row is not a valid request.
 
     `state`: a SparkState, a State, a mapping of DataFrames, or the path of rows or of a bundle; it is read now, once. `plan`:
     `kernel`, `joins` or `auto`, which chooses by the size of the state (`privtab.spark.plan` and the log say which and why).
@@ -85,7 +87,7 @@ def decide(
     check_names(frame, allowed, reason)
     program = open_policy(policy)
     request = read_arguments(
-        frame, program, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
+        frame, program, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups, active_roles=active_roles,
         taken=(allowed, reason),
     )  # fmt: skip
     check_time(frame, at)
@@ -97,7 +99,7 @@ def decide(
         def part(rows: DataFrame, state_: Any) -> DataFrame:
             return decide(
                 rows, program, state_, subject=subject, action=action, resource=resource, with_=with_, flags=flags,
-                groups=groups, plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh,
+                groups=groups, active_roles=active_roles, plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh,
             )  # fmt: skip
 
         def deny(rows: DataFrame) -> DataFrame:

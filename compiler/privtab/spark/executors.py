@@ -62,6 +62,7 @@ def decide_with(
     with_: Mapping[str, ResourceLike] | None = None,
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
+    active_roles: ColumnLike | None = None,
     on_error: Literal["fail", "deny"] = "fail",
     rows: int = ROWS,
     allowed: str = "allowed",
@@ -96,6 +97,7 @@ def decide_with(
         with_=with_,
         flags=flags,
         groups=groups,
+        active_roles=active_roles,
         taken=(allowed, reason),
     )
     check_executors(frame.sparkSession, "requests")
@@ -226,10 +228,13 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         if slot_type not in types:
             return WITH
         withs[slot] = Entity(slot_type, slot_path)
-    groups = cells.get("groups")
+    groups, roles = cells.get("groups"), cells.get("active_roles")
     if not user or path is None or any(entity.id is None for entity in withs.values()):
         return NULL
-    if "groups" in cells and (groups is None or not all(groups)):
+    if any(
+        name in cells and (names is None or not all(names))
+        for name, names in (("groups", groups), ("active_roles", roles))
+    ):
         return NULL
     request = Request(
         user=user,
@@ -237,6 +242,7 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         resource=Entity(kind, path),
         with_=withs,
         groups=tuple(groups or ()),
+        active_roles=None if roles is None else tuple(roles),
         flags=frozenset(f"{n}{NOT_SET}" if cells[f"flag_{n}"] is False else n for n in layout.flags),
     )
     try:

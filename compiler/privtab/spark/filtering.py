@@ -44,6 +44,7 @@ def visible(
     with_: Mapping[str, ResourceLike] | None = None,
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
+    active_roles: ColumnLike | None = None,
     plan: str = "auto",
     limits: Limits | None = None,
     refresh: float | None = REFRESH,
@@ -57,7 +58,7 @@ def visible(
     frame, to_caller = opened(df)
     allowed, reason = free("__privtab_allowed", frame.columns), free("__privtab_reason", frame.columns)
     decided = decide(
-        frame, policy, state, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
+        frame, policy, state, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups, active_roles=active_roles,
         plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh, at=at,
     )  # fmt: skip
     return to_caller(decided.where(F.col(allowed)).drop(allowed, reason))

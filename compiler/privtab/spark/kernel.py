@@ -181,6 +181,7 @@ def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.nd
         with_={slot: (cells[f"with_{slot}_type"], cells[f"with_{slot}_path"]) for slot in layout.slots},
         flags={flag: cells[f"flag_{flag}"] for flag in layout.flags},
         groups=cells.get("groups"),
+        active_roles=cells.get("active_roles"),
     )
     return np.where(answers.allowed & (answers.reasons == 0), 0, answers.reasons + 1).astype(np.int8)
 

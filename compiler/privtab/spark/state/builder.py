@@ -26,6 +26,7 @@ from pyspark.sql import functions as fn
 from privtab.bundle.shards import LISTING
 from privtab.errors import FileError, StateInvalid
 from privtab.ir.serialise import vocabulary
+from privtab.ir.support import Tool, check_support
 from privtab.spark.state import scan
 from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.hierarchy import closed
@@ -118,6 +119,7 @@ def build(
     the key; unchanged bundles are signed again only if they were signed with another key or for another scope.
     """
     read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
+    check_support(read.program, Tool.SPARK_BUILD)
     manifest_entries = {} if provenance is None else {"provenance": provenance.to_json()}
     return _Builder(spark, read, place(folder), progress or (lambda _: None), manifest_entries, signing).run(
         allow_partial=allow_partial, full=full

@@ -1,0 +1,105 @@
+"""A column of active roles: each row is decided by the roles that it names, and what cannot decide it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab.errors import InvalidRequest, UsageError
+from privtab.pipeline import load_program
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity, Request
+from privtab.spark import decide
+from privtab.spark.state.builder import build
+from privtab.state.nodes import Assignment, Grant, State
+
+POLICY = """
+{privtab: 1, system: office, version: '1', entities: {site: {desk:}}, privileges: [USE],
+ semantics: {inheritance: down, deny: overrides, groups: [state, request]SEMANTICS},
+ tables: {desk: {use: USE (desk)}}}
+"""
+STATE = State(
+    assignments=(
+        Assignment(principal="user:ann", role="clerk", scope=None),
+        Assignment(principal="group:staff", role="keeper", scope=Entity("site", "s")),
+        Assignment(principal="user:ann", role="barred", scope=None),
+    ),
+    grants=(
+        Grant(grantee="role:clerk", effect="allow", privilege="USE", entity=Entity("site", "s")),
+        Grant(grantee="role:keeper", effect="allow", privilege="USE", entity=Entity("site", "s")),
+        Grant(grantee="group:staff", effect="allow", privilege="USE", entity=Entity("desk", "s/staff")),
+        Grant(grantee="role:barred", effect="deny", privilege="USE", entity=Entity("desk", "s/barred")),
+    ),
+)
+ROWS: list[tuple[str, str, list[str | None] | None, list[str]]] = [
+    ("ann", "s/1", ["clerk"], []),
+    ("ann", "s/1", ["role:clerk", "barred"], []),
+    ("ann", "s/1", [], []),
+    ("ann", "s/1", ["barred"], []),
+    ("ann", "s/barred", ["clerk"], []),
+    ("ann", "s/1", ["boss"], []),
+    ("ann", "s/1", ["keeper"], ["staff"]),
+    ("ann", "s/1", ["keeper"], []),
+    ("ben", "s/staff", [], ["staff"]),
+    ("ann", "s/1", None, []),
+    ("ann", "s/1", [None], []),
+    ("ann", "s/1", [""], []),
+]
+
+
+def policy(folder: Path, semantics: str) -> str:
+    path = folder / "office.yaml"
+    path.write_text(POLICY.replace("SEMANTICS", semantics), encoding="utf-8")
+    return str(path)
+
+
+def decided(spark: SparkSession, path: str, **arguments: Any) -> list[Any]:
+    frame = spark.createDataFrame(ROWS, "user string, desk string, active array<string>, groups array<string>")
+    given: dict[str, Any] = {"active_roles": "active", "groups": "groups", **arguments}
+    rows = decide(frame.coalesce(1), path, STATE, subject="user", action="use", resource=("desk", "desk"), **given)
+    return [tuple(row) for row in rows.select("allowed", "reason").collect()]
+
+
+def test_each_row_is_decided_by_its_own_roles(spark: SparkSession, tmp_path: Path) -> None:
+    path = policy(tmp_path, ", active_roles: request")
+    reference = Reference(load_program(path), STATE)
+    expected: list[Any] = []
+    for user, desk, active, groups in ROWS:
+        if active is None or not all(active):
+            expected.append((False, "null"))
+            continue
+        asked = Request(
+            user=user,
+            action="use",
+            resource=Entity("desk", desk),
+            active_roles=tuple(map(str, active)),
+            groups=tuple(groups),
+        )
+        allowed = reference.decide(asked).allowed
+        expected.append((allowed, None if allowed else "not granted"))
+    assert decided(spark, path) == expected
+    assert [allowed for allowed, _ in expected] == [row in (0, 1, 6, 8) for row in range(len(ROWS))]
+
+
+def test_what_cannot_decide_them_refuses(spark: SparkSession, tmp_path: Path) -> None:
+    path = policy(tmp_path, ", active_roles: request")
+    with pytest.raises(UsageError, match="joins do not decide requests with active roles"):
+        decided(spark, path, plan="joins")
+    with pytest.raises(UsageError, match="active_roles is a column of type"):
+        decided(spark, path, active_roles=F.col("user"))
+    plain = policy(tmp_path, "")
+    with pytest.raises(InvalidRequest, match="does not let requests name active roles"):
+        decided(spark, plain)
+    nested = policy(tmp_path, ", active_roles: request, hierarchy: [roles]")
+    message = "does not support policies with active roles in which roles hold roles"
+    with pytest.raises(UsageError, match=message):
+        decided(spark, nested)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/grants.csv").write_text("grantee,effect,privilege,entity\n", encoding="utf-8")
+    configuration = {"grants": {"path": str(tmp_path / "state/grants.csv"), "format": "csv"}}
+    with pytest.raises(UsageError, match=message):
+        build(spark, configuration, nested, tmp_path / "built")
