@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from privtab.analysis.state_diff import ChangedAccess, ChangedRow, StateDiff, changed_rows, state_diff
 from privtab.analysis.universe import Universe, rows_entities
-from privtab.ir.formula import rule_flags
 from privtab.ir.nodes import RESOURCE, Program, Rule
+from privtab.ir.request_dependence import rule_flags
 from privtab.moments import Window
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request

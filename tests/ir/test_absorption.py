@@ -6,11 +6,12 @@ import generated_programs
 import hostile
 import pytest
 
+from privtab.checks._unrelated import unrelated
 from privtab.ir.absorption import absorbed
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import atoms, item_condition, leaves, unrelated
+from privtab.ir.formula import atoms, item_condition, leaves
 from privtab.ir.needed_atoms import NeededAtoms
 from privtab.ir.nodes import Formula, Program
 

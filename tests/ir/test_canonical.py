@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from privtab.diagnostics import Span
-from privtab.ir.canonical import Canonical, atom_text
+from privtab.ir.atom_texts import atom_text
+from privtab.ir.canonical import Canonical
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.nodes import (
     ALWAYS,

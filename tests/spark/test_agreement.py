@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import pipeline
-from privtab.ir.formula import rule_flags
 from privtab.ir.nodes import Program
+from privtab.ir.request_dependence import rule_flags
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.spark import decide

@@ -74,9 +74,8 @@ def test_arrays_of_nothing_of_one_row_and_of_many_privileges() -> None:
 def test_privileges_beyond_one_word_of_bits_are_kept() -> None:
     names = [f"P{number}" for number in range(80)]
     program = generated_programs.program(189)
-    program = replace(
-        program, privileges={name: replace(next(iter(program.privileges.values())), name=name) for name in names}
-    )
+    first = next(iter(program.privileges.values()))
+    program = replace(program, privileges={**program.privileges, **{name: replace(first, name=name) for name in names}})
     type_ = next(iter(program.entities))
     grants = tuple(
         Grant(grantee="user:ann", effect=effect, privilege=name, entity=Entity(type_, "x"))

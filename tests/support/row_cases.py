@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from worlds import stated_flags
 
 from privtab.ir.canonical import Leaf, canonical
-from privtab.ir.formula import call_condition, item_condition, rule_flags
+from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import (
     RESOURCE,
     Formula,
@@ -25,6 +25,7 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
 )
+from privtab.ir.request_dependence import rule_flags
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 

@@ -14,8 +14,9 @@ from typing import Literal
 
 from privtab import checks, model, syntax
 from privtab.diagnostics import Severity
-from privtab.ir.formula import anchor, call_condition, item_condition, leaves, rule_flags
+from privtab.ir.formula import anchor, call_condition, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Program, Rule, ServiceAdmin, Target
+from privtab.ir.request_dependence import rule_flags
 from privtab.model.lower import lower
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request

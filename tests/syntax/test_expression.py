@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privtab.syntax import expression as x
+from privtab.syntax.cell_errors import CellError
 
 
 def names(*found: x.Name) -> list[str]:
@@ -64,7 +65,7 @@ def shape(e: object) -> str:
 )
 def test_cells(text: str, expected: str) -> None:
     if text.endswith("self (self)"):
-        assert isinstance(x.parse_condition(text), x.CellError)
+        assert isinstance(x.parse_condition(text), CellError)
     else:
         assert shape(x.parse_condition(text)) == expected
 
@@ -113,7 +114,7 @@ def test_names_know_where_they_stand() -> None:
 )
 def test_errors_say_what_stands_where_and_what_could(text: str, at: str, message: str, some_expected: str) -> None:
     error = x.parse_condition(text)
-    assert isinstance(error, x.CellError)
+    assert isinstance(error, CellError)
     assert error.message == message
     assert text[error.start : error.end] == at
     assert some_expected in error.expected
@@ -122,7 +123,7 @@ def test_errors_say_what_stands_where_and_what_could(text: str, at: str, message
 def test_deep_parentheses_are_refused_in_place_of_a_crash() -> None:
     text = "(" * 5000 + "A (x)" + ")" * 5000
     error = x.parse_condition(text)
-    assert isinstance(error, x.CellError)
+    assert isinstance(error, CellError)
     assert error.message == "parentheses nest too deeply here"
 
 
@@ -142,7 +143,7 @@ def test_effects() -> None:
     assert isinstance(effects, tuple)
     assert [(names(*t.names), names(*t.targets)) for t in effects] == [(["read", "write"], ["job"]), (["owner"], [])]
     assert isinstance(x.parse_effects("ALL"), tuple)
-    assert isinstance(x.parse_effects("READ/WRITE (x)"), x.CellError)
+    assert isinstance(x.parse_effects("READ/WRITE (x)"), CellError)
 
 
 @pytest.mark.slow
@@ -190,7 +191,7 @@ TERMS = (
 @given(st.lists(st.sampled_from(TERMS), min_size=1, max_size=5), st.sampled_from([" and ", " or ", "\n or\n ", " & "]))
 def test_a_sound_cell_is_read_as_if_its_shape_had_never_been_seen(terms: list[str], between: str) -> None:
     text = between.join(terms)
-    assert not isinstance(x.parse_condition(text), x.CellError)
+    assert not isinstance(x.parse_condition(text), CellError)
     assert x.parse_condition(text) == x._parse(text, "condition")
 
 

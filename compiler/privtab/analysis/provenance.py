@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
-from privtab.ir.canonical import compare_text
+from privtab.ir.atom_texts import compare_text
 from privtab.ir.nodes import Atom, Compare, Has, HasBelow, Holds, Member, Owner, OwnsBelow, Self, ServiceAdmin, Target
 from privtab.ir.serialise import vocabulary
 from privtab.moments import ALWAYS, Window, shown

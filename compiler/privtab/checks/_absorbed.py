@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from privtab.checks._parts import Path, nodes
+from privtab.checks._unrelated import unrelated
 from privtab.ir.absorption import superfluous_atoms
-from privtab.ir.formula import ATOMS, unrelated
+from privtab.ir.formula import ATOMS
 from privtab.ir.nodes import ALWAYS, And, Formula, Or, When
 
 if TYPE_CHECKING:

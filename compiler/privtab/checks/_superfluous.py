@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal
 from privtab.checks._absorbed import absorbed
 from privtab.checks._parts import PLACES, USES, Kind, Node, Part, PartLiterals, Path, RemovedPaths, nodes, parts, tree
 from privtab.checks._truth import Circuit
+from privtab.checks._unrelated import unrelated
 from privtab.errors import Undecided
-from privtab.ir.formula import unrelated
 from privtab.ir.nodes import ALWAYS
 from privtab.model import nodes as m
 

@@ -272,8 +272,9 @@ class View:
 
     def _needed_by(self, rule: Rule, known: Collection[Atom]) -> Collection[Atom] | None:
         """The atoms that a call or an item needs, at least those not `known` to be needed; None if undecided."""
+        from privtab.checks._unrelated import unrelated
         from privtab.ir.absorption import absorbed
-        from privtab.ir.formula import call_condition, item_condition, leaves, unrelated
+        from privtab.ir.formula import call_condition, item_condition, leaves
         from privtab.ir.needed_atoms import NeededAtoms
 
         conditions = list(dict.fromkeys((item_condition(rule), call_condition(rule))))

@@ -8,7 +8,7 @@ from typing import Any
 from privtab._templates import environment
 from privtab.conform.nodes import Verdict
 from privtab.conform.report import ORDER, Finding, Report, RowReport
-from privtab.ir.canonical import atom_text
+from privtab.ir.atom_texts import atom_text
 from privtab.plural import count
 from privtab.report.junit import junit
 from privtab.report.nodes import Case, Failure, Suite

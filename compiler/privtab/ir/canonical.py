@@ -17,8 +17,7 @@ second: alone without denials, and with denials together with the second below.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, assert_never
 
 from privtab._once import once
@@ -26,7 +25,7 @@ from privtab.errors import Undecided
 from privtab.ir import shapes
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import RequestAlgebra, call_condition, move, resolve, uses_below
-from privtab.ir.levels import LEVELS_ABOVE, level_name
+from privtab.ir.levels import LEVELS_ABOVE
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -45,7 +44,6 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
     Target,
-    Term,
 )
 from privtab.ir.order import order
 
@@ -351,78 +349,7 @@ def minimal_sets(
     return canonical(program).minimal_sets(call_condition(rule), flags, types)
 
 
-def target_text(target: Target, rule: Rule, types: Mapping[str, str] | None = None) -> str:
-    """The text of a target: its type; for a `with` object its name, and `name.type` for what lies above it."""
-    if target.slot == RESOURCE:
-        return level_name(target)
-    slot = next(w for w in rule.withs if w.name == target.slot)
-    object_type = (types or {}).get(slot.name, slot.types[0])
-    own = target.type == object_type and target.level == "nearest"
-    return slot.name if own else f"{slot.name}.{level_name(target)}"
-
-
-def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) -> str:
-    """The text of an atom, by types: `READ (namespace)`, `owner (catalog)`, `self`, `member (metalake)`.
-
-    `types`: as for `minimal_sets`.
-    """
-    return atom_words(atom, lambda target: target_text(target, rule, types))
-
-
 def atom_of(leaf: Leaf) -> Atom:
     """The atom in a minimal set of a request in which the types of all objects are given."""
     assert not isinstance(leaf, ByType), "the types of all objects are given"
     return leaf
-
-
-def compare_text(compare: Compare, place: Callable[[Target], str]) -> str:
-    """The text of a comparison: `class (table) in {public, internal}`, `user.department = department (table)`."""
-    right = compare.right
-    operand = term_text(right, place) if isinstance(right, Term) else constants_text(compare)
-    return f"{term_text(compare.left, place)} {compare.operator} {operand}"
-
-
-def term_text(term: Term, place: Callable[[Target], str]) -> str:
-    """The text of an attribute in a comparison."""
-    return f"{term.kind}.{term.attribute}" if term.target is None else f"{term.attribute} ({place(term.target)})"
-
-
-def constants_text(compare: Compare) -> str:
-    """The text of the constants of a comparison; texts that are no words are quoted."""
-    assert not isinstance(compare.right, Term)
-    texts = [
-        str(c).lower() if isinstance(c, bool) else json.dumps(c, ensure_ascii=False) if not _is_word(c) else str(c)
-        for c in compare.right
-    ]
-    return f"{{{', '.join(texts)}}}" if compare.operator == "in" else texts[0]
-
-
-def _is_word(constant: object) -> bool:
-    return not isinstance(constant, str) or constant.isidentifier()
-
-
-def atom_words(atom: Leaf, place: Callable[[Target], str]) -> str:
-    """The text of an atom, the same in every output; `place` returns the text of its target."""
-    match atom:
-        case ServiceAdmin():
-            return "service admin"
-        case Self():
-            return "self"
-        case ByType():
-            return atom.text
-        case Has():
-            return f"{atom.privilege} ({place(atom.target)})"
-        case Owner():
-            return f"owner ({place(atom.target)})"
-        case Member():
-            return f"member ({place(atom.target)})"
-        case Holds():
-            return f"holds ({place(atom.target)})"
-        case HasBelow():
-            return f"{atom.privilege} ({place(atom.target)} or below)"
-        case OwnsBelow():
-            return f"owner ({place(atom.target)} or below)"
-        case Compare():
-            return compare_text(atom, place)
-        case _:
-            assert_never(atom)

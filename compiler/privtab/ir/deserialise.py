@@ -12,7 +12,7 @@ from typing import Any, TypeVar, assert_never, get_args
 
 from privtab.attributes import Attributes, Kind, Operator
 from privtab.diagnostics import Span
-from privtab.ir.canonical import compare_text, target_text
+from privtab.ir.atom_texts import compare_text, target_text
 from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,

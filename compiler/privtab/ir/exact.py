@@ -19,7 +19,7 @@ from privtab.ir.facts import (
     Facts,
     FactSemantics,
 )
-from privtab.ir.formula import Truth, depends_on_request, followed, rule_flags, uses_below, walk, without_name
+from privtab.ir.formula import Truth, followed, uses_below, walk, without_name
 from privtab.ir.nodes import (
     RESOURCE,
     And,
@@ -42,6 +42,7 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
+from privtab.ir.request_dependence import depends_on_request, rule_flags
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 

@@ -33,8 +33,8 @@ from privtab.ir.nodes import (
     Target,
     Term,
     When,
-    nested_on,
 )
+from privtab.ir.type_chains import nested_on
 
 ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin, HasBelow, OwnsBelow, Compare)
 
@@ -298,65 +298,6 @@ def references(formula: Formula) -> Iterator[Can]:
     return (node for node in walk(formula) if isinstance(node, Can))
 
 
-def depends_on_request(program: Program, formula: Formula) -> bool:
-    """Whether a condition depends on the flags of a request or on the types of its objects."""
-    return any(
-        isinstance(node, When | ByType) or (isinstance(node, Can) and _can_depends_on_request(program, node))
-        for node in walk(formula)
-    )
-
-
-def _can_depends_on_request(program: Program, can: Can) -> bool:
-    known = _cans_that_depend(program)
-    if can not in known:
-        known[can] = depends_on_request(program, resolve(program, can))
-    return known[can]
-
-
-@once
-def _cans_that_depend(program: Program) -> dict[Can, bool]:
-    """For each `can` of a program that was asked about, whether its condition depends on the request."""
-    del program
-    return {}
-
-
-def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
-    """The flags that a rule depends on, also through `can`, sorted."""
-    known = _flags_of_rules(program).get(id(rule))
-    if known is None or known[0] is not rule:
-        parts = (part for part in (rule.gate, rule.requires, rule.each) if part is not None)
-        found = tuple(sorted(frozenset[str]().union(*(_flags(program, part) for part in parts))))
-        known = _flags_of_rules(program)[id(rule)] = rule, found
-    return known[1]
-
-
-def _flags(program: Program, formula: Formula) -> frozenset[str]:
-    known = _flags_of_cans(program)
-    found = set()
-    for node in walk(formula):
-        if isinstance(node, When):
-            found.add(node.flag)
-        elif isinstance(node, Can):
-            if node not in known:
-                known[node] = _flags(program, resolve(program, node))
-            found |= known[node]
-    return frozenset(found)
-
-
-@once
-def _flags_of_rules(program: Program) -> dict[int, tuple[Rule, tuple[str, ...]]]:
-    """`rule_flags` by the identity of rules, which are long to compare."""
-    del program
-    return {}
-
-
-@once
-def _flags_of_cans(program: Program) -> dict[Can, frozenset[str]]:
-    """For each `can` of a program that was asked about, the flags that its condition depends on."""
-    del program
-    return {}
-
-
 def anchor(program: Program, target: Target) -> tuple[int, str | None]:
     """Locate the key of a target among the keys of its slot's object.
 
@@ -368,62 +309,6 @@ def anchor(program: Program, target: Target) -> tuple[int, str | None]:
     while program.entities[chain[index]].single and index > 0:
         index -= 1
     return index, None if index == len(chain) - 1 else target.type
-
-
-def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str, Collection[str]]) -> bool:
-    """Whether the conditions neither repeat an atom nor contain atoms that affect each other.
-
-    If so, each part of them affects the decision. `types`: those of the object in each `with` slot.
-    """
-    owner = program.semantics.owner
-    owner_privileges = frozenset(owner.holds) if owner else frozenset()
-    kin = _related_privileges(program)
-    visited: set[Formula] = set()
-    privilege_keys: set[object] = set()
-    owners = False
-    waiting = list(formulas)
-    while waiting:
-        node = waiting.pop()
-        match node:
-            case Can():
-                waiting.append(resolve(program, node))
-            case And() | Or():
-                if not node.parts:
-                    return False
-                waiting += node.parts
-            case When():
-                waiting.append(node.body)
-            case ByType():
-                if len(types[node.slot]) > 1:
-                    return False
-                waiting += (case_ for type_, case_ in node.cases if type_ in types[node.slot])
-            case Has(target=target) | Owner(target=target) | Member(target=target) if target.level != "nearest":
-                return False  # other levels of the same type affect each other
-            case Has(privilege=privilege, target=target):
-                # With inheritance, a privilege on one object affects others on the same path.
-                of_kin = kin.get(privilege, privilege)
-                key = (of_kin, target.slot) if program.semantics.inheritance == "down" else (of_kin, target)
-                if key in privilege_keys:
-                    return False
-                privilege_keys.add(key)
-                owners |= privilege in owner_privileges
-            case HasBelow() | OwnsBelow() | Compare():
-                return False
-            case _:
-                if node in visited:
-                    return False
-                visited.add(node)
-    return not (owners and any(isinstance(node, Owner) for node in visited))
-
-
-def _related_privileges(program: Program) -> dict[str, str]:
-    """For privileges that are connected by implications, one of those that they are connected with."""
-    found: dict[str, str] = {}
-    for privilege in program.privileges.values():
-        for name in privilege.implies:
-            one, other = found.get(privilege.name, privilege.name), found.get(name, name)
-            found |= {key: one for key, value in found.items() if value == other} | {name: one, privilege.name: one}
-    return found
 
 
 @once

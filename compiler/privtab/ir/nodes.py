@@ -6,13 +6,13 @@ targets to types on containment chains. A formula has no negation, so it is mono
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from privtab._once import once
 from privtab.attributes import NO_ATTRIBUTES, Attributes, Kind, Operator, Scalar
 from privtab.diagnostics import Span
+from privtab.ir.type_chains import chains, depths
 from privtab.paths import Level
 
 RESOURCE = ""
@@ -387,28 +387,3 @@ class Program:
         """The type of the one entity without a name that every path begins with: the same for all objects of a request."""
         roots = [entity for entity in self.entities.values() if entity.parent is None]
         return roots[0].name if len(roots) == 1 and roots[0].single else None
-
-
-@once
-def chains(entities: Mapping[str, EntityType]) -> Mapping[str, tuple[str, ...]]:
-    """`Program.chain` of every type; programs that share their types share it."""
-    return {name: tuple(reversed(list(_upwards(entities, name)))) for name in entities}
-
-
-@once
-def depths(entities: Mapping[str, EntityType]) -> Mapping[str, int]:
-    """`Program.depth` of every type."""
-    return {name: sum(not entities[link].single for link in chain) for name, chain in chains(entities).items()}
-
-
-@once
-def nested_on(entities: Mapping[str, EntityType]) -> Mapping[str, str]:
-    """For each type on whose path a type nests, that type."""
-    return {name: outer for name, chain in chains(entities).items() for outer in chain if entities[outer].nested}
-
-
-def _upwards(entities: Mapping[str, EntityType], name: str) -> Iterator[str]:
-    current: str | None = name
-    while current is not None:
-        yield current
-        current = entities[current].parent

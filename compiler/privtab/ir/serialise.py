@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
 from privtab._once import once
-from privtab.ir.canonical import Canonical, Leaf, Listing, canonical, constants_text
-from privtab.ir.formula import anchor, asked_condition, call_condition, item_condition, rule_flags
+from privtab.ir.atom_texts import constants_text
+from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
+from privtab.ir.formula import anchor, asked_condition, call_condition, item_condition
 from privtab.ir.nodes import (
     And,
     ByType,
@@ -35,11 +36,10 @@ from privtab.ir.nodes import (
     Target,
     Term,
     When,
-    chains,
-    depths,
-    nested_on,
 )
+from privtab.ir.request_dependence import rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
+from privtab.ir.type_chains import chains, depths, nested_on
 from privtab.vocabulary import OperationShape, Vocabulary
 
 FORMAT = 1

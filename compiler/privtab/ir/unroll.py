@@ -31,8 +31,8 @@ from privtab.ir.nodes import (
     Program,
     Rule,
     ServiceAdmin,
-    nested_on,
 )
+from privtab.ir.type_chains import nested_on
 from privtab.paths import at_level
 
 Levels: TypeAlias = Mapping[str, int]

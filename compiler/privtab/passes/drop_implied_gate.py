@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from privtab.errors import Undecided
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import anchor, flat, rule_flags, without_name
+from privtab.ir.formula import anchor, flat, without_name
 from privtab.ir.nodes import ALWAYS, RESOURCE, Formula, Program, Rule, Target
+from privtab.ir.request_dependence import rule_flags
 
 NONE: frozenset[str] = frozenset()
 

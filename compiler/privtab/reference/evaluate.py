@@ -33,9 +33,9 @@ from privtab.ir.nodes import (
     Target,
     Term,
     When,
-    nested_on,
 )
 from privtab.ir.serialise import listing, vocabulary
+from privtab.ir.type_chains import nested_on
 from privtab.ir.unroll import located_sets
 from privtab.names import last_name, path_of, refers_to
 from privtab.paths import base_type, level_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from privtab.ir.canonical import Leaf, Listing, atom_words
+from privtab.ir.atom_texts import atom_words
+from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.nodes import ByType, Effect, Has, Rule, Target
 from privtab.ir.serialise import source_text
 from privtab.paths import base_type

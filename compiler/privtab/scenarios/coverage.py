@@ -8,10 +8,12 @@ from functools import reduce
 from typing import Literal, TypeAlias
 
 from privtab.errors import Undecided
-from privtab.ir.canonical import Leaf, MinimalSets, atom_text, canonical
+from privtab.ir.atom_texts import atom_text
+from privtab.ir.canonical import Leaf, MinimalSets, canonical
 from privtab.ir.exact import ImplicationChecker, settings
-from privtab.ir.formula import asked_condition, call_condition, item_condition, rule_flags
+from privtab.ir.formula import asked_condition, call_condition, item_condition
 from privtab.ir.nodes import And, ByType, Or, Program, Rule
+from privtab.ir.request_dependence import rule_flags
 from privtab.scenarios.budget import SETTING_COST, Budget
 from privtab.scenarios.masks import Key, Mask, Observed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from privtab.ir.formula import rule_flags
 from privtab.ir.nodes import Rule
+from privtab.ir.request_dependence import rule_flags
 from privtab.ir.support import Tool, check_support
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.coverage import Coverage, Form

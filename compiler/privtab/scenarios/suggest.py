@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-from privtab.ir.canonical import atom_words
+from privtab.ir.atom_texts import atom_words
 from privtab.ir.formula import RequestAlgebra, anchor, asked_condition, followed, item_condition, move
 from privtab.ir.nodes import (
     RESOURCE,

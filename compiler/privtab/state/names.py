@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from privtab.characters import LONGEST_NAME, unusable
 from privtab.hints import did_you_mean
 from privtab.ir.names import PrivilegeNames
-from privtab.ir.nodes import Program, nested_on
+from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.ir.type_chains import nested_on
 from privtab.names import KINDS, WILDCARDS, encode_name, escape_wildcard, is_wildcard, wrong_escape
 from privtab.request import Entity
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from privtab.hints import not_a_condition
-from privtab.syntax.expression import CellError
+from privtab.syntax.cell_errors import CellError
 
 _NEGATION = re.compile(r"(?:^|[\s(&|])(?:(?:not|no|without|unless|except)\s|!(?!=))", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"[=<>~]|\w\s+(?:in|like|matches|contains)\s+[\[\"'(\w]", re.IGNORECASE)

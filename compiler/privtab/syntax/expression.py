@@ -13,7 +13,9 @@ from importlib import resources
 from typing import Any, Literal, TypeAlias, assert_never
 
 from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedInput
+
+from privtab.syntax.cell_errors import CellError, cell_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,38 +118,6 @@ class EffectTerm:
 Effects: TypeAlias = tuple[EffectTerm, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CellError:
-    """A cell that does not parse: the position and the error, and what is expected there in plain words."""
-
-    start: int
-    end: int
-    message: str
-    expected: tuple[str, ...]
-
-
-_WORDS = {
-    "NAME": "a name",
-    "LPAR": "`(`",
-    "RPAR": "`)`",
-    "COMMA": "`,`",
-    "SLASH": "`/`",
-    "PLUS": "`+`",
-    "_AND": "`and`",
-    "_OR": "`or`",
-    "OR_BELOW": "`or below`",
-    "WHEN": "`when`",
-    "CAN": "`can`",
-    "OWNER": "`owner`",
-    "MEMBER": "`member`",
-    "HOLDS": "`holds`",
-    "RELATION": "a relation such as `=`",
-    "SELF": "`self`",
-    "ANYONE": "`anyone`",
-    "SERVICE_ADMIN": "`service admin`",
-    "$END": "the end of the cell",
-}
-_TERM = frozenset({"NAME", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "ANYONE", "SERVICE_ADMIN"})
 _DEEP = 100
 RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
 """Words of the grammar, which cannot be names of privileges or sets."""
@@ -361,28 +331,7 @@ def _parse(text: str, start: str) -> Any:
     try:
         return _parser().parse(text, start=start)
     except UnexpectedInput as error:
-        return _cell_error(text, error)
-
-
-def _cell_error(text: str, error: UnexpectedInput) -> CellError:
-    position: int = getattr(error, "pos_in_stream", None) or 0
-    match error:
-        case UnexpectedToken(token=token) if token.type != "$END":
-            position = token.start_pos or 0
-            end, message = position + max(1, len(token)), f"unexpected `{token}`"
-            expected = set(error.accepts) or {"$END"}  # the input is complete: nothing can follow
-        case UnexpectedToken():
-            position = end = len(text.rstrip())
-            message = "the cell ends too early" if text.strip() else "the cell is empty"
-            expected = set(error.accepts)
-        case UnexpectedCharacters():
-            end, message = position + 1, f"unexpected character `{text[position : position + 1]}`"
-            expected = set(error.allowed)
-            if {"NAME", "LPAR"} <= expected:
-                expected |= _TERM  # keywords that look like names are not listed separately
-        case _:
-            end, message, expected = position + 1, "the cell does not parse", set()
-    return CellError(position, end, message, _plain_words(expected))
+        return cell_error(text, error)
 
 
 def _too_deep(text: str) -> int | None:
@@ -392,13 +341,3 @@ def _too_deep(text: str) -> int | None:
         if depth > _DEEP:
             return position
     return None
-
-
-def _plain_words(expected: set[str]) -> tuple[str, ...]:
-    words: list[str] = []
-    if expected - {"OR_BELOW"} == {"NAME", "RPAR", "COMMA"}:
-        expected = expected - {"NAME"}  # the first of two names says a level; what is missing is the end of the target
-    if expected >= _TERM:
-        words.append("a condition such as `READ (table)`, `owner (…)`, `can OP (…)`")
-        expected = expected - _TERM
-    return (*words, *(_WORDS[name] for name in _WORDS if name in expected))

@@ -20,7 +20,8 @@ from privtab.hints import listed, nearest
 from privtab.paths import LEVELS, MOST_LEVELS
 from privtab.source import SourceFile
 from privtab.syntax.cell_advice import advice
-from privtab.syntax.expression import CellError, parse_condition, parse_effects
+from privtab.syntax.cell_errors import CellError
+from privtab.syntax.expression import parse_condition, parse_effects
 from privtab.syntax.keys import KEYS, OPEN, SNAKE, VALUES
 from privtab.syntax.node_reader import NodeReader, kind_of
 from privtab.syntax.nodes import Cell, ConditionCell, EffectCell, Word

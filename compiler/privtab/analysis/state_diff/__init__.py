@@ -18,8 +18,8 @@ from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDi
 from privtab.analysis.state_diff.rows import changed_rows, with_windows
 from privtab.analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
 from privtab.analysis.what_can import questions
-from privtab.ir.formula import rule_flags
 from privtab.ir.nodes import RESOURCE, Program, Rule
+from privtab.ir.request_dependence import rule_flags
 from privtab.ir.support import Tool, check_support
 from privtab.moments import now
 from privtab.state.nodes import State

@@ -16,8 +16,9 @@ from privtab.backends.rego.clauses import RowView
 from privtab.backends.rego.dispatch import dispatched
 from privtab.backends.rego.view import Emitter
 from privtab.ir.formula import uses_below
-from privtab.ir.nodes import Program, nested_on
+from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.ir.type_chains import nested_on
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template

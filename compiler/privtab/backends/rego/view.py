@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
 
+from privtab.backends.rego.body import Body
 from privtab.backends.rego.clauses import Clause, RowView
 from privtab.backends.rego.names import FunctionNames
 from privtab.ir.formula import (
@@ -24,43 +22,20 @@ from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,
     And,
-    ByType,
     Can,
     Compare,
     Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Or,
-    Owner,
-    OwnsBelow,
     Program,
     Rule,
     Self,
-    ServiceAdmin,
     Target,
-    Term,
     When,
-    nested_on,
 )
 from privtab.ir.serialise import source_text
+from privtab.ir.type_chains import nested_on
 
-_WIDTH = 116
-"""The longest line of a rule's body, without its indentation."""
 ENTRY = "allowed"
 """The entry function for requests; each clause first compares the operation and the type with literals."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnsAny:
-    """The caller owns the target or any entity above it: several `Owner` atoms in one look-up."""
-
-    target: Target
-
-
-Part: TypeAlias = Formula | OwnsAny
-"""What a line of a clause is generated from."""
 
 
 @dataclass(slots=True)
@@ -184,248 +159,3 @@ class Emitter:
                 case _:
                     pass
         return False
-
-
-class Body:
-    """The functions of one rule."""
-
-    def __init__(self, emitter: Emitter, rule: Rule) -> None:
-        self.emitter = emitter
-        self.program = emitter.program
-        self.rule = rule
-        self.helpers: list[Clause] = []
-        self.slots = tuple(f"{w.name}_path" for w in rule.withs)
-        self.args = ("user", "path", *self.slots)
-        self.own_calls = {f"{emitter.functions[rule.entity, rule.operation]}{end}(user, path)" for end in ("", "_call")}
-        # The path of a call without a named item lacks the last key, so the key of its own type is looked up by number.
-        self.may_be_short = (rule.entity, rule.operation) in emitter.short
-        self.object_lines = tuple(
-            _object_line(slot, w.name, "{" + ", ".join(f'"{type_}"' for type_ in w.types) + "}")
-            for slot, w in zip(self.slots, rule.withs, strict=True)
-        )
-
-    def function(self, name: str, formula: Formula) -> list[Clause]:
-        """A function with one clause for each alternative of its condition."""
-        return [self.clause(name, lines) for lines in self.bodies(name, formula)]
-
-    def bodies(self, name: str, formula: Formula) -> tuple[tuple[str, ...], ...]:
-        """The lines of each alternative of a condition."""
-        alternatives = formula.parts if isinstance(formula, Or) else (formula,)
-        return tuple(self.lines_of(name, part) for part in self._compact(alternatives)) or (("false",),)
-
-    def clause(self, name: str, lines: tuple[str, ...], before: tuple[str, ...] = ()) -> Clause:
-        """A clause of a request's function: it reads the `with` objects, then follow the lines."""
-        return self._clause(name, ("user", "path"), (*before, *self._lines_for_objects(lines), *lines))
-
-    def lines_of(self, name: str, formula: Part) -> tuple[str, ...]:
-        """The lines of a conjunction."""
-        match formula:
-            case And():
-                return tuple(line for part in formula.parts for line in self.lines_of(name, part))
-            case Has(target=target) | Owner(target=target) | Member(target=target) if target.level in ("any", "every"):
-                return (self._on_levels(formula),)
-            case Has(privilege=privilege, target=target):
-                return (f'lib.has(user, "{privilege}", {self.keys(target)})',)
-            case Owner(target=target):
-                return (f"lib.owns(user, {self.place(target)})",)
-            case Member(target=target):
-                group = self.program.entities[target.type].principal == "group"
-                return (f"lib.{'in_group' if group else 'member'}(user, {self.place(target)})",)
-            case Self(target=target):
-                return (f"lib.is_self(user, {self.key(target)})",)
-            case Holds(target=target):
-                return (f"lib.holds(user, {self.key(target)})",)
-            case ServiceAdmin():
-                return ("lib.service_admin(user)",)
-            case HasBelow(privilege=privilege, target=target):
-                return (f'lib.has_below(user, "{privilege}", {self.keys(target)})',)
-            case OwnsBelow(target=target):
-                return (f"lib.owns_below(user, {self.keys(target)})",)
-            case Compare():
-                return (self._comparison(formula),)
-            case Can(operation=operation, target=target):
-                # A rule that is called with a shorter path checks for that itself.
-                called = self.emitter.functions[target.type, operation]
-                return (f"{called}(user, {self.keys(target, exact=False)})",)
-            case Or():
-                helper = self.emitter.names.take(f"{name}_either")
-                self._helper(helper, [(part, ()) for part in self._compact(formula.parts)])
-            case When():
-                helper = self.emitter.names.take(f"{name}_when_{formula.flag}")
-                self._helper(helper, [(ALWAYS, (f'not lib.flag("{formula.flag}")',)), (formula.body, ())])
-            case ByType():
-                helper = self.emitter.names.take(f"{name}_for_{formula.slot}")
-                of_type = f'input.context["with"].{formula.slot}.type == '
-                self._helper(helper, [(case, (f'{of_type}"{type_}"',)) for type_, case in formula.cases])
-            case OwnsAny():
-                # A path without its last key is fine here: each key is looked up on its own.
-                return (f"lib.owns_any(user, {self.keys(formula.target, exact=False)})",)
-            case _:
-                assert_never(formula)
-        return (f"{helper}({', '.join(self.args)})",)
-
-    def _comparison(self, compare: Compare) -> str:
-        left, right, operator = self._value(compare.left), compare.right, compare.operator
-        if isinstance(right, Term):
-            operand = self._value(right)
-        else:
-            constants = [json.dumps(constant, ensure_ascii=False) for constant in right]
-            operand = f"{{{', '.join(constants)}}}" if operator == "in" else constants[0]
-        return f"{left} {'==' if operator == '=' else operator} {operand}"
-
-    def _value(self, term: Term) -> str:
-        """The expression for the value of an attribute; undefined if it is absent."""
-        if term.target is None:
-            return f'lib.{term.kind}_value("{term.attribute}")'
-        return f'lib.entity_value({self.key(term.target)}, "{term.attribute}")'
-
-    def _on_levels(self, atom: Has | Owner | Member) -> str:
-        """The line for an atom about one or each level of the type that nests."""
-        target = atom.target
-        first = self.program.chain(target.type).index(target.type)
-        levels = f"lib.levels({self.path(target)}, {first}, {self._behind(target)})"
-        match atom:
-            case Has():
-                return f'lib.has_{target.level}(user, "{atom.privilege}", {levels})'
-            case Owner():
-                return f"lib.owns_{'any_level' if target.level == 'any' else 'every'}(user, {levels})"
-            case Member():
-                return f"lib.member_{target.level}(user, {levels})"
-            case _:
-                assert_never(atom)
-
-    def _helper(self, name: str, bodies: list[tuple[Part, tuple[str, ...]]]) -> None:
-        clauses = [self._clause(name, self.args, (*first, *self.lines_of(name, part))) for part, first in bodies]
-        self.helpers += clauses or [Clause(name=name, args=("_",) * len(self.args), lines=("false",))]
-
-    def _lines_for_objects(self, lines: tuple[str, ...]) -> tuple[str, ...]:
-        # A clause that calls the row's own function leaves it to that to read the objects.
-        if self.own_calls & set(lines):
-            return tuple(
-                line for slot, line in zip(self.slots, self.object_lines, strict=True) if _mentions(slot, lines)
-            )
-        # Read every object, even if an alternative uses none: a malformed one makes the whole request invalid.
-        return tuple(
-            line if _mentions(slot, lines) else line.partition(" := ")[2]
-            for slot, line in zip(self.slots, self.object_lines, strict=True)
-        )
-
-    def _clause(self, name: str, args: tuple[str, ...], lines: tuple[str, ...]) -> Clause:
-        return Clause(name=name, args=tuple(a if _mentions(a, lines) else "_" for a in args), lines=lines)
-
-    def _compact(self, parts: tuple[Formula, ...]) -> tuple[Part, ...]:
-        """Replace the clauses of `owner (a, b, c)`, from the root down, by one look-up over those keys."""
-        if self.rule.entity in nested_on(self.program.entities):
-            return parts
-        owners = [p for p in parts if isinstance(p, Owner) and p.target.slot == RESOURCE]
-        found = {anchor(self.program, o.target) for o in owners}
-        last = len(owners) - 1
-        if last < 1 or found != {(i, None) for i in range(last + 1)}:
-            return parts
-        deepest = next(o for o in owners if anchor(self.program, o.target)[0] == last)
-        owns_any = OwnsAny(target=deepest.target)
-        # Last, because more callers hold a privilege than own something, and the first alternative that holds ends the search.
-        return (*(p for p in parts if p not in owners), owns_any)
-
-    def path(self, target: Target) -> str:
-        """The variable that holds the keys of a target's slot."""
-        return "path" if target.slot == RESOURCE else f"{target.slot}_path"
-
-    def key(self, target: Target) -> str:
-        """The expression for a target's own key."""
-        if target.type in nested_on(self.program.entities):
-            return self._key_of_level(target)
-        index, single = anchor(self.program, target)
-        if not single or self._on_path(target):
-            return f"{self.path(target)}[{len(self.program.chain(target.type)) - 1}]"
-        return f'lib.single({self.path(target)}[{index}], "{target.type}")'
-
-    def place(self, target: Target) -> str:
-        """The arguments for looking up a target on its own: its key, preceded by its root's key if the state is sharded."""
-        return f"{self.path(target)}[0], {self.key(target)}" if self.emitter.sharded else self.key(target)
-
-    def keys(self, target: Target, *, exact: bool = True) -> str:
-        """The expression for the keys from the root to a target; undefined, if `exact`, for a shorter path."""
-        path = self.path(target)
-        if target.type in nested_on(self.program.entities):
-            return self._keys_of_level(target, exact=exact)
-        length = len(self.program.chain(target.type))
-        if self._on_path(target):
-            is_last = target.type == self._type(target.slot)
-            if is_last and not (exact and target.slot == RESOURCE and self.may_be_short):
-                return path
-            return f"lib.whole({path}, {length})" if is_last else f"array.slice({path}, 0, {length})"
-        index, _ = anchor(self.program, target)
-        singles = self.program.chain(target.type)[index + 1 :]
-        single_keys = ", ".join(f'lib.single({path}[{index}], "{t}")' for t in singles)
-        return f"array.concat(array.slice({path}, 0, {index + 1}), [{single_keys}])"
-
-    def _behind(self, target: Target) -> int:
-        """How many keys stand behind that of a target's entity, or of the one that a `single` target is attached to."""
-        own = self._type(target.slot) or target.type
-        on_path = len(self.program.chain(target.type)) - 1
-        position = on_path if self._on_path(target) else anchor(self.program, target)[0]
-        return len(self.program.chain(own)) - 1 - position
-
-    def _attached(self, target: Target) -> tuple[str, ...]:
-        """The `single` types from the one attached to the path down to the target's; none if it is on the path."""
-        if self._on_path(target):
-            return ()
-        return self.program.chain(target.type)[anchor(self.program, target)[0] + 1 :]
-
-    def _keys_of_level(self, target: Target, *, exact: bool = True) -> str:
-        """As `keys`, on a path whose length varies."""
-        path, behind = self.path(target), self._behind(target)
-        first = self.program.chain(target.type).index(nested_on(self.program.entities)[target.type])
-        match target.level:
-            case "first":
-                keys = f"array.slice({path}, 0, {first + 1})"
-            case "parent":
-                keys = f"array.slice({path}, 0, count({path}) - {behind + 1})"
-            case _:
-                keys = f"array.slice({path}, 0, count({path}) - {behind})" if behind else path
-        may_lack_name = target.slot == RESOURCE and self.may_be_short and target.level != "parent"
-        if exact and may_lack_name and self.emitter.is_resource(target, self.rule):
-            keys = f"lib.existing({keys})"
-        attached = self._attached(target)
-        if attached:
-            singles = ", ".join(f'lib.single({self._key_of_path(target)}, "{type_}")' for type_ in attached)
-            return f"array.concat({keys}, [{singles}])"
-        return keys
-
-    def _key_of_level(self, target: Target) -> str:
-        """As `key`, on a path whose length varies."""
-        attached = self._attached(target)
-        own = self._key_of_path(target)
-        return f'lib.single({own}, "{attached[-1]}")' if attached else own
-
-    def _key_of_path(self, target: Target) -> str:
-        """The key of a target's entity, or of the one that a `single` target is attached to."""
-        path, behind = self.path(target), self._behind(target)
-        first = self.program.chain(target.type).index(nested_on(self.program.entities)[target.type])
-        position = {"first": str(first), "parent": f"count({path}) - {behind + 2}"}.get(
-            target.level, f"count({path}) - {behind + 1}"
-        )
-        if target.level != "parent" and self.may_be_short and self.emitter.is_resource(target, self.rule):
-            path_to = f"array.slice({path}, 0, {first + 1})" if target.level == "first" else path
-            return f"lib.existing({path_to})[{position}]"
-        return f"{path}[{position}]"
-
-    def _type(self, slot: str) -> str | None:
-        if slot == RESOURCE:
-            return self.rule.entity
-        types = next(w.types for w in self.rule.withs if w.name == slot)
-        return types[0] if len(types) == 1 else None
-
-    def _on_path(self, target: Target) -> bool:
-        type_ = self._type(target.slot)
-        return type_ is None or target.type in self.program.chain(type_)
-
-
-def _mentions(name: str, lines: tuple[str, ...]) -> bool:
-    return any(re.search(rf"(?<![\w.\"]){re.escape(name)}(?![\w\"])", line) for line in lines)
-
-
-def _object_line(variable: str, name: str, types: str) -> str:
-    line = f'{variable} := lib.with_object("{name}", {types})'
-    return line if len(line) < _WIDTH else f'{variable} := lib.with_object(\n\t\t"{name}",\n\t\t{types},\n\t)'
