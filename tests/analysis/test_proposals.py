@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab.analysis.changes import AddToGroup, Assign, Give, apply, change_text
+from privtab.analysis.explain import explain
 from privtab.analysis.proposals import proposals
 from privtab.analysis.turns import ways
+from privtab.attributes import GivenAttributes
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -150,3 +152,17 @@ def test_a_grant_of_a_privilege_gives_what_that_implies(action: str, expected: s
     request = Request(user="zoe", action=action, resource=Entity.parse("item:s/i"))
     found = ways(Reference(program, State()), State(), request)
     assert {tuple(change_text(change, "zoe") for change in way) for way in found.sets} == expected
+
+
+def test_attributes_of_the_request_count_as_given_and_gains_are_not_measured() -> None:
+    text = POLICY.replace("semantics:", "attributes: {request: {mfa: bool}}\nsemantics:").replace(
+        "drop: DROP (item)", "drop: DROP (item) and request.mfa"
+    )
+    program = program_of(decode(text.encode(), "shop.yaml"))
+    for with_mfa, expected in ((True, ["grant DROP at item:s/i to user:zoe"]), (False, [])):
+        attributes = GivenAttributes(request={"mfa": with_mfa})
+        request = Request(user="zoe", action="drop", resource=Entity.parse("item:s/i"), attributes=attributes)
+        found = explain(Reference(program, State()), request, State())
+        assert [change_text(c, "zoe") for p in found.proposals if not p.new_role for c in p.changes] == expected
+        assert found.turns_complete
+        assert {p.gains for p in found.proposals} <= {None}

@@ -83,10 +83,7 @@ def explain(
         complete = False  # changes are not worked out for some of the caller's roles
     elif state is not None and not explanation.allowed:
         turns = ways(reference, state, request)
-        if evaluation.program.attributes:
-            complete = False  # what else a change gives may depend on the attributes of other requests
-        else:
-            proposed, complete = proposals(reference, state, request, turns)
+        proposed, complete = proposals(reference, state, request, turns)
     return RequestExplanation(
         request=request,
         decision=Decision(allowed=explanation.allowed, context=explanation.context()),

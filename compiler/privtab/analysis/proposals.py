@@ -64,12 +64,13 @@ def proposals(reference: Reference, state: State, request: Request, turns: Ways)
         found += HypotheticalDecision(reference, state, request, (candidate,), budget).sets_with_extra(unchanged)
     ways = budget.in_order(found)
     below = uses_below(reference.program)
-    measure = _Measure(reference, state, request)
+    # With attributes, what else a change allows depends on those of other requests.
+    measure = None if reference.program.attributes else _Measure(reference, state, request)
     limit = MAX_MEASURED_IF_TRUNCATED if budget.truncated else MAX_TRIED
     result = [
         Proposal(
             changes=changes,
-            gains=measure.gains(changes) if index < limit else None,
+            gains=measure.gains(changes) if measure is not None and index < limit else None,
             direct=_is_direct(changes),
         )
         for index, changes in enumerate(sorted(ways, key=_is_direct))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from privtab._templates import environment
+from privtab.analysis.diff.markdown import as_text
 from privtab.conform.nodes import Verdict
 from privtab.conform.report import ORDER, Finding, Report, RowReport
 from privtab.ir.atom_texts import atom_text
@@ -185,7 +186,7 @@ def as_markdown(report: Report) -> str:
         lines.append(f"| `{row.name}` | {row.verdict}{waived} | {row.asked} | {agree} of {len(row.cells)} |")
     for row in report.rows:
         if notes := row_notes(row):
-            lines += ["", f"## `{row.name}`", "", *(f"- {note}" for note in notes)]
+            lines += ["", f"## `{row.name}`", "", *(f"- {as_text(note)}" for note in notes)]
             if row.findings and row.findings[0].reproduce:
                 lines += ["", "```", row.findings[0].reproduce, "```"]
     return "\n".join(lines) + "\n"
