@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -84,8 +85,9 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
         fixtures = getattr(item, "_fixtureinfo", None)
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-            # All in one process: a second Java machine would have to warm up as well.
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            # Few processes: each Java machine has to warm up. One for the quick tests, one for each core for the slow ones.
+            half = crc32(item.path.name.encode()) % 2 if item.get_closest_marker("slow") else ""
+            item.add_marker(pytest.mark.xdist_group(f"spark{half}"))
         elif fixtures and any(each[-1].scope == "module" for each in fixtures.name2fixturedefs.values()):
             # What is made for all tests of a file is made once.
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))

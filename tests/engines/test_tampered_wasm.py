@@ -154,7 +154,7 @@ def test_an_altered_module_never_takes_the_process_down(tmp_path: Path, opa_bina
     inside = signing_keys.files(policy.read_bytes())
     del inside[".signatures.json"]
     good, chance, altered = inside["policy.wasm"], random.Random(5), []
-    for number in range(60):
+    for number in range(30):
         changed = bytearray(good)
         for _ in range(chance.choice([1, 1, 4])):
             changed[chance.randrange(8, len(changed))] = chance.randrange(256)
@@ -168,7 +168,7 @@ def test_an_altered_module_never_takes_the_process_down(tmp_path: Path, opa_bina
         [sys.executable, "-c", ASK, str(unsigned), *map(str, altered)], capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    assert len(ran.stdout.splitlines()) > 10
+    assert len(ran.stdout.splitlines()) > 5
 
 
 FORKED = """

@@ -22,7 +22,7 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
     total = allowed = 0
 
     @settings(
-        max_examples=3 if sharded else 6,
+        max_examples=1 if sharded else 2,
         deadline=None,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=list(HealthCheck),
@@ -35,7 +35,7 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
         assert not found, f"{len(found)} of {asked} differ; the first:\n{found[0]}"
 
     worlds_agree()
-    assert total >= (2_500 if sharded else 5_000)
+    assert total >= (800 if sharded else 1_600)
     assert 0.1 < allowed / total < 0.9, "worlds in which nearly all answers are the same prove little"
 
 
@@ -43,11 +43,11 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
 @pytest.mark.parametrize("sharded", [False, True], ids=["whole", "sharded"])
 def test_reference_and_opa_agree_where_a_type_nests(opa_binary: Path, sharded: bool) -> None:
     total = allowed = 0
-    for seed in (41,) if sharded else (42, 43):
+    for seed in (41,) if sharded else (42,):
         asked, yes, found = compare(seed, opa_binary, policies=8, states=4, per_rule=3, sharded=sharded, nested=True)
         total, allowed = total + asked, allowed + yes
         assert not found, f"{len(found)} of {asked} differ; the first:\n{found[0]}"
-    assert total > 1_000
+    assert total > 500
     assert 0.1 < allowed / total < 0.9
 
 
@@ -64,7 +64,7 @@ def test_reference_and_opa_agree_on_very_many_requests(opa_binary: Path, block: 
 
 
 @pytest.mark.parametrize("sharded", [False, True], ids=["whole", "sharded"])
-@pytest.mark.parametrize("policies", [1, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("policies", [1, pytest.param(6, marks=pytest.mark.slow)])
 def test_opa_agrees_with_the_reference_at_every_moment_of_a_state_with_windows(
     opa_binary: Path, policies: int, sharded: bool
 ) -> None:

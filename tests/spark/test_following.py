@@ -209,7 +209,7 @@ def test_a_client_in_the_executors_follows_its_bundles(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["kernel", "joins"])
-@pytest.mark.parametrize("given", ["path", "function"])
+@pytest.mark.parametrize("given", ["path", pytest.param("function", marks=pytest.mark.long)])
 def test_each_micro_batch_is_decided_by_the_state_of_its_moment(
     by: str, given: str, stream: Stream, policy_and_state: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -27,7 +27,9 @@ VERSION = ".".join(map(str, sys.version_info[:3]))
 PACKAGES = ("numpy", "numpy.libs", "pyarrow", "pandas", "dateutil", "six.py", "pytz", "tzdata")
 CLIENT = ("requests", "urllib3", "idna", "certifi", "charset_normalizer")
 ANSWERS = [["ann", True], ["nobody", False]]
-CONNECT = pytest.mark.parametrize("remote", ["", "connect"], ids=["classic", "connect"])
+CONNECT = pytest.mark.parametrize(
+    "remote", [pytest.param("", id="classic"), pytest.param("connect", id="connect", marks=pytest.mark.long)]
+)
 
 
 def python(folder: Path, packages: Sequence[str]) -> tuple[Path, Path]:
@@ -91,7 +93,7 @@ def test_privtab_is_sent_to_executors_that_lack_only_that(tmp_path: Path) -> Non
     answered(found)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_privtab_replaces_another_version_on_executors_of_connect(tmp_path: Path) -> None:
     other, site = python(tmp_path / "other", (*PACKAGES, *CLIENT))
     (site / "privtab" / "spark").mkdir(parents=True)

@@ -165,6 +165,9 @@ class _Description(Algebra[None]):
         if number is not None:
             self._tokens.append(number)
             return
+        if name not in self._chains:  # of another version of the policy, which this one is compared with
+            self._tokens.append(name)
+            return
         numbers = []
         for link in self._chains[name]:
             if link not in self._types:

@@ -129,7 +129,7 @@ def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
     assert opened(tmp_path, "manifest.previous.json").manifest == first.manifest
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_build_of_rows_with_windows_is_what_the_packer_makes(
     spark: SparkSession, shop: Program, tmp_path: Path
 ) -> None:
@@ -177,7 +177,7 @@ def document_of(bundle: bytes, system: str, key: str) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_wrong_rows_stop_a_build_and_leave_the_last_one(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
     entities = spark.createDataFrame([("lake:l",), ("schema:l/s",), ("depot:d",)], "entity string")
     tables: Mapping[str, Any] = {"tables": frames(spark, STATE), "entities": entities}

@@ -66,7 +66,7 @@ def frames(spark: SparkSession, state: State) -> dict[str, DataFrame]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_build_is_what_the_packer_makes_also_after_a_change_of_a_role_of_a_role(
     spark: SparkSession, nested: Program, tmp_path: Path
 ) -> None:

@@ -224,7 +224,7 @@ def on_a_port(socket_path: str) -> Iterator[int]:
         yield int(listening.getsockname()[1])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_database(postgres: Any, policy_file: Path) -> None:
     postgres.psql(
         "create table iam_grants (role_name varchar(40), privilege text, lake text, active boolean);"
