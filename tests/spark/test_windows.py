@@ -54,7 +54,13 @@ EXPECTED = {
 
 
 @pytest.fixture(
-    params=["rows", "bundle", "shards", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("tables", "written"))]
+    params=[
+        "rows",
+        "bundle",
+        "shards",
+        pytest.param("tables", marks=pytest.mark.slow),
+        pytest.param("written", marks=pytest.mark.long),
+    ]
 )
 def sources(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
     policy, state = tmp_path / "lake.yaml", tmp_path / "state.yaml"

@@ -90,7 +90,7 @@ def test_chains_of_rows_that_hold_for_a_time_are_built_as_from_files(
     assert {key: Path(made.file(key)).read_bytes() for key in ("people", *made.shards)} == shard_bundles(nested, timed)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_cycle_is_the_finding_that_files_have(spark: SparkSession, nested: Program, tmp_path: Path) -> None:
     rows = (*STATE.memberships, ("group:all", "hr"), ("group:it", "it"))
     roles = (*STATE.assignments, Assignment(principal="role:reader", role="clerk"))
