@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab import _resources, model, source, syntax
+from privtab import _resources, model, source, syntax, user_cache
 from privtab._once import once
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
@@ -123,6 +123,11 @@ def policy_artifacts(
     from privtab.bundle.pack import pack_policy
 
     return pack_policy(program, name, optimised=optimised(program), sharded=sharded, provenance=provenance)
+
+
+def policy_revision(program: Program) -> str:
+    """The revision of a program's policy bundle, from the user's cache if it was computed before."""
+    return user_cache.revision_of(program, lambda: policy_artifacts(program).revision)
 
 
 def policy_bundle(program: Program, name: str | None = None, *, sharded: bool = False) -> bytes:

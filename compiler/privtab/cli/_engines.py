@@ -71,10 +71,10 @@ def in_process(engine: str, program: Program, state: State) -> Answers:
 @contextmanager
 def reference(program: Program, state: State) -> Iterator[Answers]:
     """Answers from the reference."""
-    from privtab.pipeline import policy_artifacts
+    from privtab.pipeline import policy_revision
     from privtab.reference.evaluate import Reference
 
-    decide = Reference(program, state, revision=policy_artifacts(program).revision).decide
+    decide = Reference(program, state, revision=policy_revision(program)).decide
     yield Answers(lambda requests: [decide(request) for request in requests], chunk=1)
 
 

@@ -35,11 +35,11 @@ def run(
     from privtab._collection import no_collection
     from privtab.backends.describe import describe as described
     from privtab.cli._stored import load_policy
-    from privtab.pipeline import policy_artifacts
+    from privtab.pipeline import policy_revision
 
     with no_collection(keep=True), delayed_spinner("describing"):
         program = load_policy(policy, variant=variant, readings=readings(reading))
-        value = described(program, revision=policy_artifacts(program).revision)
+        value = described(program, revision=policy_revision(program))
     if not print_if_data(format_, value):
         _show(out(), value)
 

@@ -97,6 +97,7 @@ def run(
     from privtab.analysis.unknown import asked_entities
     from privtab.analysis.unknown import notes as unknown
     from privtab.cli._stored import load_policy
+    from privtab.pipeline import policy_revision
     from privtab.reference.evaluate import Reference
 
     program = load_policy(policy, variant=variant, readings=readings(reading))
@@ -111,7 +112,8 @@ def run(
         attributes=attribute_values(attribute, program),
     )
     loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial, at=at)
-    reference = Reference(program, loaded, revision=_revision(program) if format_ is Format.JSON else None)
+    revision = policy_revision(program) if format_ is Format.JSON else None
+    reference = Reference(program, loaded, revision=revision)
     with delayed_spinner("looking for ways"):
         explanation = explained(reference, request, loaded, places)
     principals = [f"user:{request.user}", *(f"group:{name}" for name in request.groups)]
@@ -120,13 +122,6 @@ def run(
         _Screen(out(), program, explanation, places, everything=everything).show()
         show_notes(notes)
     fail_if(partial)
-
-
-def _revision(program: Program) -> str:
-    """The revision of the policy's bundle, which takes as long as reading 100,000 rows."""
-    from privtab.pipeline import policy_artifacts
-
-    return policy_artifacts(program).revision
 
 
 def _json(explanation: RequestExplanation) -> dict[str, Any]:

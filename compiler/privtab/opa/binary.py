@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from privtab import _resources
+from privtab import _resources, user_cache
 from privtab.errors import OpaError
 
 PINNED = "1.22.0"
@@ -53,7 +53,7 @@ _BUILD_SECONDS = 3600
 
 def cached() -> Path:
     """The path of the binary that `install` builds, in the user's cache."""
-    return _cache() / "opa" / PINNED / f"opa{_EXE}"
+    return user_cache.folder() / "opa" / PINNED / f"opa{_EXE}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,8 +370,3 @@ def _on_path(name: str) -> list[Path]:
     # Skip relative folders, which depend on the working directory.
     found = (shutil.which(name, path=folder) for folder in folders if Path(folder).is_absolute())
     return [Path(path) for path in found if path]
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "privtab"
