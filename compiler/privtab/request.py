@@ -6,10 +6,11 @@ Standard library only: the adapter, the reference engine and the tests share it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from privtab.attributes import NO_ATTRIBUTES, NONE_GIVEN, Attributes, Given, GivenAttributes
+from privtab.effects import Effect, effects_of, with_changes
 from privtab.errors import InvalidRequest
 from privtab.names import bare_name
 
@@ -190,9 +191,9 @@ class Decision:
         return tuple(tuple(atoms) for atoms in self.context.get("missing", ()))
 
     @property
-    def effects(self) -> tuple[str, ...]:
-        """For an allow, the effects for the caller to carry out: `become owner (table:m/c/s/t)`."""
-        return tuple(self.context.get("effects", ()))
+    def effects(self) -> tuple[Effect, ...]:
+        """For an allow, the effects to carry out: texts, as in `become owner (table:m/c/s/t)`, each with its `change` to the state."""
+        return effects_of(self.context)
 
     @property
     def source(self) -> str | None:
@@ -215,6 +216,15 @@ class Decision:
         if not isinstance(context, Mapping):
             raise ValueError("not a decision: `context` is not an object")
         return cls(allowed=value["decision"], context=dict(context))
+
+    @classmethod
+    def from_engine(cls, value: object, request: Request) -> Decision:
+        """Read a decision of OPA's, which lists effects as texts, and add their changes. Raises ValueError as `from_json`."""
+        decision = cls.from_json(value)
+        effects = decision.context.get("effects", [])
+        if not isinstance(effects, list) or not all(isinstance(text, str) for text in effects):
+            raise ValueError("`effects` is not a list of texts")
+        return replace(decision, context=with_changes(decision.context, request.user))
 
     def to_json(self) -> dict[str, Any]:
         """The decision in its JSON form, as AuthZEN has it."""

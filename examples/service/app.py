@@ -109,9 +109,9 @@ async def load_table(path: str, decision: Annotated[Decision, may("load")]) -> d
 
 @app.put("/tables/{path:path}", status_code=201)
 async def create_table(path: str, decision: Annotated[Decision, may("create")]) -> dict[str, Any]:
-    """Create a table, and what the policy wants done then: its creator becomes its owner."""
+    """Create a table, and tell the rows that the state gains: its creator becomes its owner."""
     TABLES[path] = {"rows": 0}
-    return {"path": path, "effects": decision.effects}
+    return {"path": path, "effects": decision.effects, "changes": decision.context.get("changes", [])}
 
 
 @app.delete("/tables/{path:path}", status_code=204)

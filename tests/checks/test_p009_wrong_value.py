@@ -46,6 +46,23 @@ def test_granting_ownership(only: Callable[..., Any]) -> None:
     assert found.under == "owner"
 
 
+def test_revoking_a_privilege_named_as_a_table_of_the_state(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        privtab: 1
+        system: shop
+        version: x
+        entities: {shop: }
+        privileges: [READ, members]
+        tables: {shop: {close: {requires: READ/members (shop), revokes: members}}}
+        """,
+        "P009",
+    )
+    assert found.message == "`members` is also a table of the state"
+    assert found.help == "rename the privilege: decisions could not say which of the two they revoke"
+    assert found.under == "members"
+
+
 def test_a_flag_called_with(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: READ (shop) when with}}\n", "P009")
     assert found.message == "`with` cannot be a flag: the context holds the request's objects under this name"

@@ -9,6 +9,7 @@ from opa_client.opa import OpaClient
 
 from privtab import Client
 from privtab.opa.server import OpaServer
+from privtab.request import Decision
 
 
 def test_opa_python_client_gets_the_same_answers(opa: OpaServer, client: Client, decision_bundle: Any) -> None:
@@ -20,7 +21,7 @@ def test_opa_python_client_gets_the_same_answers(opa: OpaServer, client: Client,
             answer = other.query_rule(input_data=request.to_json(), package_path=package, rule_name="allow")
             assert answer["result"] is expected is client.check(request), request
             explained = other.query_rule(input_data=request.to_json(), package_path=package, rule_name="decision")
-            assert explained["result"] == client.decide(request).to_json()
+            assert Decision.from_engine(explained["result"], request) == client.decide(request)
         many = other.query_rule(
             input_data={"requests": [request.to_json() for request in asked]},
             package_path=package,

@@ -85,6 +85,8 @@ def converse(url: str) -> None:
     assert ask(url, "alice", "PUT", "/tables/demo/hive/sales/new").status_code == 403
     created = ask(url, "sam", "PUT", "/tables/demo/hive/sales/new")
     assert created.json()["effects"] == ["become owner (table:demo/hive/sales/new)"]
+    row = {"entity": "table:demo/hive/sales/new", "owner": "user:sam"}
+    assert created.json()["changes"] == [{"add": "owners", "row": row}]
     assert ask(url, "bob", "DELETE", "/tables/demo/hive/sales/new").status_code == 403
     assert "demo/hive/sales/new" in ask(url, "sam", "GET", "/tables?schema=demo/hive/sales").json()
     assert ask(url, "sam", "DELETE", "/tables/demo/hive/sales/new").status_code == 204

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from shop_policy import Reads, Refuses, failed
 
-from privtab.ir.nodes import PRINCIPAL_TABLES
+from privtab.effects import PRINCIPAL_TABLES
 from privtab.scenarios.nodes import Plan
 from privtab.state.nodes import State
 

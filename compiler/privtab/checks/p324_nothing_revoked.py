@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
-from privtab.ir.nodes import PRINCIPAL_TABLES
+from privtab.effects import PRINCIPAL_TABLES
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m

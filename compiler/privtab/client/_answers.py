@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -12,7 +12,7 @@ from typing import Any
 from privtab import strict_json
 from privtab.client._observe import note_id
 from privtab.errors import DecisionUnavailable, PolicyError
-from privtab.request import Decision
+from privtab.request import Decision, Request
 from privtab.vocabulary import Vocabulary
 
 SHARDED = "sharded"
@@ -109,10 +109,10 @@ def read_allow(body: bytes) -> bool:
     return result
 
 
-def read_decision(body: bytes) -> Decision:
+def read_decision(body: bytes, request: Request) -> Decision:
     """A decision; raises PolicyError if its explanation has an unexpected shape."""
     result, decision_id = _result(body, "decision")
-    return _decision(result, body, decision_id)
+    return _decision(result, body, request, decision_id)
 
 
 def read_status(body: bytes) -> dict[str, float]:
@@ -127,12 +127,13 @@ def read_status(body: bytes) -> dict[str, float]:
         raise PolicyError(f"OPA's status does not tell how old its bundles are: {error!r}") from None
 
 
-def read_explained(body: bytes, count: int) -> list[Decision]:
+def read_explained(body: bytes, requests: Sequence[Request]) -> list[Decision]:
     """One decision for each request; raises PolicyError for anything else."""
+    count = len(requests)
     result, decision_id = _result(body, "explained")
     if not isinstance(result, list) or len(result) != count:
         raise PolicyError(f"`explained` is not a list of {count} decisions{excerpt(body)}")
-    return [_decision(value, body, decision_id) for value in result]
+    return [_decision(value, body, request, decision_id) for value, request in zip(result, requests, strict=True)]
 
 
 def read_decisions(body: bytes, count: int) -> list[bool]:
@@ -247,13 +248,12 @@ def read_active_system(system: str, value: object) -> ActiveSystem:
     )
 
 
-def _decision(value: object, body: bytes, decision_id: str | None) -> Decision:
+def _decision(value: object, body: bytes, request: Request, decision_id: str | None) -> Decision:
     try:
-        answer = Decision.from_json(value)
+        answer = Decision.from_engine(value, request)
         ways = answer.context.get("missing", [])
-        effects = answer.context.get("effects", [])
-        if not _texts(effects) or not isinstance(ways, list) or not all(_texts(way) for way in ways):
-            raise ValueError("`missing` or `effects` is not a list of texts")
+        if not isinstance(ways, list) or not all(_texts(way) for way in ways):
+            raise ValueError("`missing` is not a list of lists of texts")
     except ValueError as error:
         raise PolicyError(f"{error}{excerpt(body)}") from None
     return answer if decision_id is None else replace(answer, id=decision_id)

@@ -274,7 +274,9 @@ def allow(system: str, request: Request) -> Call[bool]:
 def decision(system: str, request: Request) -> Call[Decision]:
     """The decision on a request, with its explanation."""
     return Call(
-        path=f"/v1/data/privtab/{system}/decision", body=encode({"input": request.to_json()}), read=read_decision
+        path=f"/v1/data/privtab/{system}/decision",
+        body=encode({"input": request.to_json()}),
+        read=lambda body: read_decision(body, request),
     )
 
 
@@ -288,7 +290,7 @@ def explained(system: str, requests: Sequence[Request]) -> Call[list[Decision]]:
     return Call(
         path=f"/v1/data/privtab/{system}/explained",
         body=encode({"input": {"requests": [request.to_json() for request in requests]}}),
-        read=lambda body: read_explained(body, len(requests)),
+        read=lambda body: read_explained(body, requests),
     )
 
 

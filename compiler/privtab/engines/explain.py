@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from privtab.effects import with_changes
 from privtab.engines.attributes import Comparison, Operand, operand
 from privtab.engines.conditions import ConditionReader, RequestShape
 from privtab.engines.index import OWNER, Index
@@ -68,7 +69,7 @@ class Explanation:
             **({"error": roles_not_held(self.caller.user, self.caller.unheld)} if self.caller.unheld else {}),
             **({} if self.complete else {"minimal_sets_complete": False}),
         }
-        return context if revision is None else context | {"revision": revision}
+        return with_changes(context if revision is None else context | {"revision": revision}, self.caller.user)
 
     @cached_property
     def _variant(self) -> tuple[str, str]:

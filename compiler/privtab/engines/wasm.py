@@ -147,7 +147,7 @@ class WasmEngine:
 
     def decide(self, request: Request) -> Decision:
         """The decision with its explanation."""
-        return _decision(self._ask("decision", request.to_json()))
+        return _decision(self._ask("decision", request.to_json()), request)
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """Decisions with explanations, by position."""
@@ -157,7 +157,7 @@ class WasmEngine:
             answers = self._ask("explained", {"requests": [request.to_json() for request in chunk]})
             if not isinstance(answers, list) or len(answers) != len(chunk):
                 raise PolicyError(f"`explained` is not a list of {len(chunk)} decisions")
-            found += map(_decision, answers)
+            found += map(_decision, answers, chunk)
         return found
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
@@ -231,9 +231,9 @@ def _split_plain(requests: Sequence[Request]) -> tuple[dict[tuple[str, str], Seq
     return dict(plain), mixed
 
 
-def _decision(value: object) -> Decision:
+def _decision(value: object, request: Request) -> Decision:
     try:
-        return Decision.from_json(value)
+        return Decision.from_engine(value, request)
     except ValueError as error:
         raise PolicyError(f"the Wasm gave no decision: {error}") from None
 

@@ -18,9 +18,6 @@ from privtab.paths import Level
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
 
-PRINCIPAL_TABLES = ("members", "memberships", "assignments", "grants", "owners")
-"""What `revokes` may name besides privileges, on a principal: tables of the state whose rows about the principal are removed."""
-
 OwnerKind: TypeAlias = Literal["user", "group", "role"]
 Inheritance: TypeAlias = Literal["none", "down"]
 DenyMode: TypeAlias = Literal["none", "overrides"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from privtab.diagnostics import Diagnostic
+from privtab.effects import PRINCIPAL_TABLES
 from privtab.findings import (
     p009_wrong_value,
     p107_unknown_source,
@@ -17,7 +18,7 @@ from privtab.findings import (
     p215_effect_on_many_types,
     p223_effect_on_level,
 )
-from privtab.ir.nodes import PRINCIPAL_TABLES, RESOURCE, Ambiguous, Semantics, Source, WithSlot
+from privtab.ir.nodes import RESOURCE, Ambiguous, Semantics, Source, WithSlot
 from privtab.model import nodes as m
 from privtab.model.conditions import Scope, fitting_types, privilege_names
 from privtab.model.names import DeclaredNames, unbound
@@ -173,7 +174,12 @@ class Rows:
                 scope.fail(p211_no_owners.finding(cell.cell.part(name.start, name.end), "the effect"))
                 return None
             return m.Outcome(cell.kind, name.text, None, slot, type_)
-        if cell.kind == "revoke" and name.text in PRINCIPAL_TABLES and name.text not in self.names.declared:
+        if cell.kind == "revoke" and name.text in PRINCIPAL_TABLES:
+            if name.text in self.names.declared:
+                span = cell.cell.part(name.start, name.end)
+                advice = "rename the privilege: decisions could not say which of the two they revoke"
+                scope.fail(p009_wrong_value.other(span, f"`{name.text}` is also a table of the state", advice))
+                return None
             if self.names.entities[type_].principal is None:
                 span = cell.cell.part(name.start, name.end)
                 scope.fail(p210_not_a_principal.without_rows(span, name.text, type_))

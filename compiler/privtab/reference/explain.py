@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from privtab.effects import with_changes
 from privtab.ir.atom_texts import atom_words
 from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.nodes import ByType, Effect, Has, Rule, Target
@@ -40,7 +41,7 @@ class Explanation:
             context["minimal_sets_complete"] = False
         if self.evaluation.revision is not None:
             context["revision"] = self.evaluation.revision
-        return context
+        return with_changes(context, self.evaluation.user)
 
     def missing(self) -> list[list[str]]:
         """The smallest sets of atoms that would turn a denial into an allow, smallest first; denials to remove are listed as such."""

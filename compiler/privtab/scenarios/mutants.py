@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, assert_never
 
+from privtab.effects import PRINCIPAL_TABLES
 from privtab.ir.atom_texts import atom_text
 from privtab.ir.formula import conjunction, disjunction, item_condition, leaves
 from privtab.ir.nodes import (
     ALWAYS,
     NEVER,
-    PRINCIPAL_TABLES,
     RESOURCE,
     And,
     Atom,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from privtab.ir.nodes import PRINCIPAL_TABLES
+from privtab.effects import Effect
 from privtab.request import Request
 from privtab.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author
 from privtab.scenarios.nodes import Case
@@ -30,7 +28,6 @@ STEP_KEYS = (
     "source",
     "note",
 )
-_EFFECT = re.compile(r"(grant|become|revoke) (.+) \((.+)\)")
 
 
 def read_walkthroughs(author: Author, node: Node) -> None:
@@ -100,13 +97,15 @@ def _apply_changes(author: Author, state: State, step: Fields) -> State | None:
 
 def _apply_effect(author: Author, state: State, effect: str, request: Request, node: Node) -> State:
     """The state after an effect: adds its row, or removes it for a revocation. `at`: the step's `effects`."""
-    parts = _EFFECT.fullmatch(effect)
-    if parts is None:
+    try:
+        change = Effect.of(effect, request.user).change
+    except ValueError:
         author.reader.report(
             "T004", node, f"`{effect}` is not an effect", "write `grant READ (type:path)` or `become owner (type:path)`"
         )
         return state
-    kind, what, key = parts.groups()
+    assert change is not None
+    key = effect.partition(" (")[2].removesuffix(")")
     entity = author.ways.names.entity(key)
     if isinstance(entity, Problem):
         is_type_only = key == request.resource.type
@@ -118,16 +117,18 @@ def _apply_effect(author: Author, state: State, effect: str, request: Request, n
             "T103", node, message, f"name it in `resource`: `{shape}`" if is_type_only else entity.help
         )
         return state
+    if change.row is None:
+        return without(state, about_principal(state, change.table, entity, author.ways.names.program))
     user = f"user:{request.user}"
-    if kind == "revoke" and what in PRINCIPAL_TABLES:
-        return without(state, about_principal(state, what, entity, author.ways.names.program))
-    if what == "owner":
-        rows = State(owners=((entity, user),))
-    elif what == "member":
-        rows = State(members=((request.user, entity),))
-    else:
-        rows = State(grants=(Grant(grantee=user, effect="allow", privilege=what, entity=entity),))
-    return without(state, rows) if kind == "revoke" else merged(state, rows)
+    match change.table:
+        case "owners":
+            rows = State(owners=((entity, user),))
+        case "members":
+            rows = State(members=((request.user, entity),))
+        case _:
+            privilege = change.row["privilege"] or ""
+            rows = State(grants=(Grant(grantee=user, effect="allow", privilege=privilege, entity=entity),))
+    return merged(state, rows) if change.action == "add" else without(state, rows)
 
 
 def _size(state: State) -> int:

@@ -1,0 +1,116 @@
+"""Effects of allowed operations: the text in decisions, and the row of the state that each adds or removes.
+
+Standard library only: the adapter and every engine share it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+PRINCIPAL_TABLES = ("members", "memberships", "assignments", "grants", "owners")
+"""What `revokes` may name besides privileges, on a principal: tables of the state whose rows about the principal are removed."""
+
+_TEXT = re.compile(r"(grant|become|revoke) (\S+) \((.+)\)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an effect does to a table of the state: it adds a row, or removes every row that has these values.
+
+    `row`: values by column; its `entity` (`of` for members) is None where the request leaves off the name of the entity
+    to create. `about`: instead of a row, the entity of a principal; all rows of the table about this principal, within
+    what contains the entity, are removed.
+    """
+
+    action: Literal["add", "remove"]
+    table: str
+    row: Mapping[str, str | None] | None = None
+    about: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """`{"add": "owners", "row": {…}}`, or `{"remove": "assignments", "about": "user:m/ann"}`."""
+        return {self.action: self.table} | ({"about": self.about} if self.row is None else {"row": dict(self.row)})
+
+    @classmethod
+    def from_json(cls, value: object) -> Change:
+        """Read `to_json`. Raises ValueError for anything else."""
+        if not isinstance(value, Mapping):
+            raise ValueError("a change is not an object")
+        action: Literal["add", "remove"] = "add" if "add" in value else "remove"
+        table, row, about = value.get(action), value.get("row"), value.get("about")
+        if (
+            ("add" in value) == ("remove" in value)
+            or not isinstance(table, str)
+            or ("row" in value) == ("about" in value)
+        ):
+            raise ValueError("a change has a table, and a row or a principal")
+        if isinstance(about, str):
+            return cls(action, table, about=about)
+        if not isinstance(row, Mapping) or not all(
+            isinstance(name, str) and (cell is None or isinstance(cell, str)) for name, cell in row.items()
+        ):
+            raise ValueError("the row of a change has texts by column")
+        return cls(action, table, row=dict(row))
+
+
+class Effect(str):
+    """The text of an effect, as in `grant ALL (dataset:web/new)`, with its change to the state."""
+
+    __slots__ = ("change",)
+    change: Change | None
+    """None if the decision that lists the effect does not say it."""
+
+    def __new__(cls, text: str, change: Change | None = None) -> Self:
+        """The text, and what it changes."""
+        effect = super().__new__(cls, text)
+        effect.change = change
+        return effect
+
+    def __reduce__(self) -> tuple[type[Effect], tuple[str, Change | None]]:
+        """What `pickle` and `copy` make the effect from."""
+        return Effect, (str(self), self.change)
+
+    @classmethod
+    def of(cls, text: str, user: str) -> Self:
+        """An effect by its text, for a caller. Raises ValueError if the text is not an effect.
+
+        >>> Effect.of("become owner (dataset:web/new)", "ann").change.to_json()
+        {'add': 'owners', 'row': {'entity': 'dataset:web/new', 'owner': 'user:ann'}}
+        """
+        parts = _TEXT.fullmatch(text)
+        if parts is None:
+            raise ValueError(f"`{text}` is not an effect")
+        kind, what, key = parts.groups()
+        if kind == "revoke" and what in PRINCIPAL_TABLES:
+            return cls(text, Change("remove", what, about=key))
+        entity = key if ":" in key else None
+        match what:
+            case "owner":
+                table, row = "owners", {"entity": entity, "owner": f"user:{user}"}
+            case "member":
+                table, row = "members", {"user": user, "of": entity}
+            case _:
+                row = {"grantee": f"user:{user}", "effect": "allow", "privilege": what, "entity": entity}
+                table = "grants"
+        return cls(text, Change("remove" if kind == "revoke" else "add", table, row=row))
+
+
+def with_changes(context: Mapping[str, Any], user: str) -> dict[str, Any]:
+    """A decision's context with the `changes` of its `effects`, by position. Raises ValueError for a text that is no effect."""
+    found: dict[str, Any] = {}
+    for name, value in context.items():
+        found[name] = value
+        if name == "effects" and value:
+            found["changes"] = [change.to_json() for text in value if (change := Effect.of(text, user).change)]
+    return found
+
+
+def effects_of(context: Mapping[str, Any]) -> tuple[Effect, ...]:
+    """The effects in a decision's context, with their changes if it has them. Raises ValueError if it says them wrongly."""
+    texts, changes = context.get("effects", ()), context.get("changes")
+    if changes is None:
+        return tuple(map(Effect, texts))
+    return tuple(Effect(text, Change.from_json(change)) for text, change in zip(texts, changes, strict=True))
