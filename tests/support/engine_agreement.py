@@ -19,7 +19,7 @@ from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.request import Request
+from privtab.request import Decision, Request
 from privtab.state import shards
 from privtab.state.index import index
 from privtab.state.nodes import State
@@ -99,7 +99,11 @@ def differences_at(
     found = []
     for number, request in enumerate(requests):
         expected = reference.decide(request).to_json()
-        answers = {"explained": explained[number], "decisions": plain[number], "items": by_items[number]}
+        answers = {
+            "explained": Decision.from_engine(explained[number], request).to_json(),
+            "decisions": plain[number],
+            "items": by_items[number],
+        }
         expected_answers = {"explained": expected, "decisions": expected["decision"], "items": expected["decision"]}
         if answers["items"] is None:
             del answers["items"], expected_answers["items"]
