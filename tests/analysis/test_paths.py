@@ -68,7 +68,7 @@ def program(seed: int) -> Program | None:
 
 
 @dataclass(frozen=True)
-class Held:
+class ReachedState:
     """A whole state, and what has been made in it."""
 
     state: State
@@ -123,11 +123,11 @@ def by_breadth(made: Program, state: State, user: str) -> dict[GainedFact, int] 
     """Every fact that holds in some state that can be reached, and after how many operations; None where it is too much."""
     fresh = FreshNames(made, names(made, state))
     start = frozenset(Universe(made, rows_entities(state)))
-    level = [Held(state, frozenset())]
+    level = [ReachedState(state, frozenset())]
     seen = {key(level[0])}
     found: dict[GainedFact, int] = {}
     for steps in range(20):
-        below: list[Held] = []
+        below: list[ReachedState] = []
         for held in level:
             reference = Reference(made, held.state)
             universe = Universe(made, (*start, *held.made))
@@ -156,20 +156,20 @@ def brings(rule: Rule) -> bool:
     return rule.creates or any(e.kind != "revoke" for e in rule.effects)
 
 
-def key(held: Held) -> object:
+def key(held: ReachedState) -> object:
     return held.made, frozenset(held.state.grants), frozenset(held.state.owners), frozenset(held.state.members)
 
 
 def results(
     made: Program,
     reference: Reference,
-    held: Held,
+    held: ReachedState,
     fresh: FreshNames,
     user: str,
     rule: Rule,
     resource: Entity,
     pools: list[list[Entity]],
-) -> Iterator[Held]:
+) -> Iterator[ReachedState]:
     """The states after an operation, done with each choice of further objects that it is allowed with."""
     for chosen in product(*pools):
         with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
@@ -195,7 +195,7 @@ def results(
                 state = replace(state, owners=(*state.owners, (on, f"user:{user}")))
             elif effect.kind == "become":
                 state = replace(state, members=(*state.members, (user, on)))
-        yield Held(state, frozenset(entities))
+        yield ReachedState(state, frozenset(entities))
 
 
 def ancestor(made: Program, entity: Entity, type_: str) -> Entity | None:
@@ -229,7 +229,7 @@ def runs(made: Program, state: State, reach: ReachableRights, fact: GainedFact) 
     path = reach.path(Goal.of_fact(fact))
     assert path is not None
     fresh = FreshNames(made, names(made, state))
-    held = Held(state, frozenset())
+    held = ReachedState(state, frozenset())
     for step in path.steps:
         pools = [[step.with_[slot.name]] for slot in step.rule.withs]
         after = list(results(made, Reference(made, held.state), held, fresh, "ann", step.rule, step.resource, pools))

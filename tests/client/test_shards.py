@@ -18,7 +18,7 @@ from privtab import AsyncClient, Client, DecisionUnavailable, Embedded, Request,
 from privtab.bundle import state_bundle
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.shards import listing, shard_file
-from privtab.engines.index import Index, together
+from privtab.engines.index import Index, combined_document
 from privtab.errors import FileError, PolicyError, UsageError
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
@@ -240,7 +240,7 @@ def test_one_document_with_all_parts_is_read_as_one_index(lake: Program) -> None
     assert not found.missing
     assert {t: table for t, table in found.tables.items() if table} == {t: v for t, v in whole.tables.items() if v}
     assert (found.users, found.members, found.origins) == (whole.users, whole.members, whole.origins)
-    document, missing = together([everything])
+    document, missing = combined_document([everything])
     assert not missing
     assert document == index(lake, STATE) | {"revision": found.revision}
     with pytest.raises(PolicyError):

@@ -191,7 +191,7 @@ def test_the_job_ends_after_its_rounds(monkeypatch: pytest.MonkeyPatch, capsys: 
     job = importlib.import_module("stack_job")
     asked: list[str] = []
 
-    class Asked:
+    class Client:
         def require(self, user: str, *_: object) -> None:
             asked.append(user)
             if len(asked) <= 2:
@@ -199,7 +199,7 @@ def test_the_job_ends_after_its_rounds(monkeypatch: pytest.MonkeyPatch, capsys: 
             request = Request(user=user, action="load", resource=Entity("table", "t"))
             raise AccessDenied(request, Decision(allowed=False, context={"rule": "gravitino/table/load"}))
 
-    job.follow(None, Asked(), "", threading.Event(), rounds=2)
+    job.follow(None, Client(), "", threading.Event(), rounds=2)
     assert asked == ["alice", "bob"] * 3
     printed = capsys.readouterr().out
     assert printed.count("waits: DecisionUnavailable") == 2

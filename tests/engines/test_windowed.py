@@ -13,7 +13,7 @@ import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privtab.engines.index import together
+from privtab.engines.index import combined_document
 from privtab.engines.python import Opener, PythonEngine
 from privtab.engines.wasm import WasmEngine
 from privtab.engines.windowed import WindowedIndex
@@ -69,7 +69,7 @@ def test_shards_with_windows_together_are_one_index_for_engines_without_parts(po
     program = generated_programs.program(policy, *(worlds.TIMED if policy % 2 else ()))
     state = worlds.timed(worlds.state(program, seed), seed)
     parts = shards(program, state)
-    found, missing = together(content(key, document) for key, document in parts.items())
+    found, missing = combined_document(content(key, document) for key, document in parts.items())
     whole = merged(parts)
     assert not missing
     assert without_revision(found) == without_revision(whole)

@@ -22,7 +22,7 @@ from privtab.errors import UsageError
 from privtab.request import Entity
 from privtab.spark import certify
 from privtab.spark.certification import findings, making
-from privtab.spark.certification.page import script_json, seen
+from privtab.spark.certification.page import script_json, visible
 from privtab.spark.folders import atomic_folder
 from privtab.state.nodes import Assignment, Grant, State
 
@@ -160,10 +160,10 @@ def test_a_page_says_what_was_asked_about_and_what_was_not_looked_for(written: t
 
 
 def test_nothing_hides_in_a_name() -> None:
-    assert seen("rlo\u202egnp.exe") == "rlo⟨U+202E⟩gnp.exe"
-    assert seen("ann\u200b") != seen("ann") == "ann"
-    assert seen("a\u00a0b ") == "a⟨U+00A0⟩b␣"
-    assert seen("אבג 日本 é") == "אבג 日本 é"
+    assert visible("rlo\u202egnp.exe") == "rlo⟨U+202E⟩gnp.exe"
+    assert visible("ann\u200b") != visible("ann") == "ann"
+    assert visible("a\u00a0b ") == "a⟨U+00A0⟩b␣"
+    assert visible("אבג 日本 é") == "אבג 日本 é"
 
 
 def test_more_findings_than_a_page_lists_are_counted() -> None:

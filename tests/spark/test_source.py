@@ -117,7 +117,7 @@ def test_what_is_pushed_makes_the_matrix_smaller() -> None:
     assert list(asked.pushFilters([*left, *taken])) == left
     assert sum(len(p.value) for p in asked.partitions()) < sum(len(p.value) for p in everything)
     state = asked.__getstate__()
-    assert opened(state["_shipped"]).world.people.labels == ["user:bob"]
+    assert opened(state["_shipped"]).world.subjects.labels == ["user:bob"]
     rows = [row for part in asked.partitions() for batch in asked.read(part) for row in batch.to_pylist()]
     assert {(row["user"], row["operation"], row["type"]) for row in rows} == {("bob", "load", "table")}
 

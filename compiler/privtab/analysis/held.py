@@ -21,14 +21,14 @@ def listing(context: EvaluationContext, rule: Rule, condition: Formula) -> Listi
     found = minimal_listing(form, condition, context.flags, types)
     if found.complete or any(all(map(context.holds, map(atom_of, atoms))) for atoms in found.sets):
         return found
-    held = _Held(context).fold(condition)
+    held = _SufficientAtoms(context).fold(condition)
     if held is None:
         return found
     (first,) = form.ordered([weakest(form, condition, context.flags, types, held)])
     return Listing((first, *found.sets), complete=False)
 
 
-class _Held(RequestAlgebra["frozenset[Leaf] | None"]):
+class _SufficientAtoms(RequestAlgebra["frozenset[Leaf] | None"]):
     """Atoms that the caller holds and that suffice for a condition; None if they do not hold enough."""
 
     def __init__(self, context: EvaluationContext) -> None:

@@ -95,10 +95,10 @@ def _grants_of(view: View, role: Role) -> Callable[[str, str], bool]:
     grants = dict(role.grants)
 
     def gives(privilege: str, type_: str) -> bool:
-        looked_at = hierarchy.chain(type_) if down else (type_,)
+        granting_types = hierarchy.chain(type_) if down else (type_,)
         return any(
             privilege in grants.get(granted_on, ()) and (role.scope is None or hierarchy.within(granted_on, role.scope))
-            for granted_on in looked_at
+            for granted_on in granting_types
         )
 
     return gives

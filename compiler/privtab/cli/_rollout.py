@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from privtab.registry.deploy.nodes import SidecarProgress, SidecarStatus
-    from privtab.registry.deploy.watch import FleetSnapshot, Reader
+    from privtab.registry.deploy.watch import FleetReader, FleetSnapshot
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
@@ -84,7 +84,7 @@ def scope_of(registry: Registry) -> str:
 @contextmanager
 def reader_of(
     server: str | None, opas: Sequence[str] | None, token_file: Path | None, ca: Path | None
-) -> Iterator[Reader | None]:
+) -> Iterator[FleetReader | None]:
     """The reader of the fleet: from the server or from the OPAs; None if neither is given."""
     from privtab.registry.deploy.fleet import OpaReader, ServerReader
 
@@ -160,7 +160,7 @@ def _lines(snapshots: Iterator[FleetSnapshot], title: str, console: Console) -> 
     last, problem = None, None
     for snapshot in snapshots:
         last = snapshot
-        if snapshot.problem != problem and not snapshot.over:
+        if snapshot.problem != problem and not snapshot.final:
             problem = snapshot.problem
             console.print(f"  {problem or 'it answers again'}", soft_wrap=True, style="dim")
         for status in snapshot.statuses:

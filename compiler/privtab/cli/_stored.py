@@ -282,14 +282,14 @@ def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:
 
 def _rows_of_index(documents: Iterable[Mapping[str, Any]], shown: str) -> State:
     """The rows of a state from its index, or from the indexes of all its shards."""
-    from privtab.engines.index import together
+    from privtab.engines.index import combined_document
     from privtab.spark.state.bundles import from_index
 
     found = list(documents)
     try:
         if len(found) == 1 and "shards" not in found[0] and "at" not in found[0]:
             return from_index(found[0])
-        document, missing = together(found)
+        document, missing = combined_document(found)
         if missing:
             raise UsageError(f"{shown} is a part of a state: {len(missing)} of its shards are not there")
         return from_index(document)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from privtab.registry.deploy.nodes import Fleet, SidecarStatus, Tally
-    from privtab.registry.deploy.watch import Reader
+    from privtab.registry.deploy.watch import FleetReader
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
@@ -115,7 +115,7 @@ class ChannelSnapshot:
 
 
 def _take_snapshot(
-    registry: Registry | None, channel: str, system: str | None, read: Reader | None, history: int
+    registry: Registry | None, channel: str, system: str | None, read: FleetReader | None, history: int
 ) -> ChannelSnapshot:
     channels = []
     if registry is not None:
@@ -173,7 +173,7 @@ def _watch_status(
     registry: Registry | None,
     channel: str,
     system: str | None,
-    read: Reader | None,
+    read: FleetReader | None,
     interval: float,
     history: int,
     format_: Format,

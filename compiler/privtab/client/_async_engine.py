@@ -50,7 +50,7 @@ class AsyncDriver:
         """Release the lock."""
         self._lock.release()
 
-    async def together(self, flows: Iterator[Flow[None]], limit: int) -> None:
+    async def run_all(self, flows: Iterator[Flow[None]], limit: int) -> None:
         """Run flows, at most `limit` at once; the first error stops them all."""
 
         async def work() -> None:

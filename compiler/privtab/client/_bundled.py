@@ -91,12 +91,12 @@ class BundledEngine:
         """Whether the bundles stay active until `refresh()` is called."""
         self.timeless = True
         """Whether no row of the active state holds for a time only."""
-        self._looked_at = elapsed()
+        self._last_checked = elapsed()
         self._init_process()
 
     def _init_process(self) -> None:
         """Set up what belongs to this process."""
-        age = max(elapsed() - self._looked_at, 0.0)
+        age = max(elapsed() - self._last_checked, 0.0)
         self._due = time.monotonic() + self._refresh - age if self._refresh is not None else None
         self._lock = threading.RLock()
         self._last_known = threading.local()
@@ -107,16 +107,16 @@ class BundledEngine:
         state = {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("_lock", "_last_known", "_pid", "_due", "_loaded", "_looked_at", "shortcuts")
+            if name not in ("_lock", "_last_known", "_pid", "_due", "_loaded", "_last_checked", "shortcuts")
         }
         loaded = self._loaded
         # The copy may go to another machine, which shares only the wall clock with this one.
-        age = elapsed() - self._looked_at
+        age = elapsed() - self._last_checked
         return state | {"bundles": dict(loaded.bundles) if loaded is not None else None, "aged": (age, time.time())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         bundles, (age, pickled_at) = state.pop("bundles"), state.pop("aged")
-        self._looked_at = elapsed() - age - max(time.time() - pickled_at, 0.0)
+        self._last_checked = elapsed() - age - max(time.time() - pickled_at, 0.0)
         self.__dict__.update(state)
         self._loaded, self.shortcuts, self.timeless = None, {}, True
         if bundles is not None:
@@ -129,7 +129,7 @@ class BundledEngine:
         """The active policy and state, after checking for newer bundles if that is due."""
         if self._due is not None and time.monotonic() >= self._due:
             self._refresh_quietly()
-        if self._max_staleness is not None and (age := elapsed() - self._looked_at) > self._max_staleness:
+        if self._max_staleness is not None and (age := elapsed() - self._last_checked) > self._max_staleness:
             raise DecisionUnavailable(
                 f"the bundles are too old: newer ones were last looked for with success {age:.0f} seconds ago, "
                 f"and max_staleness is {self._max_staleness:g}" + (f": {self.problem}" if self.problem else "")
@@ -189,7 +189,7 @@ class BundledEngine:
                 if self._refresh is not None:
                     self._due = time.monotonic() + self._refresh
             self.problem = None
-            self._looked_at = started
+            self._last_checked = started
             if changed and before and self._loaded is not None:
                 LOG.info(
                     "newer bundles: policy revision %s, state revision %s",
@@ -261,7 +261,7 @@ class BundledEngine:
 
     def newer(self, active: ActiveSystem) -> ActiveSystem:  # noqa: ARG002  (the active policy is returned in any case)
         """As ClientEngine.newer."""
-        if elapsed() - self._looked_at >= RECHECK_SECONDS:
+        if elapsed() - self._last_checked >= RECHECK_SECONDS:
             self._refresh_quietly()
         return self.active_system()
 

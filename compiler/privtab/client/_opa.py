@@ -39,7 +39,7 @@ class IODriver(Protocol):
     def sleep(self, seconds: float) -> Any:
         """Wait."""
 
-    def together(self, flows: Iterator[Flow[None]], limit: int) -> Any:
+    def run_all(self, flows: Iterator[Flow[None]], limit: int) -> Any:
         """Run flows, at most `limit` at once; the first error stops them all."""
 
     def acquire(self, seconds: float) -> Any:
@@ -311,7 +311,7 @@ class OpaFlows:
             for flow in flows:
                 yield from flow
         else:
-            yield partial(self._io.together, iter(flows), self._settings.concurrency)
+            yield partial(self._io.run_all, iter(flows), self._settings.concurrency)
 
     # --- OPA itself ---
 

@@ -191,7 +191,7 @@ class BlockingDriver:
         """Release the lock."""
         self._lock.release()
 
-    def together(self, flows: Iterator[Flow[None]], limit: int) -> None:
+    def run_all(self, flows: Iterator[Flow[None]], limit: int) -> None:
         """Run flows in threads, at most `limit` at once; the first error stops them all."""
         running: set[Future[None]] = set()
         executor = ThreadPoolExecutor(limit, thread_name_prefix="privtab")

@@ -99,13 +99,13 @@ def load(path: str | Path, program: Program) -> DriverDocument:
     file = source.load(path)
     found: list[Diagnostic] = []
     root = compose(file, found, "a driver document begins with `conform: 1`")
-    read = None if root is None else _Reader(file, found, program).document(root)
+    read = None if root is None else _DriverReader(file, found, program).document(root)
     if read is None or found:
         raise PolicyInvalid(in_order(found))
     return read
 
 
-class _Reader(DocumentReader):
+class _DriverReader(DocumentReader):
     """The reader of driver documents."""
 
     NAMES: ClassVar = {"C001": "bad-driver-document"}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from privtab.conform.document import Call, DriverDocument, Operation
 from privtab.conform.driver import Driver
 from privtab.conform.nodes import World
-from privtab.conform.values import Names, Step
+from privtab.conform.values import Step, SystemNames
 from privtab.errors import DriverError
 from privtab.ir.nodes import Program, Rule
 from privtab.request import Request
@@ -16,7 +16,7 @@ from privtab.request import Request
 class DocumentedDriver(Driver):
     """A driver that does what a document says."""
 
-    def __init__(self, document: DriverDocument, program: Program, names: Names) -> None:
+    def __init__(self, document: DriverDocument, program: Program, names: SystemNames) -> None:
         self._document = document
         self._program = program
         self._names = names

@@ -69,7 +69,7 @@ class Packing:
         numbered = {_path(atom.on) for atom in caller.held if atom.kind == "owner"}
         if own:
             numbered.add(request.resource.id)
-        names = _Names(self.program, self.prefix, number, numbered)
+        names = _FinalNames(self.program, self.prefix, number, numbered)
         renamed = replace(
             request,
             resource=names.entity(request.resource),
@@ -139,7 +139,7 @@ class Packing:
         )
 
 
-class _Names:
+class _FinalNames:
     """The final names for one caller: each is the type behind the prefix, with a number if it is theirs alone."""
 
     def __init__(self, program: Program, prefix: str, number: int, numbered: set[str]) -> None:

@@ -16,7 +16,7 @@ from privtab.client._http import HttpTransport, header
 from privtab.conform.document import Call, DriverDocument, Signs
 from privtab.conform.documented import DocumentedDriver
 from privtab.conform.nodes import Answer
-from privtab.conform.values import Names, Step
+from privtab.conform.values import Step, SystemNames
 from privtab.errors import DriverError, FormatError, PolicyError
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
@@ -35,7 +35,7 @@ class HttpDriver(DocumentedDriver):
     def __init__(
         self, document: DriverDocument, program: Program, url: str, *, token: str | None, timeout: float
     ) -> None:
-        super().__init__(document, program, Names(program, document, lambda name: name))
+        super().__init__(document, program, SystemNames(program, document, lambda name: name))
         self._url = url.rstrip("/")
         self._timeout = timeout
         self._token = token

@@ -11,7 +11,7 @@ from privtab._install import how_to_install
 from privtab.conform.document import Call, Calls, DriverDocument, Signs
 from privtab.conform.documented import DocumentedDriver
 from privtab.conform.nodes import Answer
-from privtab.conform.values import Names, Step
+from privtab.conform.values import Step, SystemNames
 from privtab.errors import DriverError, FormatError, UsageError
 from privtab.ir.nodes import Program
 from privtab.names import decode_name
@@ -37,7 +37,7 @@ class SqlDriver(DocumentedDriver):
             self._url: URL = sqlalchemy.make_url(url)
         except sqlalchemy.exc.SQLAlchemyError as error:
             raise UsageError(f"`{url.partition('://')[0]}://…` is no address of a database") from error
-        super().__init__(document, program, Names(program, document, self._quoted))
+        super().__init__(document, program, SystemNames(program, document, self._quoted))
         self._threads = threading.local()
         self._open: list[Connection] = []
         self._lock = threading.Lock()

@@ -28,7 +28,7 @@ class Step:
     outside: bool = False
 
 
-class Names:
+class SystemNames:
     """Values as a system writes them; `written`: how it writes one name."""
 
     def __init__(self, program: Program, document: DriverDocument, written: Callable[[str], str]) -> None:

@@ -121,7 +121,7 @@ def _entries(node: Node) -> Iterator[tuple[Scalar, Node]]:
                 yield from _entries(item)
 
 
-class _Asked:
+class _AnsweredRows:
     """The questions of a plan that were answered, and what a program says to them."""
 
     def __init__(self, plan: Plan, program: Program, answers: Mapping[str, Answer]) -> None:
@@ -171,50 +171,52 @@ def propose(
     file: VariantFile, plan: Plan, answers: Mapping[str, Answer], readings: Mapping[Key, Mapping[str, Rule]]
 ) -> Proposal:
     """The variant of a policy under which the table gives every answer that the system gave, as far as one is found."""
-    asked = _Asked(plan, plan.program, answers)
+    observed = _AnsweredRows(plan, plan.program, answers)
     changes: dict[Key, RowChange] = {}
-    for key in asked.in_order():
-        if not asked.wrong(key):
+    for key in observed.in_order():
+        if not observed.wrong(key):
             continue
-        change = _found(file, asked, key, readings, changes)
+        change = _found(file, observed, key, readings, changes)
         if change is not None:
             changes[change.rule.entity, change.rule.operation] = change
-            program = replace(asked.program, rules={**asked.program.rules, _key(change.rule): change.rule})
-            asked = _Asked(plan, program, answers)
+            program = replace(observed.program, rules={**observed.program.rules, _key(change.rule): change.rule})
+            observed = _AnsweredRows(plan, program, answers)
     # What is written counts: the whole variant, compiled.
     text = file.text(changes.values()) if changes else file.source.text
     if changes:
-        asked = _Asked(plan, _compiled(file, text), answers)
-    unexplained = tuple(asked.program.rules[key] for key in asked.in_order() if asked.wrong(key))
+        observed = _AnsweredRows(plan, _compiled(file, text), answers)
+    unexplained = tuple(observed.program.rules[key] for key in observed.in_order() if observed.wrong(key))
     return Proposal(changes=tuple(changes.values()), unexplained=unexplained, text=text)
 
 
 def _found(
     file: VariantFile,
-    asked: _Asked,
+    observed: _AnsweredRows,
     key: Key,
     readings: Mapping[Key, Mapping[str, Rule]],
     changes: Mapping[Key, RowChange],
 ) -> RowChange | None:
     """The change of a row, or of one that it refers to, that gives every answer about both; the best for rows that refer to it."""
-    below = sorted(asked.dependencies.of(key) - {key} - set(changes))
+    below = sorted(observed.dependencies.of(key) - {key} - set(changes))
     for culprit in (key, *below):
         fitting: list[tuple[int, int, str, Rule]] = []
-        for number, (text, rule) in enumerate(_candidates(asked, culprit, readings)):
-            if not asked.wrong(culprit, rule) and (culprit == key or not asked.wrong(key, replacement=rule)):
-                fitting.append((asked.wrong_with(rule), number, text, rule))
+        for number, (text, rule) in enumerate(_candidates(observed, culprit, readings)):
+            if not observed.wrong(culprit, rule) and (culprit == key or not observed.wrong(key, replacement=rule)):
+                fitting.append((observed.wrong_with(rule), number, text, rule))
         for wrong, _, text, rule in sorted(fitting, key=lambda found: found[:2]):
-            change = _written(file, asked.program.rules[culprit], rule, text)
-            if change is not None and asked.wrong_with(change.rule) == wrong:
+            change = _written(file, observed.program.rules[culprit], rule, text)
+            if change is not None and observed.wrong_with(change.rule) == wrong:
                 return change
     return None
 
 
-def _candidates(asked: _Asked, key: Key, readings: Mapping[Key, Mapping[str, Rule]]) -> Iterator[tuple[str, Rule]]:
+def _candidates(
+    observed: _AnsweredRows, key: Key, readings: Mapping[Key, Mapping[str, Rule]]
+) -> Iterator[tuple[str, Rule]]:
     """The small changes of a row: its other readings, then the mutants that `privtab test` knows."""
     for name, rule in readings.get(key, {}).items():
         yield f"the reading `{name}`", rule
-    for mutant in Mutants(asked.program, asked.dependencies).of(asked.program.rules[key]):
+    for mutant in Mutants(observed.program, observed.dependencies).of(observed.program.rules[key]):
         if mutant.change not in UNSEEN:
             yield mutant.text, mutant.rule
 

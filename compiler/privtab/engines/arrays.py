@@ -76,7 +76,9 @@ class Entries:
     def held(self) -> Iterator[tuple[int, int, int]]:
         """(principal, place, bits) of each entry."""
         numbers = [word.tolist() for word in self.words]
-        bits = (sum(own << at * WORD for at, own in enumerate(words)) for words in zip(*numbers, strict=True))
+        bits = (
+            sum(one << position * WORD for position, one in enumerate(words)) for words in zip(*numbers, strict=True)
+        )
         return zip(self.principals.tolist(), self.places.tolist(), bits, strict=True)
 
     def column(self, bit_pairs: Sequence[tuple[int, int]]) -> Column:

@@ -147,9 +147,9 @@ class Batches:
                 withs=dict(zip(withs, others, strict=False)),
             )
             with_paths = {slot: _take(column, rows) for slot, column in withs.items()}
-            request_groups = None if groups is None or not self.engine.meaning.request_groups else _take(groups, rows)
+            request_groups = None if groups is None or not self.engine.semantics.request_groups else _take(groups, rows)
             narrowed = (
-                None if active_roles is None or not self.engine.meaning.active_roles else _take(active_roles, rows)
+                None if active_roles is None or not self.engine.semantics.active_roles else _take(active_roles, rows)
             )
             part = self._group(group, _take(names, rows), _take(ids, rows), with_paths, request_groups, narrowed)
             answers.allowed[slice(None) if rows is None else rows] = part.allowed
@@ -190,12 +190,12 @@ class Batches:
         if answers.reasons.any():
             return None
         found: list[bool] = answers.allowed.tolist()
-        meaning = self.engine.meaning
-        for number, request in enumerate(requests) if meaning.request_groups or meaning.active_roles else ():
-            narrowed = meaning.active_roles and request.active_roles is not None
+        semantics = self.engine.semantics
+        for number, request in enumerate(requests) if semantics.request_groups or semantics.active_roles else ():
+            narrowed = semantics.active_roles and request.active_roles is not None
             if narrowed:
                 check_role_names(request.active_roles or ())
-            if narrowed or (meaning.request_groups and request.groups):
+            if narrowed or (semantics.request_groups and request.groups):
                 found[number] = self.one_by_one.allow(request)
         return found
 

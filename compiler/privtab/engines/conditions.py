@@ -1,4 +1,4 @@
-"""Conditions from the program's JSON: read for one form of request, and compiled to closures over the bits of facts."""
+"""Conditions from the program's JSON: read for one form of request, and compiled to closures over the bits of atoms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A fact that may hold for a caller, about the object of a type on a slot's path."""
+    """An atom: what may hold for a caller about the object of a type on a slot's path."""
 
     kind: Kind
     slot: str = RESOURCE
@@ -53,7 +53,7 @@ LocatedSets: TypeAlias = tuple[Sequence[Mapping[str, Any]], Sequence[Sequence[in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestShape:
-    """What a condition depends on besides facts: the flags set, the types of `with` objects, whether the last name is given."""
+    """What a condition depends on besides atoms: the flags set, the types of `with` objects, whether the last name is given."""
 
     flags: frozenset[str] = frozenset()
     types: Mapping[str, str]
@@ -149,13 +149,13 @@ class ConditionReader:
             case "service_admin":
                 return Atom("service_admin")
             case "has_below":
-                return _any([self._fact("has", value, slot, form), self._fact("has_below", value, slot, form)])
+                return _any([self._atom("has", value, slot, form), self._atom("has_below", value, slot, form)])
             case "owns_below":
-                return _any([self._fact("owner", value, slot, form), self._fact("owns_below", value, slot, form)])
+                return _any([self._atom("owner", value, slot, form), self._atom("owns_below", value, slot, form)])
             case "compare":
                 return self._compare(value, slot, form)
             case "has" | "owner" | "member" | "self" | "holds":
-                return self._fact(name, value, slot, form)
+                return self._atom(name, value, slot, form)
             case _:
                 raise ValueError(f"`{name}` is not a condition")
 
@@ -178,16 +178,16 @@ class ConditionReader:
         parts = [rule["call"]] if rule["each"] is None else [rule["call"], rule["each"]]
         return _all(self._read(part, slot, form) for part in parts)
 
-    def _fact(self, kind: Kind, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
+    def _atom(self, kind: Kind, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         slot, type_ = value["slot"] or slot, value["type"]
         if type_ in self.nested:
             level = value.get("level", "nearest")
             types = located(type_, level, form.levels[slot], self._parents[type_])
             join = _any if level == "any" else _all
-            return join(self._fact_at(kind, value, slot, name, form) for name in types)
-        return self._fact_at(kind, value, slot, type_, form)
+            return join(self._atom_at(kind, value, slot, name, form) for name in types)
+        return self._atom_at(kind, value, slot, type_, form)
 
-    def _fact_at(self, kind: Kind, value: Mapping[str, Any], slot: str, type_: str, form: RequestShape) -> Condition:
+    def _atom_at(self, kind: Kind, value: Mapping[str, Any], slot: str, type_: str, form: RequestShape) -> Condition:
         if slot == RESOURCE and not form.named and self.depth(type_) >= self.own_depth(form):
             return NEVER
         return Atom(kind, slot, type_, value.get("privilege", ""))
@@ -211,36 +211,36 @@ def _any(parts: Iterable[Condition]) -> Condition:
 
 def fold(
     condition: Condition,
-    fact: Callable[[Atom], T],
+    of_atom: Callable[[Atom], T],
     all_of: Callable[[Iterable[T]], T],
     any_of: Callable[[Iterable[T]], T],
 ) -> T:
-    """The value of a condition, from the values of its facts and how the values of parts are combined."""
+    """The value of a condition, from the values of its atoms and how the values of parts are combined."""
     match condition:
         case Atom():
-            return fact(condition)
+            return of_atom(condition)
         case AllOf():
-            return all_of(fold(part, fact, all_of, any_of) for part in condition.parts)
+            return all_of(fold(part, of_atom, all_of, any_of) for part in condition.parts)
         case AnyOf():
-            return any_of(fold(part, fact, all_of, any_of) for part in condition.parts)
+            return any_of(fold(part, of_atom, all_of, any_of) for part in condition.parts)
         case _:
             assert_never(condition)
 
 
-def facts(condition: Condition) -> Iterable[Atom]:
-    """Every fact in a condition; may repeat."""
+def atoms_of(condition: Condition) -> Iterable[Atom]:
+    """Every atom in a condition; may repeat."""
     match condition:
         case Atom():
             yield condition
         case AllOf() | AnyOf():
             for part in condition.parts:
-                yield from facts(part)
+                yield from atoms_of(part)
         case _:
             assert_never(condition)
 
 
 def compiled(condition: Condition, bit: Callable[[Atom], int]) -> Callable[[int], bool]:
-    """Compile a condition to a function of the bits of all facts; `bit` returns the bit of a fact."""
+    """Compile a condition to a function of the bits of all atoms; `bit` returns the bit of an atom."""
     match condition:
         case Atom():
             fact_bit = bit(condition)
@@ -260,7 +260,7 @@ def compiled(condition: Condition, bit: Callable[[Atom], int]) -> Callable[[int]
 
 
 def _split(parts: Iterable[Condition], bit: Callable[[Atom], int]) -> tuple[int, tuple[Callable[[int], bool], ...]]:
-    """The bits of the facts among the parts, and the other parts compiled."""
+    """The bits of the atoms among the parts, and the other parts compiled."""
     bits = 0
     rest = []
     for part in parts:

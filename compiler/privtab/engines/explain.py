@@ -10,7 +10,7 @@ from privtab.effects import with_changes
 from privtab.engines.attributes import Comparison, Operand, operand
 from privtab.engines.conditions import ConditionReader, RequestShape
 from privtab.engines.index import OWNER, Index
-from privtab.engines.plan import Caller, Semantics, groups_of, roles_of
+from privtab.engines.plan import Caller, GrantSemantics, groups_of, roles_of
 from privtab.names import last_name, refers_to
 from privtab.paths import base_type
 from privtab.request import roles_not_held
@@ -37,7 +37,7 @@ class Explanation:
         caller: Caller,
         paths: Mapping[str, list[str]],
         reader: ConditionReader,
-        meaning: Semantics,
+        semantics: GrantSemantics,
         index: Index,
     ) -> None:
         self.rule = rule
@@ -45,7 +45,7 @@ class Explanation:
         self.caller = caller
         self.paths = paths
         self.reader = reader
-        self.meaning = meaning
+        self.semantics = semantics
         self.index = index
         self.atoms: Sequence[Atom] = rule["atoms"]
         self.sets: Sequence[Sequence[int]] = self._listed
@@ -226,7 +226,7 @@ class Explanation:
             yield from ((0, owner) for owner in self.owners(atom["type"], path))
             yield from ((0, owner) for owner in self.index.owning_below(key, principals))
             return
-        if atom["privilege"] in self.meaning.owner_holds:
+        if atom["privilege"] in self.semantics.owner_holds:
             yield from ((0, grant.through) for grant in self.ownerships(atom))
             yield from ((0, f"owner {owner}") for owner in self.index.owning_below(key, principals))
         if not any(self.denials(atom)):
@@ -241,7 +241,7 @@ class Explanation:
             return []
         beginnings = self.paths[atom["slot"]]
         chain = [(base_type(type_), beginnings[depth]) for type_, depth in reversed(self.reader.chains[atom["type"]])]
-        return chain if self.meaning.down else chain[:1]
+        return chain if self.semantics.down else chain[:1]
 
     def owners(self, type_: str, path: str) -> Iterable[str]:
         """The principals through which the caller owns an entity."""
@@ -250,7 +250,7 @@ class Explanation:
 
     def ownerships(self, atom: Atom) -> Iterable[GrantPath]:
         """The ownerships that give an atom's privilege."""
-        if atom["privilege"] in self.meaning.owner_holds:
+        if atom["privilege"] in self.semantics.owner_holds:
             for distance, (type_, path) in enumerate(self.relevant_entities(atom)):
                 for owner in self.owners(type_, path):
                     yield GrantPath(distance, f"{type_}:{path}", f"owner {owner}")
@@ -278,12 +278,12 @@ class Explanation:
             for link, depth in chain[: len(chain) - distance]:
                 roles.update(self.caller.scopes.get(f"{base_type(link)}:{beginnings[depth]}", ()))
             for role in roles:
-                if privilege in self.meaning.roles.get(role, {}).get(type_, ()):
+                if privilege in self.semantics.roles.get(role, {}).get(type_, ()):
                     yield GrantPath(distance, f"{type_}:{path}", role)
 
     def denials(self, atom: Atom) -> Iterable[tuple[str, str]]:
         """The denials of an atom's privilege that apply: (key, principal)."""
-        return self._entries("deny", atom) if self.meaning.denies else ()
+        return self._entries("deny", atom) if self.semantics.denies else ()
 
     def _entries(self, effect: str, atom: Atom) -> Iterable[tuple[str, str]]:
         """(key, principal) of the state's rows with an atom's privilege that apply to the caller.

@@ -277,7 +277,7 @@ def revisions(state: object) -> dict[str, Any] | None:
     return None
 
 
-def together(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], frozenset[str]]:
+def combined_document(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], frozenset[str]]:
     """Combine parts into one document, for engines that take no parts; also returns missing root keys. Errors as `Index.of`."""
     people: list[Mapping[str, Any]] = []
     shards: dict[str, Mapping[str, Any]] = {}
@@ -291,17 +291,17 @@ def together(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], fr
     always, windows = parts_of({name: value for name, value in people[0].items() if name != "at"})
     shard_names = {root: shard_name(root) for root in always["shards"]}
     loaded = {root: parts_of(shards[name]) for root, name in sorted(shard_names.items()) if name in shards}
-    whole: dict[str, Any] = {name: value for name, value in always.items() if name != "shards"}
-    whole |= _combined(shard for shard, _ in loaded.values()) | {"members": {}}
+    merged: dict[str, Any] = {name: value for name, value in always.items() if name != "shards"}
+    merged |= _combined(shard for shard, _ in loaded.values()) | {"members": {}}
     for shard, _ in loaded.values():
-        whole["members"].update(shard["members"])
-    whole["revision"] = combined(always["revision"], {root: shard["revision"] for root, (shard, _) in loaded.items()})
+        merged["members"].update(shard["members"])
+    merged["revision"] = combined(always["revision"], {root: shard["revision"] for root, (shard, _) in loaded.items()})
     if timed := _united(windows, [own for _, own in loaded.values() if own]):
-        concerned = {part: whole.pop(part) for part in sorted(whole) if part not in HELD_ALWAYS}
+        concerned = {part: merged.pop(part) for part in sorted(merged) if part not in HELD_ALWAYS}
         if "brought" in concerned:
             timed.setdefault("brought", {})
-        whole[WINDOWED] = concerned | {"windows": timed}
-    return whole, frozenset(shard_names.keys() - loaded.keys())
+        merged[WINDOWED] = concerned | {"windows": timed}
+    return merged, frozenset(shard_names.keys() - loaded.keys())
 
 
 def _united(people: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

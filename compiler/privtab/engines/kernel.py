@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from privtab.arrow import Codes, Truth
 from privtab.engines.arrays import HEAVY, Arrays, Column, UserPrincipals
 from privtab.engines.columns import Level, Paths, decoded, select
-from privtab.engines.conditions import Atom, Condition, facts, fold
+from privtab.engines.conditions import Atom, Condition, atoms_of, fold
 from privtab.engines.index import OWNER
 from privtab.engines.lookups import Bits, all_true, any_true, pair
 from privtab.engines.plan import Plan, Step, needed
@@ -91,12 +91,12 @@ class Batch:
 
 def in_columns(plan: Plan) -> bool:
     """Whether a form of request can be decided in columns; otherwise its condition has too many privileges, or `or below`."""
-    below = any(fact.kind in ("has_below", "owns_below") for fact in facts(plan.condition))
+    below = any(atom.kind in ("has_below", "owns_below") for atom in atoms_of(plan.condition))
     return not below and len(_privileges(plan)) <= MOST_PRIVILEGES
 
 
 def _privileges(plan: Plan) -> list[str]:
-    return sorted({fact.privilege for fact in facts(plan.condition) if fact.kind == "has"})
+    return sorted({atom.privilege for atom in atoms_of(plan.condition) if atom.kind == "has"})
 
 
 class Kernel:
@@ -113,19 +113,19 @@ class Kernel:
         for privilege, bit in self._bit.items():
             pairs += [(allowed(privilege), bit), (allowed(privilege) << 1, bit << 1)]
         self._columns: list[Column] = [arrays.entries[step.type].column(pairs) for step in plan.steps]
-        self._held = np.uint64(sum(bit for name, bit in self._bit.items() if name in plan.meaning.owner_holds))
+        self._held = np.uint64(sum(bit for name, bit in self._bit.items() if name in plan.semantics.owner_holds))
         self._defaults = [self._default_grants(step) for step in plan.steps]
         self._needed: dict[tuple[str, str], int] = {}
         """By place, the privileges without which the request is denied."""
-        for fact in needed(plan.condition):
-            place = fact.slot, fact.type
-            self._needed[place] = self._needed.get(place, 0) | self._bit[fact.privilege]
+        for atom in needed(plan.condition):
+            place = atom.slot, atom.type
+            self._needed[place] = self._needed.get(place, 0) | self._bit[atom.privilege]
 
     def decide(self, batch: Batch) -> Truth:
         """Whether each request is allowed."""
         known: dict[tuple[str, str], tuple[Bits, Bits]] = {}
         steps: list[_StepResult] = []
-        meaning = self.plan.meaning
+        semantics = self.plan.semantics
         for number, step in enumerate(self.plan.steps):
             view = batch.view(step.slot, step.depth)
             users = all_users = batch.codes[view.user_positions]
@@ -139,14 +139,14 @@ class Kernel:
             )
             owned = bits & np.uint64(OWNER)
             scopes: tuple[tuple[int, Codes], ...] = ()
-            if meaning.roles:
+            if semantics.roles:
                 places = batch.paths[step.slot].places(step.type, view.path_positions)
                 scopes = (
                     *(parent.scopes if parent else ()),
                     (number, self._arrays.scopes[step.type].find(all_users, places)),
                 )
                 bits = bits | self._default_bits(number, all_users, scopes)
-            if meaning.down and parent is not None:
+            if semantics.down and parent is not None:
                 bits = bits | parent.held
             denied = parent.denied if parent is not None else np.zeros(len(bits), np.bool_)
             if step.mask:
@@ -161,7 +161,7 @@ class Kernel:
 
     def _effective(self, bits: Bits) -> Bits:
         """The privileges that are allowed and not denied."""
-        effective = bits & ~(bits >> np.uint64(1)) if self.plan.meaning.denies else bits
+        effective = bits & ~(bits >> np.uint64(1)) if self.plan.semantics.denies else bits
         if self._held:
             effective = np.where(bits & np.uint64(OWNER) != 0, effective | self._held, effective)
         return effective
@@ -204,7 +204,7 @@ class Kernel:
         """The default grants of each declared role on a step's entities, in the bits of the columns."""
         bits_by_role = {
             role: sum(bit for name, bit in self._bit.items() if name in grants.get(step.type, ()))
-            for role, grants in self.plan.meaning.roles.items()
+            for role, grants in self.plan.semantics.roles.items()
         }
         return {role: bits for role, bits in bits_by_role.items() if bits}
 
@@ -227,7 +227,7 @@ class Kernel:
         self, condition: Condition, batch: Batch, known: Mapping[tuple[str, str], tuple[Bits, Bits]]
     ) -> Truth:
         @cache
-        def fact(part: Atom) -> Truth:
+        def atom(part: Atom) -> Truth:
             if part.kind == "service_admin":
                 return self._are_service_admins(batch.codes)[batch.user_positions]
             view = batch.view(part.slot, self.plan.reader.depth(part.type))
@@ -237,10 +237,10 @@ class Kernel:
             if part.kind == "owner":
                 _, owned = known[part.slot, part.type]
                 return view.spread(owned != 0)
-            return view.spread(self._other_fact(part, batch, view))
+            return view.spread(self._other_atom(part, batch, view))
 
         rows = len(batch.user_positions)
-        return fold(condition, fact, partial(all_true, count=rows), partial(any_true, count=rows))
+        return fold(condition, atom, partial(all_true, count=rows), partial(any_true, count=rows))
 
     def _are_service_admins(self, users: Codes) -> Truth:
         """Which users are service administrators."""
@@ -249,21 +249,21 @@ class Kernel:
         by_user: Truth = admins[users]
         return by_user
 
-    def _other_fact(self, fact: Atom, batch: Batch, view: View) -> Truth:
-        """Evaluate a fact about a user's names and an entity that is not a privilege or an ownership."""
-        paths = batch.paths[fact.slot]
-        level = paths.level(self.plan.reader.depth(fact.type))
-        if fact.kind == "self":
+    def _other_atom(self, atom: Atom, batch: Batch, view: View) -> Truth:
+        """Evaluate an atom about a user's names and an entity that is not a privilege or an ownership."""
+        paths = batch.paths[atom.slot]
+        level = paths.level(self.plan.reader.depth(atom.type))
+        if atom.kind == "self":
             caller_positions = pc.index_in(decoded(level.names), value_set=batch.names).fill_null(-1).to_numpy()
             is_caller: Truth = caller_positions[select(level.name_codes, view.path_positions)] == view.user_positions
             return is_caller
         users = batch.codes[view.user_positions]
-        if fact.kind == "holds":
+        if atom.kind == "holds":
             return self._is_principal("role", level, view, users)
         is_member: Truth = (
-            self._arrays.members[fact.type].find(pair(users, paths.places(fact.type, view.path_positions))) >= 0
+            self._arrays.members[atom.type].find(pair(users, paths.places(atom.type, view.path_positions))) >= 0
         )
-        if self.plan.reader.principal[fact.type] == "group":
+        if self.plan.reader.principal[atom.type] == "group":
             is_member = is_member | self._is_principal("group", level, view, users)
         return is_member
 

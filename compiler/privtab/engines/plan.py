@@ -1,6 +1,6 @@
 """The plan for one form of request: which entities on its paths to look at, and the condition over what is found.
 
-A plan gathers the facts that its condition needs into one number, on which the compiled condition decides.
+A plan gathers the atoms that its condition needs into one number, on which the compiled condition decides.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from privtab.engines.attributes import NO_VALUES, Comparison, Operand, RequestValues
-from privtab.engines.conditions import AllOf, Atom, Condition, ConditionReader, RequestShape, compiled, facts
+from privtab.engines.conditions import AllOf, Atom, Condition, ConditionReader, RequestShape, atoms_of, compiled
 from privtab.engines.index import OWNER, Holders, Index, Table
 from privtab.names import last_name, refers_to
 from privtab.paths import base_type
 
 Special: TypeAlias = Callable[[str, Sequence[str], Sequence[str], str], bool]
-"""Whether a fact other than a grant holds for a user, their principals, and those that are active, about the entity with a path."""
+"""Whether an atom other than a grant holds for a user, their principals, and those that are active, about the entity with a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Semantics:
+class GrantSemantics:
     """The file-wide semantics of grants, as an engine needs them."""
 
     down: bool
@@ -33,7 +33,7 @@ class Semantics:
     """Default grants: declared role → entity type → privileges."""
 
     @classmethod
-    def read(cls, program: Mapping[str, Any]) -> Semantics:
+    def read(cls, program: Mapping[str, Any]) -> GrantSemantics:
         """Read them from the program's JSON."""
         semantics = program["semantics"]
         owner = semantics["owner"]
@@ -70,7 +70,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One entity to look at. Its facts begin at bit `shift`; `mask` selects those that the condition needs."""
+    """One entity to look at. Its atoms begin at bit `shift`; `mask` selects those that the condition needs."""
 
     slot: str
     type: str
@@ -87,7 +87,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Test:
-    """A fact that is not a privilege or an ownership."""
+    """An atom that is not a privilege or an ownership."""
 
     bit: int
     slot: str
@@ -99,10 +99,10 @@ class Plan:
     """Decides every request of one form."""
 
     def __init__(
-        self, condition: Condition, form: RequestShape, reader: ConditionReader, meaning: Semantics, index: Index
+        self, condition: Condition, form: RequestShape, reader: ConditionReader, semantics: GrantSemantics, index: Index
     ) -> None:
         self.form = form
-        self.meaning = meaning
+        self.semantics = semantics
         self.condition = condition
         self.index = index
         self.reader = reader
@@ -111,30 +111,30 @@ class Plan:
         self.tests: tuple[Test, ...] = ()
         self.comparisons: tuple[tuple[int, Comparison], ...] = ()
         self.steps: tuple[Step, ...] = ()
-        self._lay_out(dict.fromkeys(facts(condition)))
+        self._lay_out(dict.fromkeys(atoms_of(condition)))
         self.decide = compiled(condition, self._bits.__getitem__)
-        self.owner_bits = sum(map(self._bit_of_privilege, meaning.owner_holds))
-        self.allow_bits = sum(map(self._bit_of_privilege, index.numbers)) if meaning.active_roles else 0
+        self.owner_bits = sum(map(self._bit_of_privilege, semantics.owner_holds))
+        self.allow_bits = sum(map(self._bit_of_privilege, index.numbers)) if semantics.active_roles else 0
 
     def _lay_out(self, atoms: Iterable[Atom]) -> None:
-        """Assign a bit to each fact: tests first, then the steps one after another."""
+        """Assign a bit to each atom: tests first, then the steps one after another."""
         masks: dict[tuple[str, str], int] = {}
         tests: list[Test] = []
         comparisons: list[tuple[int, Comparison]] = []
-        for fact in atoms:
-            if fact.kind in ("has", "owner"):
-                for slot, type_ in self._above(fact):
+        for atom in atoms:
+            if atom.kind in ("has", "owner"):
+                for slot, type_ in self._above(atom):
                     masks.setdefault((slot, type_), 0)
-                masks[fact.slot, fact.type] |= self._bit(fact)
-            elif fact.comparison is not None:
+                masks[atom.slot, atom.type] |= self._bit(atom)
+            elif atom.comparison is not None:
                 bit = 1 << (len(tests) + len(comparisons))
-                comparisons.append((bit, fact.comparison))
-                self._bits[fact] = bit
+                comparisons.append((bit, atom.comparison))
+                self._bits[atom] = bit
             else:
                 bit = 1 << (len(tests) + len(comparisons))
-                depth = self.reader.depth(fact.type) if fact.type else 0
-                tests.append(Test(bit=bit, slot=fact.slot, depth=depth, holds=self._special(fact)))
-                self._bits[fact] = bit
+                depth = self.reader.depth(atom.type) if atom.type else 0
+                tests.append(Test(bit=bit, slot=atom.slot, depth=depth, holds=self._special(atom)))
+                self._bits[atom] = bit
         self.tests = tuple(tests)
         self.comparisons = tuple(comparisons)
         # A step uses the results of those above it.
@@ -160,30 +160,30 @@ class Plan:
             )
             shift += mask.bit_length()
         self.steps = tuple(steps)
-        for fact in atoms:
-            if fact.kind in ("has", "owner"):
-                self._bits[fact] = self._bit(fact) << steps[numbers[fact.slot, fact.type]].shift
+        for atom in atoms:
+            if atom.kind in ("has", "owner"):
+                self._bits[atom] = self._bit(atom) << steps[numbers[atom.slot, atom.type]].shift
 
-    def _bit(self, fact: Atom) -> int:
-        return OWNER if fact.kind == "owner" else self._bit_of_privilege(fact.privilege)
+    def _bit(self, atom: Atom) -> int:
+        return OWNER if atom.kind == "owner" else self._bit_of_privilege(atom.privilege)
 
-    def _above(self, fact: Atom) -> Iterable[tuple[str, str]]:
-        """The places that count for a fact, from the root to its own."""
-        chain = self.reader.chains[fact.type]
-        if fact.kind == "owner" or not (self.meaning.down or self.meaning.roles):
+    def _above(self, atom: Atom) -> Iterable[tuple[str, str]]:
+        """The places that count for an atom, from the root to its own."""
+        chain = self.reader.chains[atom.type]
+        if atom.kind == "owner" or not (self.semantics.down or self.semantics.roles):
             chain = chain[-1:]
-        return [(fact.slot, type_) for type_, _ in chain]
+        return [(atom.slot, type_) for type_, _ in chain]
 
     def _defaults(self, type_: str) -> Holders:
         return {
             role: sum(map(self._bit_of_privilege, grants[type_]))
-            for role, grants in self.meaning.roles.items()
+            for role, grants in self.semantics.roles.items()
             if type_ in grants
         }
 
-    def _special(self, fact: Atom) -> Special:
-        index, type_ = self.index, base_type(fact.type)
-        match fact.kind:
+    def _special(self, atom: Atom) -> Special:
+        index, type_ = self.index, base_type(atom.type)
+        match atom.kind:
             case "service_admin":
                 return lambda user, _, __, ___: user in index.service_admins
             case "self":
@@ -200,15 +200,15 @@ class Plan:
                     )
                 return lambda user, _, __, path: user in members.get(path, ())
             case "has_below":
-                owners_have = fact.privilege in self.meaning.owner_holds
+                owners_have = atom.privilege in self.semantics.owner_holds
                 return lambda _, principals, active, path: (
-                    any(index.granted_below(fact.privilege, f"{type_}:{path}", principals, active))
+                    any(index.granted_below(atom.privilege, f"{type_}:{path}", principals, active))
                     or (owners_have and any(index.owning_below(f"{type_}:{path}", principals)))
                 )
             case "owns_below":
                 return lambda _, principals, __, path: any(index.owning_below(f"{type_}:{path}", principals))
             case _:
-                raise AssertionError(fact.kind)
+                raise AssertionError(atom.kind)
 
     def holds(self, caller: Caller, paths: Mapping[str, list[str]]) -> bool:
         """Whether the condition holds; `paths` has the prefixes of each slot's path by their number of names."""
@@ -218,7 +218,7 @@ class Plan:
         return paths[operand.slot][self.reader.depth(operand.type)] if operand.type else None
 
     def gather(self, caller: Caller, paths: Mapping[str, list[str]]) -> int:
-        """The facts as one number."""
+        """The atoms as one number."""
         known = 0
         for test in self.tests:
             path = paths[test.slot][test.depth] if test.depth else ""
@@ -227,7 +227,7 @@ class Plan:
         for bit, comparison in self.comparisons:
             if comparison.holds(lambda operand: caller.values.value(operand, self._path(operand, paths))):
                 known |= bit
-        down, denies, owner_bits, scopes = self.meaning.down, self.meaning.denies, self.owner_bits, caller.scopes
+        down, denies, owner_bits, scopes = self.semantics.down, self.semantics.denies, self.owner_bits, caller.scopes
         narrowed = caller.active is not caller.principals
         bits_of_steps: list[int] = []
         roles: list[tuple[str, ...]] = []

@@ -38,8 +38,8 @@ class LazyShortcuts(dict[tuple[str, str], Shortcut]):
         if key not in self._engine.shapes:
             return _no_shortcut
         fixed = self._engine.needs_only_resource(*key) and key[0] not in self._engine.reader.nested
-        made = shortcut(self._engine.plan_of(*key, frozenset(), {}, named=True)) if fixed else None
-        self[key] = made or _no_shortcut
+        built = shortcut(self._engine.plan_of(*key, frozenset(), {}, named=True)) if fixed else None
+        self[key] = built or _no_shortcut
         return self[key]
 
 
@@ -101,13 +101,13 @@ class TimedBatches:
     def __setstate__(self, state: tuple[Mapping[str, Any], Sequence[Any]]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
-    def decide_columns(self, users: Texts, resources: Texts, **asked: Any) -> Answers:
+    def decide_columns(self, users: Texts, resources: Texts, **options: Any) -> Answers:
         """As Batches.decide_columns."""
         now, opened = moments.now(), self._opened
         if opened is None or not opened.window.holds(now):
             opened = self._opened = Opener().open(self._program, self._state, None, now)
         assert isinstance(opened.engine, PythonEngine)
-        return opened.engine.batches().decide_columns(users, resources, **asked)
+        return opened.engine.batches().decide_columns(users, resources, **options)
 
 
 class Opener:

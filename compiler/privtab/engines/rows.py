@@ -9,7 +9,7 @@ from privtab.engines.attributes import RequestValues
 from privtab.engines.conditions import RESOURCE, ConditionReader, RequestShape
 from privtab.engines.explain import Explanation
 from privtab.engines.index import Index
-from privtab.engines.plan import Caller, Plan, Semantics, beginnings
+from privtab.engines.plan import Caller, GrantSemantics, Plan, beginnings
 from privtab.errors import DecisionUnavailable, PolicyError
 from privtab.request import Decision, Entity, Request
 
@@ -39,7 +39,7 @@ class RowEngine:
             raise PolicyError(f"the program of the policy cannot be read: {error!r}") from error
 
     def _read(self) -> None:
-        self.meaning = Semantics.read(self.program)
+        self.semantics = GrantSemantics.read(self.program)
         self.reader = ConditionReader(self.program)
         # Number all privileges now, so that threads that make plans later do not change the index.
         for privilege in self.program["privileges"]:
@@ -101,7 +101,7 @@ class RowEngine:
         caller = self.caller(request)
         allowed = not caller.unheld and plan.holds(caller, paths)
         rule = self.program["rules"][resource.type][request.action]
-        explanation = Explanation(rule, plan.form, caller, paths, self.reader, self.meaning, self.index)
+        explanation = Explanation(rule, plan.form, caller, paths, self.reader, self.semantics, self.index)
         return Decision(allowed=allowed, context=explanation.context(self.program.get("revision"), allowed=allowed))
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
@@ -145,15 +145,15 @@ class RowEngine:
     ) -> Plan:
         """The plan for requests of a form; `withs` are the types of the `with` objects, the rest as in RequestShape."""
         levels = levels or {}
-        asked, slots = self.shapes[type_, operation]
-        flags = flags & asked
+        flag_names, slots = self.shapes[type_, operation]
+        flags = flags & flag_names
         key = (type_, operation, flags, named, attributes, *(withs[slot] for slot in slots), *levels.items())
         plan = self._plans.get(key)
         if plan is None:
             types = {RESOURCE: type_, **{slot: withs[slot] for slot in slots}}
             form = RequestShape(flags=flags, types=types, named=named, levels=levels, attributes=attributes)
             condition = self.reader.condition(type_, operation, form)
-            plan = self._plans[key] = Plan(condition, form, self.reader, self.meaning, self.index)
+            plan = self._plans[key] = Plan(condition, form, self.reader, self.semantics, self.index)
         return plan
 
     def needs_only_resource(self, type_: str, operation: str) -> bool:
@@ -168,12 +168,12 @@ class RowEngine:
 
     def caller(self, request: Request) -> Caller:
         """The caller of a request."""
-        groups = request.groups if self.meaning.request_groups else ()
+        groups = request.groups if self.semantics.request_groups else ()
         index, user = self.index, request.user
-        scopes = index.scopes(user, groups) if self.meaning.roles else _NOTHING
+        scopes = index.scopes(user, groups) if self.semantics.roles else _NOTHING
         values = RequestValues.of(request, self.shapes[request.resource.type, request.action][1])
         principals = index.principals(user, groups)
-        if request.active_roles is None or not self.meaning.active_roles:
+        if request.active_roles is None or not self.semantics.active_roles:
             return Caller(user=user, principals=principals, scopes=scopes, active=principals, values=values)
         active = index.active(principals, request.active_roles)
         unheld = set(request.active_roles).difference(map(index.role_of, principals))

@@ -38,15 +38,15 @@ def shortcut(plan: Plan) -> Shortcut | None:
     # Each entity down the path adds one name.
     straight = [depth for _, depth in chain] == list(range(1, len(chain) + 1))
     on_path = all(any(step.type == type_ for type_, _ in chain) for step in plan.steps)
-    plain = len(plan.form.types) == 1 and plan.form.named and not plan.meaning.roles
+    plain = len(plan.form.types) == 1 and plan.form.named and not plan.semantics.roles
     if not (straight and on_path and plain):
         return None
     required = needed(plan.condition)
     levels = [_level(plan, type_, depth, required) for type_, depth in chain]
     simple = (
         AllOf(required) in (plan.condition, AllOf((plan.condition,)))
-        and plan.meaning.down
-        and plan.meaning.denies
+        and plan.semantics.down
+        and plan.semantics.denies
         and not plan.owner_bits
     )
     return _conjunction(levels, plan.index.users) if simple else _by_facts(plan, levels)
@@ -55,7 +55,7 @@ def shortcut(plan: Plan) -> Shortcut | None:
 def _level(plan: Plan, type_: str, depth: int, required: Sequence[Atom]) -> Level:
     step = next((step for step in plan.steps if step.type == type_), None)
     allowed = plan.index.numbers.allowed
-    bits = sum({allowed(fact.privilege) for fact in required if fact.type == type_})
+    bits = sum({allowed(atom.privilege) for atom in required if atom.type == type_})
     # Facts about the caller alone are checked at the root.
     tests = [test for test in plan.tests if max(test.depth, 1) == depth]
     return Level(
@@ -114,9 +114,9 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Shortcut:
 
 
 def _by_facts(plan: Plan, levels: Sequence[Level]) -> Shortcut:
-    """For all other conditions: gather the facts along the path into one number, and evaluate the condition on it."""
+    """For all other conditions: gather the atoms along the path into one number, and evaluate the condition on it."""
     users, decide, owner_bits = plan.index.users, plan.decide, plan.owner_bits
-    down, denies = plan.meaning.down, plan.meaning.denies
+    down, denies = plan.semantics.down, plan.semantics.denies
     slashes = len(levels) - 1
 
     def answer(user: str, path: str) -> bool | None:
@@ -131,14 +131,14 @@ def _by_facts(plan: Plan, levels: Sequence[Level]) -> Shortcut:
             return None
         if path.count("/") != slashes or not path or path[0] == "/" or path[-1] == "/" or "//" in path:
             return None
-        facts = known = 0
+        gathered = known = 0
         end = -1
         for table, required, _, mask, shift, tests in levels:
             end = path.find("/", end + 1)
             prefix = path[:end] if end >= 0 else path
             for bit, holds in tests:
                 if holds(user, principals, principals, prefix):
-                    facts |= bit
+                    gathered |= bit
             bits = 0
             holders = table.get(prefix)
             if holders is not None:
@@ -152,8 +152,8 @@ def _by_facts(plan: Plan, levels: Sequence[Level]) -> Shortcut:
                     effective |= owner_bits
                 if effective & required != required:
                     return False
-                facts |= (((effective & ~OWNER) | (bits & OWNER)) & mask) << shift
-        return decide(facts)
+                gathered |= (((effective & ~OWNER) | (bits & OWNER)) & mask) << shift
+        return decide(gathered)
 
     return answer
 

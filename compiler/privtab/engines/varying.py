@@ -86,13 +86,13 @@ def allow_rows(
     active: pa.Array | None = None,
 ) -> Truth:
     """Decide some rows, all valid requests, one by one: those that bring groups or name active roles."""
-    taken = pa.array(rows)
+    indices = pa.array(rows)
     none = [None] * len(rows)
-    paths = {slot: (kind, column.take(taken).to_pylist()) for slot, (kind, column) in columns.items()}
-    brought = none if groups is None else groups.take(taken).to_pylist()
-    narrowed = none if active is None else active.take(taken).to_pylist()
+    paths = {slot: (kind, column.take(indices).to_pylist()) for slot, (kind, column) in columns.items()}
+    brought = none if groups is None else groups.take(indices).to_pylist()
+    narrowed = none if active is None else active.take(indices).to_pylist()
     allowed = np.zeros(len(rows), np.bool_)
-    for row, user in enumerate(names.take(taken).to_pylist()):
+    for row, user in enumerate(names.take(indices).to_pylist()):
         entities = {slot: Entity(kind, ids[row]) for slot, (kind, ids) in paths.items()}
         resource, roles = entities.pop(RESOURCE), narrowed[row]
         request = Request(

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from privtab.engines import Opened
-from privtab.engines.index import in_parts, together
+from privtab.engines.index import combined_document, in_parts
 from privtab.engines.opa_wasm import Instance
 from privtab.engines.windowed import is_windowed, revision_of
 from privtab.errors import InvalidRequest, PolicyError, UsageError
@@ -52,12 +52,12 @@ class WasmEngine:
             "privtab_program": {program["name"]: program},
             "privtab_state": {program["system"]: state},
         }
-        wanted = [f"{self._package}/{entrypoint}" for entrypoint in ENTRYPOINTS]
+        names = [f"{self._package}/{entrypoint}" for entrypoint in ENTRYPOINTS]
         try:
             encoded = _text(data).encode()
         except UnicodeEncodeError as error:
             raise PolicyError(f"a name of the bundles is not valid Unicode: {error.object[error.start]!a}") from None
-        self._instance = Instance(module, encoded, wanted, clock if is_windowed(state) else None)
+        self._instance = Instance(module, encoded, names, clock if is_windowed(state) else None)
 
     def allow(self, request: Request) -> bool:
         """Whether the request is allowed."""
@@ -250,5 +250,5 @@ class Opener:
     def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None, moment: int) -> Opened:
         """As engines.Opener.open; each call is answered for the moment at which it is made."""
         del moment
-        document, missing = together(state) if in_parts(state[0]) else (state[0], frozenset[str]())
+        document, missing = combined_document(state) if in_parts(state[0]) else (state[0], frozenset[str]())
         return Opened(engine=WasmEngine(module, program, document), revision=revision_of(document), missing=missing)

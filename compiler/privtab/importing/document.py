@@ -128,13 +128,13 @@ def load(document: str) -> Document:
     file = source.load(find(document))
     found: list[Diagnostic] = []
     root = compose(file, found, "an import document begins with `import: 1`")
-    read = None if root is None else _Reader(file, found).document(root)
+    read = None if root is None else _MappingReader(file, found).document(root)
     if read is None or found:
         raise PolicyInvalid(in_order(found))
     return read
 
 
-class _Reader(DocumentReader):
+class _MappingReader(DocumentReader):
     """The reader of import documents."""
 
     NAMES: ClassVar = {"I001": "bad-import-document"}

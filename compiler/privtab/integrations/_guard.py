@@ -16,7 +16,7 @@ from privtab.client._base import Asker
 from privtab.errors import DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
 from privtab.integrations._answers import LOG
 from privtab.integrations._caller import DECISION, Caller, CallerLike, as_caller, caller
-from privtab.integrations._needs import FilledRequest, Place, RequestTemplate, request_template
+from privtab.integrations._needs import EntityTemplate, FilledRequest, RequestTemplate, request_template
 from privtab.request import Decision
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ class Guard:
     def requires(
         self,
         action: str,
-        resource: Place,
+        resource: EntityTemplate,
         *,
         arg: str | None = None,
-        with_: Mapping[str, Place] | None = None,
+        with_: Mapping[str, EntityTemplate] | None = None,
         flags: Iterable[str] | Mapping[str, str] = (),
         user: Callable[[], CallerLike] | None = None,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:

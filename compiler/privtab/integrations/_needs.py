@@ -13,7 +13,7 @@ from privtab.errors import InvalidRequest, UsageError
 from privtab.names import encode_name
 from privtab.request import NOT_SET, Entity
 
-Place: TypeAlias = str | tuple[str, str] | Callable[..., EntityLike]
+EntityTemplate: TypeAlias = str | tuple[str, str] | Callable[..., EntityLike]
 """An entity: `"table:{catalog}/{schema}/{table}"`, where each argument is one name of the path; `("table", "table_id")`, where
 the argument is the whole path, a list of unencoded names or an Entity; or a function of arguments of the call, by name."""
 
@@ -59,9 +59,9 @@ class RequestTemplate:
 
 def request_template(
     action: str,
-    resource: Place,
+    resource: EntityTemplate,
     arg: str | None = None,
-    with_: Mapping[str, Place] | None = None,
+    with_: Mapping[str, EntityTemplate] | None = None,
     flags: Iterable[str] | Mapping[str, str] = (),
 ) -> RequestTemplate:
     """Build a template from the arguments of `requires`; raises UsageError if it can never be filled."""
@@ -88,7 +88,7 @@ def request_template(
     )
 
 
-def _filler(place: Place, where: str) -> tuple[Filler, frozenset[str]]:
+def _filler(place: EntityTemplate, where: str) -> tuple[Filler, frozenset[str]]:
     match place:
         case str():
             return _template(place, where)

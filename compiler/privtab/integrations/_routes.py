@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from privtab.errors import UsageError
-from privtab.integrations._needs import Place, RequestTemplate, request_template
+from privtab.integrations._needs import EntityTemplate, RequestTemplate, request_template
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)(:path)?\}")
 
@@ -32,10 +32,10 @@ def route(
     methods: str,
     path: str,
     action: str,
-    resource: Place,
+    resource: EntityTemplate,
     *,
     arg: str | None = None,
-    with_: Mapping[str, Place] | None = None,
+    with_: Mapping[str, EntityTemplate] | None = None,
     flags: Iterable[str] = (),
 ) -> Route:
     """`route("GET", "/tables/{table_id:path}", "load", "table", arg="table_id")`; several methods are separated by spaces.

@@ -9,7 +9,7 @@ from privtab.errors import DecisionError, UsageError
 from privtab.integrations._answers import Answer, Tell, answer
 from privtab.integrations._caller import as_caller
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
-from privtab.integrations._needs import Place, RequestTemplate, request_template
+from privtab.integrations._needs import EntityTemplate, RequestTemplate, request_template
 from privtab.request import Decision
 
 try:
@@ -22,10 +22,10 @@ __all__ = ["Requires", "answer_errors"]
 
 def Requires(  # noqa: N802  (named like FastAPI's `Depends` and `Security`)
     action: str,
-    resource: Place,
+    resource: EntityTemplate,
     *,
     arg: str | None = None,
-    with_: Mapping[str, Place] | None = None,
+    with_: Mapping[str, EntityTemplate] | None = None,
     flags: Iterable[str] = (),
     guard: Guard | AnyAsker = GUARD,
     user: Callable[..., Any] | None = None,

@@ -32,8 +32,8 @@ def target_text(target: Target, rule: Rule, types: Mapping[str, str] | None = No
         return level_name(target)
     slot = next(w for w in rule.withs if w.name == target.slot)
     object_type = (types or {}).get(slot.name, slot.types[0])
-    own = target.type == object_type and target.level == "nearest"
-    return slot.name if own else f"{slot.name}.{level_name(target)}"
+    is_nearest_own = target.type == object_type and target.level == "nearest"
+    return slot.name if is_nearest_own else f"{slot.name}.{level_name(target)}"
 
 
 def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) -> str:

@@ -100,7 +100,7 @@ class CounterexampleSearch:
                 yield from self._granted(privilege, target)
                 yield from self._by_role(privilege, target)
                 if privilege in self.semantics.owner_privileges:
-                    for place in self.semantics.looked_at(target):
+                    for place in self.semantics.grant_targets(target):
                         yield from self._owned(place)
             case Owner(target=target):
                 yield from self._owned(target)
@@ -151,7 +151,7 @@ class CounterexampleSearch:
         return ("user", *sorted(self.semantics.carriers - self.other_semantics.carriers))
 
     def _granted(self, privilege: str, target: Target) -> Iterator[Fact]:
-        for place in self.semantics.looked_at(target):
+        for place in self.semantics.grant_targets(target):
             for name in self._names(privilege, place.type):
                 # A grant further up, or by another name, is tried unless the other program gives at least as much by it as by the
                 # privilege's own name, on the object itself or where the grant is.
@@ -190,7 +190,8 @@ class CounterexampleSearch:
             for scope in scopes:
                 assigned = Assigned(role=role.name, scope=scope)
                 if any(
-                    self.semantics.by_default(privilege, place, assigned) for place in self.semantics.looked_at(target)
+                    self.semantics.by_default(privilege, place, assigned)
+                    for place in self.semantics.grant_targets(target)
                 ):
                     for carrier in self._carriers():
                         yield Assigned(role=role.name, scope=scope, carrier=carrier)
@@ -222,7 +223,7 @@ class CounterexampleSearch:
         for privilege, target in sorted(required, key=repr):
             if privilege not in self.other_program.privileges or target.type not in self.other_program.entities:
                 continue
-            for place in self.other_semantics.looked_at(target):
+            for place in self.other_semantics.grant_targets(target):
                 for name in self.other_semantics.names_on(privilege, place.type, "deny"):
                     own = self.semantics.given(name, place.type, "deny") if self.semantics.denies else frozenset()
                     denied = {(p, place) for p in own}
@@ -238,11 +239,11 @@ class CounterexampleSearch:
         protected: set[tuple[str, Target]] = set()
         for atom in atoms:
             if isinstance(atom, Has):
-                looked_at = self.semantics.looked_at(atom.target)
-                if not (atom.privilege in self.semantics.owner_privileges and owned.intersection(looked_at)):
-                    protected |= {(atom.privilege, place) for place in looked_at}
+                granting = self.semantics.grant_targets(atom.target)
+                if not (atom.privilege in self.semantics.owner_privileges and owned.intersection(granting)):
+                    protected |= {(atom.privilege, place) for place in granting}
             elif isinstance(atom, HasBelow) and atom.target not in owned_below:
-                protected |= {(atom.privilege, place) for place in self.semantics.looked_at(atom.target)}
+                protected |= {(atom.privilege, place) for place in self.semantics.grant_targets(atom.target)}
         return frozenset(protected)
 
     def _with_fewest_denials(

@@ -145,18 +145,18 @@ class ImplicationChecker:
         slots: Slots,
         unnamed: str | None,
     ) -> bool:
-        mine, other = unrolled(self.program), unrolled(self.other_program)
+        first, second = unrolled(self.program), unrolled(self.other_program)
         if most not in self._unrolled:
             one_program = self.other_program is self.program
             self._unrolled[most] = ImplicationChecker(
-                mine.at_most(most), None if one_program else other.at_most(most), self._unused_names
+                first.at_most(most), None if one_program else second.at_most(most), self._unused_names
             )
         return self._unrolled[most].implies_with(
-            mine.formula(f, levels),
-            other.formula(g, levels),
+            first.formula(f, levels),
+            second.formula(g, levels),
             flags,
-            {slot: [mine.at(type_, levels.get(slot, 1)) for type_ in types] for slot, types in slots.items()},
-            None if unnamed is None else mine.at(unnamed, levels.get(RESOURCE, 1)),
+            {slot: [first.at(type_, levels.get(slot, 1)) for type_ in types] for slot, types in slots.items()},
+            None if unnamed is None else first.at(unnamed, levels.get(RESOURCE, 1)),
         )
 
     @property

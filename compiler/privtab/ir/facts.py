@@ -210,7 +210,7 @@ class FactSemantics:
             for type_ in self.program.chain(target.type)
         )
 
-    def looked_at(self, target: Target) -> tuple[Target, ...]:
+    def grant_targets(self, target: Target) -> tuple[Target, ...]:
         """The objects whose grants and denials count for the target."""
         return self.path(target) if self.down else (target,)
 
@@ -289,7 +289,7 @@ class FactSemantics:
                 case GrantedBelow() if fact.target in places and (
                     fact.privilege == privilege or privilege in self.gives_below(fact.privilege, fact.target.type)
                 ):
-                    if not any(self._denied(privilege, place, facts) for place in self.looked_at(fact.target)):
+                    if not any(self._denied(privilege, place, facts) for place in self.grant_targets(fact.target)):
                         return True
                 case _:
                     pass
@@ -325,7 +325,7 @@ class FactSemantics:
         if key not in self._gives:
             known = self.program.privileges.get(privilege)
             found = frozenset(known.implies if known else ())
-            for place in self.looked_at(Target(slot=RESOURCE, type=type_)) if found else ():
+            for place in self.grant_targets(Target(slot=RESOURCE, type=type_)) if found else ():
                 for name in self.names_on(privilege, place.type, "allow"):
                     found &= self.given(name, place.type, "allow")
                 for role in self.program.roles:
@@ -341,29 +341,29 @@ class FactSemantics:
             return frozenset()
         found = frozenset(known.implies)
         for place in self.at_or_below(Target(slot=RESOURCE, type=type_))[1:]:
-            if not {*known.on}.isdisjoint(other.type for other in self.looked_at(place)):
+            if not {*known.on}.isdisjoint(other.type for other in self.grant_targets(place)):
                 found &= self.gives(privilege, place.type)
         return found
 
     def has(self, privilege: str, target: Target, facts: Facts) -> bool:
         """Whether the caller has a privilege on the target: by ownership, or by a grant without a denial."""
-        looked_at = frozenset(self.looked_at(target))
+        granting = frozenset(self.grant_targets(target))
         if privilege in self.owner_privileges and any(
-            self.owns(fact) and fact.target in looked_at for fact in facts if isinstance(fact, Owned)
+            self.owns(fact) and fact.target in granting for fact in facts if isinstance(fact, Owned)
         ):
             return True
         allowed = False
         for fact in facts:
             match fact:
                 case Granted():
-                    applies = fact.target in looked_at and fact.carrier in self.carriers
+                    applies = fact.target in granting and fact.carrier in self.carriers
                     if applies and privilege in self.given(fact.name, fact.target.type, fact.effect):
                         if fact.effect == "allow":
                             allowed = True
                         elif self.denies:
                             return False
                 case Assigned() if not allowed and self.accepts(fact):
-                    allowed = any(self.by_default(privilege, place, fact) for place in looked_at)
+                    allowed = any(self.by_default(privilege, place, fact) for place in granting)
                 case _:
                     pass
         return allowed

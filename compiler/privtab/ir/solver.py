@@ -188,7 +188,7 @@ class Solver(Circuits):
     def _on_path(self, kind: str, privilege: str, target: Target, side: int) -> int:
         """Whether a grant, a denial or an ownership counts for a target; circuits are shared along its path."""
         semantics = self.sides[side]
-        places = semantics.looked_at(target)
+        places = semantics.grant_targets(target)
         key = (kind, side, privilege, places[-1].slot, places[-1].type)
         if key not in self._cache:
             inherited = -self.true

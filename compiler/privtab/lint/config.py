@@ -65,7 +65,7 @@ def settings_in(text: SourceFile, file: Path) -> Settings | None:
         if not values:
             return None
         node = values[0]
-    reader = _Reader(text, [])
+    reader = _SettingsReader(text, [])
     found = reader.document(node, file.resolve().parent)
     if reader.found:
         raise SettingsInvalid(in_order(reader.found))
@@ -78,11 +78,13 @@ def _syntax(text: SourceFile, message: str) -> Diagnostic:
     offset = text.starts[int(place[1]) - 1] + int(place[2]) - 1 if place and place[1] else end
     description = _PLACE.sub("", message)
     found: list[Diagnostic] = []
-    _Reader(text, found).report("C001", text.span(offset, offset + 1), description[:1].lower() + description[1:])
+    _SettingsReader(text, found).report(
+        "C001", text.span(offset, offset + 1), description[:1].lower() + description[1:]
+    )
     return found[0]
 
 
-class _Reader(DocumentReader):
+class _SettingsReader(DocumentReader):
     """Reads one document; every mistake becomes a finding."""
 
     NAMES: ClassVar = {

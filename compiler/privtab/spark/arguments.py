@@ -94,7 +94,7 @@ def read_arguments(
     """
     check_frame(df)
     known = policy if isinstance(policy, Vocabulary) else policy.vocabulary
-    reader = _Reader(df, known, taken)
+    reader = _ArgumentReader(df, known, taken)
     reader.user(subject)
     reader.action(action)
     reader.entity("resource", "type", "path", resource)
@@ -135,7 +135,7 @@ def _mapping(value: object, what: str, contents: str) -> Mapping[str, Any]:
     return value
 
 
-class _Reader:
+class _ArgumentReader:
     def __init__(self, df: DataFrame, vocabulary: Vocabulary, taken: Iterable[str]) -> None:
         self.df = df
         self.vocabulary = vocabulary

@@ -91,7 +91,7 @@ class ScopeOverlap:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RoleLimits:
     """How a role is held: within a scope, or everywhere if it is None, and when."""
 
     scope: str | None
@@ -104,16 +104,16 @@ def joined(one: Window, other: Window) -> Window | None:
     return Window(begin, end) if begin < end else None
 
 
-def roles_from(links: Iterable[tuple[str, str, Held]], names: Vocabulary) -> Reach[Held]:
+def roles_from(links: Iterable[tuple[str, str, RoleLimits]], names: Vocabulary) -> Reach[RoleLimits]:
     """The roles that a role holds, from the links: `role:…`, the name of a role that it holds, and how."""
     overlap = ScopeOverlap(names)
 
-    def join(one: Held, other: Held) -> Held | None:
+    def join(one: RoleLimits, other: RoleLimits) -> RoleLimits | None:
         common, scope = overlap.both(one.scope, other.scope)
         window = joined(one.window, other.window)
-        return Held(scope, window) if common and window is not None else None
+        return RoleLimits(scope, window) if common and window is not None else None
 
-    held: dict[str, list[tuple[str, Held]]] = defaultdict(list)
+    held: dict[str, list[tuple[str, RoleLimits]]] = defaultdict(list)
     for holder, role, how in links:
         held[holder].append((f"{ROLE}{role}", how))
     return Reach(held, join)

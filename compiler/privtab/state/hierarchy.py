@@ -14,7 +14,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.moments import ALWAYS, Window
 from privtab.request import Entity
-from privtab.state.chains import GROUP, ROLE, Held, Reach, check_size, joined, roles_from
+from privtab.state.chains import GROUP, ROLE, Reach, RoleLimits, check_size, joined, roles_from
 from privtab.state.nodes import Assignment, LongerRows, State
 
 
@@ -54,14 +54,14 @@ def group_reach(state: State) -> Reach[Window]:
     return Reach(links, joined)
 
 
-def role_reach(program: Program, state: State) -> Reach[Held]:
+def role_reach(program: Program, state: State) -> Reach[RoleLimits]:
     """The roles that a role (`role:…`) holds."""
     principals = state.column("assignments", "principal")
     rows = principals.where(name for name in principals.names if name.startswith(ROLE))
     windows = state.windows_of("assignments")
     columns = (state.column("assignments", name).take(rows) for name in ("principal", "role", "scope"))
     links = [
-        (str(holder), str(role), Held(scope, windows[row]))
+        (str(holder), str(role), RoleLimits(scope, windows[row]))
         for row, holder, role, scope in zip(rows, *columns, strict=True)
         if windows[row].begin < windows[row].end
     ]
@@ -95,7 +95,7 @@ def _with_assignments(program: Program, state: State) -> State:
     entities: dict[str, Entity] = {}
     found: dict[tuple[Any, Window], None] = {}
     for row, window in zip(state.assignments, state.windows_of("assignments"), strict=True):
-        own = Held(None if row.scope is None else str(row.scope), window)
+        own = RoleLimits(None if row.scope is None else str(row.scope), window)
         for role, held in reach.through(f"{ROLE}{row.role}", own):
             entity = None if held.scope is None else entities.setdefault(held.scope, Entity.parse(held.scope))
             derived = Assignment(principal=row.principal, role=role.removeprefix(ROLE), scope=entity)

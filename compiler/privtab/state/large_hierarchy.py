@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from privtab.arrow import Codes
-from privtab.state.chains import GROUP, ROLE, Held, Reach, check_size
+from privtab.state.chains import GROUP, ROLE, Reach, RoleLimits, check_size
 from privtab.state.coded import CodedColumn, Runs, appended
 from privtab.state.nodes import State
 from privtab.state.rows import ColumnRows
@@ -24,7 +24,7 @@ def more_memberships(state: State, reach: Reach[Any]) -> ColumnRows:
     return _longer("memberships", columns, rows, {"group": found})
 
 
-def more_assignments(state: State, reach: Reach[Held]) -> ColumnRows:
+def more_assignments(state: State, reach: Reach[RoleLimits]) -> ColumnRows:
     """The assignments, and those that follow from roles held by roles."""
     columns = _columns(state, "assignments", ("principal", "role", "scope"))
     roles, scopes = columns["role"], columns["scope"]
@@ -37,7 +37,7 @@ def more_assignments(state: State, reach: Reach[Held]) -> ColumnRows:
     for at in once.tolist():
         own = None if at % size == 0 else scopes.names[at % size - 1]
         pairs: dict[tuple[str, str | None], None] = {}
-        for role, given in reach.through(f"{ROLE}{roles.names[at // size]}", Held(own)):
+        for role, given in reach.through(f"{ROLE}{roles.names[at // size]}", RoleLimits(own)):
             pairs[role.removeprefix(ROLE), given.scope] = None
         held.append(list(pairs))
     rows, found_roles = _spread(which, [[role for role, _ in pairs] for pairs in held])

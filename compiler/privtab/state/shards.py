@@ -115,33 +115,33 @@ def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
     """The whole index from which parts were made, with its revision; shards that the people's part does not name are omitted."""
     people, of_people = parts_of(documents[PEOPLE])
     split = [parts_of(documents[key]) for key in people["shards"]]
-    whole = _together([always for always, _ in split], HELD) | {
+    document = _united([always for always, _ in split], HELD) | {
         part: people[part] for part in (*BY_NAME, BROUGHT) if part in (*BY_NAME, *people)
     }
     if of_people or any(windows for _, windows in split):
-        timed = _together([windows for _, windows in split if windows], CONCERNED)
+        timed = _united([windows for _, windows in split if windows], CONCERNED)
         timed |= {part: of_people.get(part, {}) for part in BY_NAME if part not in HELD_ALWAYS}
         timed |= {BROUGHT: of_people.get(BROUGHT, {})} if BROUGHT in people else {}
-        return stamped(_with_windows(whole, timed))
-    return stamped(whole)
+        return stamped(_with_windows(document, timed))
+    return stamped(document)
 
 
-def _together(shards: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Document:
+def _united(shards: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Document:
     """What several shards hold, by part of the index."""
-    whole: Document = {part: {} for part in names}
+    document: Document = {part: {} for part in names}
     for shard in shards:
         for part in names:
             if part in GRANTS:
                 for privilege, entities in shard[part].items():
-                    whole[part].setdefault(privilege, {}).update(entities)
+                    document[part].setdefault(privilege, {}).update(entities)
             else:
-                whole[part].update(shard[part])
+                document[part].update(shard[part])
     for part in names:
         if part in GRANTS:
-            whole[part] = {privilege: _by_key(entities) for privilege, entities in sorted(whole[part].items())}
+            document[part] = {privilege: _by_key(entities) for privilege, entities in sorted(document[part].items())}
         else:
-            whole[part] = _by_key(whole[part])
-    return whole
+            document[part] = _by_key(document[part])
+    return document
 
 
 def root_keys(program: Program) -> Callable[[str], str]:

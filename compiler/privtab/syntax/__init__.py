@@ -5,7 +5,7 @@ from __future__ import annotations
 from privtab.diagnostics import Diagnostic
 from privtab.source import SourceFile
 from privtab.syntax.nodes import Tables
-from privtab.syntax.reader import Reader
+from privtab.syntax.reader import PolicyReader
 from privtab.syntax.tables import read_tables
 from privtab.syntax.yaml_tree import compose
 
@@ -21,4 +21,4 @@ def read(source: SourceFile) -> tuple[Tables | None, list[Diagnostic]]:
     root = compose(source, found)
     if root is None:
         return None, found
-    return read_tables(Reader(source, found), root), found
+    return read_tables(PolicyReader(source, found), root), found

@@ -8,7 +8,7 @@ from privtab.attributes import WIDEST, Attribute, Kind, TypeName
 from privtab.findings import p007_missing_key, p009_wrong_value, p207_duplicate_name
 from privtab.hints import listed
 from privtab.syntax.nodes import AttributeDecl, Word
-from privtab.syntax.reader import Fields, Reader
+from privtab.syntax.reader import Fields, PolicyReader
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 _TYPES: tuple[TypeName, ...] = ("text", "bool", "enum", "set", "integer")
@@ -18,7 +18,7 @@ _BY_WORD = ("text", "bool", "integer")
 """The types that need no more than their name."""
 
 
-def read_attributes(reader: Reader, node: Node, unreadable: set[str]) -> tuple[AttributeDecl, ...]:
+def read_attributes(reader: PolicyReader, node: Node, unreadable: set[str]) -> tuple[AttributeDecl, ...]:
     """The attributes of users, entities and requests, in the order of the file."""
     fields = reader.fields(node, "attributes", "`attributes`") or {}
     mistakes_before = reader.mistakes
@@ -46,7 +46,7 @@ def read_attributes(reader: Reader, node: Node, unreadable: set[str]) -> tuple[A
     return tuple(found)
 
 
-def _attribute(reader: Reader, kind: Kind, name: Word, node: Node) -> AttributeDecl | None:
+def _attribute(reader: PolicyReader, kind: Kind, name: Word, node: Node) -> AttributeDecl | None:
     what = f"the attribute `{name.value}`"
     fields: Fields | None
     if isinstance(node, Scalar) and node.value in _BY_WORD and node.style != "*":
@@ -79,7 +79,7 @@ def _attribute(reader: Reader, kind: Kind, name: Word, node: Node) -> AttributeD
     return None if attribute is None else AttributeDecl(kind=kind, name=name, type=attribute, on=on)
 
 
-def _type(reader: Reader, type_: TypeName, node: Node) -> Attribute | None:
+def _type(reader: PolicyReader, type_: TypeName, node: Node) -> Attribute | None:
     match type_:
         case "enum" | "set":
             words = reader.words(node, f"`{type_}`")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from privtab.findings import p009_wrong_value
 from privtab.syntax.nodes import ConflictDecl, Word
-from privtab.syntax.reader import Reader
+from privtab.syntax.reader import PolicyReader
 from privtab.syntax.yaml_tree import Node, Scalar, Sequence
 
 
-def read_conflicts(reader: Reader, node: Node) -> tuple[ConflictDecl, ...]:
+def read_conflicts(reader: PolicyReader, node: Node) -> tuple[ConflictDecl, ...]:
     """Read every entry of the list; an entry that cannot be read leaves a finding."""
     if not isinstance(node, Sequence):
         reader.wrong(node, "`conflicts`", "a list", "write `- {operations: [TYPE/OPERATION, TYPE/OPERATION]}`")
@@ -16,7 +16,7 @@ def read_conflicts(reader: Reader, node: Node) -> tuple[ConflictDecl, ...]:
     return tuple(decl for item in node.items if (decl := _conflict(reader, item)) is not None)
 
 
-def _conflict(reader: Reader, node: Node) -> ConflictDecl | None:
+def _conflict(reader: PolicyReader, node: Node) -> ConflictDecl | None:
     fields = reader.fields(node, "conflict", "a conflict")
     if fields is None:
         return None
@@ -33,7 +33,7 @@ def _conflict(reader: Reader, node: Node) -> ConflictDecl | None:
     return ConflictDecl(operations=operations, at_most=at_most, span=operations[0].span, why=why)
 
 
-def _count(reader: Reader, node: Node) -> int | None:
+def _count(reader: PolicyReader, node: Node) -> int | None:
     match node:
         case Scalar(value=int(number)) if not isinstance(node.value, bool) and number >= 1:
             return number
@@ -45,7 +45,7 @@ def _count(reader: Reader, node: Node) -> int | None:
     return None
 
 
-def _operations(reader: Reader, node: Node) -> tuple[Word, ...] | None:
+def _operations(reader: PolicyReader, node: Node) -> tuple[Word, ...] | None:
     """The operations, written as `TYPE/OPERATION`, without duplicates; names are resolved later."""
     words = reader.words(node, "`operations`")
     if words is None:

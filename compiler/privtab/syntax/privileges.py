@@ -8,12 +8,12 @@ from privtab.findings import p009_wrong_value, p010_bad_name, p207_duplicate_nam
 from privtab.syntax.expression import RESERVED
 from privtab.syntax.node_reader import is_empty
 from privtab.syntax.nodes import PrivilegeDecl, SetDecl, Word
-from privtab.syntax.reader import Reader
+from privtab.syntax.reader import PolicyReader
 from privtab.syntax.rows import read_deprecated
 from privtab.syntax.yaml_tree import Mapping, Node, Sequence
 
 
-def read_privileges(reader: Reader, node: Node, unreadable: set[str]) -> tuple[PrivilegeDecl, ...]:
+def read_privileges(reader: PolicyReader, node: Node, unreadable: set[str]) -> tuple[PrivilegeDecl, ...]:
     """Read `privileges`: a list of names, or a mapping from names to what is declared of them."""
     if isinstance(node, Sequence):
         entries = [(item, None) for item in node.items]
@@ -39,7 +39,7 @@ def read_privileges(reader: Reader, node: Node, unreadable: set[str]) -> tuple[P
     return tuple(privileges)
 
 
-def _privilege_name(reader: Reader, node: Node, what: str) -> Word | None:
+def _privilege_name(reader: PolicyReader, node: Node, what: str) -> Word | None:
     name = reader.name(node, what)
     if name is not None and name.value in RESERVED:
         reader.take(p010_bad_name.finding(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
@@ -48,7 +48,7 @@ def _privilege_name(reader: Reader, node: Node, what: str) -> Word | None:
     return name
 
 
-def _privilege(reader: Reader, name: Word, node: Node | None) -> PrivilegeDecl:
+def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> PrivilegeDecl:
     if node is None or is_empty(node):
         return PrivilegeDecl(name=name)
     mistakes_before = reader.mistakes
@@ -80,7 +80,7 @@ def _privilege(reader: Reader, name: Word, node: Node | None) -> PrivilegeDecl:
     )
 
 
-def read_sets(reader: Reader, node: Node) -> tuple[SetDecl, ...]:
+def read_sets(reader: PolicyReader, node: Node) -> tuple[SetDecl, ...]:
     """Read `sets`."""
     sets: list[SetDecl] = []
     for key, value in reader.entries(node, "`sets`"):

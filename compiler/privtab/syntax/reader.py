@@ -32,7 +32,7 @@ _OPEN = re.compile(OPEN)
 Fields = dict[str, tuple[Scalar, Node]]
 
 
-class Reader(NodeReader):
+class PolicyReader(NodeReader):
     """The reader of a policy."""
 
     def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:

@@ -9,14 +9,14 @@ from privtab.diagnostics import Located
 from privtab.findings import p008_wrong_type, p009_wrong_value, p010_bad_name, p208_row_without_condition
 from privtab.syntax.keys import SNAKE
 from privtab.syntax.nodes import AmbiguousDecl, FlagDecl, Reading, RowBody, RowDecl, SourceRef, WithDecl, Word
-from privtab.syntax.reader import Fields, Reader
+from privtab.syntax.reader import Fields, PolicyReader
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 _SNAKE = re.compile(SNAKE)
 _SOURCE = re.compile(r"(?:(?P<name>[^:]+):)?(?P<line>[0-9]+)")
 
 
-def read_rows(reader: Reader, node: Node, what: str, *, kind: str = "row") -> tuple[RowDecl, ...]:
+def read_rows(reader: PolicyReader, node: Node, what: str, *, kind: str = "row") -> tuple[RowDecl, ...]:
     """The rows of one table. An operation may be repeated here; a later stage reports that."""
     if not isinstance(node, Mapping):
         reader.wrong(node, what, "a mapping of operations")
@@ -34,7 +34,7 @@ def read_rows(reader: Reader, node: Node, what: str, *, kind: str = "row") -> tu
     return tuple(rows)
 
 
-def _operations(reader: Reader, key: Scalar) -> list[Word]:
+def _operations(reader: PolicyReader, key: Scalar) -> list[Word]:
     operations: list[Word] = []
     for word in reader.parts(key):
         if _SNAKE.fullmatch(word.value):
@@ -50,7 +50,7 @@ def _operations(reader: Reader, key: Scalar) -> list[Word]:
     return operations
 
 
-def _read_row(reader: Reader, node: Node, key: Scalar, kind: str) -> RowDecl:
+def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDecl:
     name = Located(key.text, reader.span(key))
     if isinstance(node, Scalar) and node.value is None and node.style != "*":
         reader.take(p208_row_without_condition.finding(name.span, key.text))
@@ -83,7 +83,7 @@ def _read_row(reader: Reader, node: Node, key: Scalar, kind: str) -> RowDecl:
     )
 
 
-def read_body(reader: Reader, fields: Fields) -> RowBody:
+def read_body(reader: PolicyReader, fields: Fields) -> RowBody:
     """Read the conditions and effects of a row or a reading."""
     report = reader.choice(fields["report"][1], "report", "`report`") if "report" in fields else None
     return RowBody(
@@ -96,7 +96,7 @@ def read_body(reader: Reader, fields: Fields) -> RowBody:
     )
 
 
-def read_deprecated(reader: Reader, fields: Fields) -> str | None:
+def read_deprecated(reader: PolicyReader, fields: Fields) -> str | None:
     """`deprecated: use X`, or `true`."""
     if "deprecated" not in fields:
         return None
@@ -106,7 +106,7 @@ def read_deprecated(reader: Reader, fields: Fields) -> str | None:
     return reader.text(node, "`deprecated`")
 
 
-def read_source(reader: Reader, node: Node) -> tuple[SourceRef, ...]:
+def read_source(reader: PolicyReader, node: Node) -> tuple[SourceRef, ...]:
     """`15`, `name:15`, `{source: name, line: 15}`, or a list of these."""
     if isinstance(node, Sequence):
         return tuple(ref for item in node.items for ref in read_source(reader, item))
@@ -135,7 +135,7 @@ def read_source(reader: Reader, node: Node) -> tuple[SourceRef, ...]:
     return ()
 
 
-def _withs(reader: Reader, node: Node) -> tuple[WithDecl, ...]:
+def _withs(reader: PolicyReader, node: Node) -> tuple[WithDecl, ...]:
     withs: list[WithDecl] = []
     for key, value in reader.entries(node, "`with`", "write `with: {NAME: TYPE}`"):
         name = reader.name(key, "a `with` object", snake=True)
@@ -148,7 +148,7 @@ def _withs(reader: Reader, node: Node) -> tuple[WithDecl, ...]:
     return tuple(withs)
 
 
-def _flags(reader: Reader, node: Node) -> tuple[FlagDecl, ...]:
+def _flags(reader: PolicyReader, node: Node) -> tuple[FlagDecl, ...]:
     flags: list[FlagDecl] = []
     for key, value in reader.entries(node, "`flags`"):
         name = reader.name(key, "a flag", snake=True)
@@ -158,7 +158,7 @@ def _flags(reader: Reader, node: Node) -> tuple[FlagDecl, ...]:
     return tuple(flags)
 
 
-def _ambiguous(reader: Reader, node: Node, body: RowBody) -> AmbiguousDecl | None:
+def _ambiguous(reader: PolicyReader, node: Node, body: RowBody) -> AmbiguousDecl | None:
     fields = reader.fields(node, "ambiguous", "`ambiguous`")
     if fields is None:
         return None
@@ -172,7 +172,7 @@ def _ambiguous(reader: Reader, node: Node, body: RowBody) -> AmbiguousDecl | Non
     return AmbiguousDecl(cell=_text(reader, fields, "cell"), readings=tuple(readings), why=_text(reader, fields, "why"))
 
 
-def _reading(reader: Reader, node: Node, key: Scalar, body: RowBody) -> tuple[str, RowBody] | None:
+def _reading(reader: PolicyReader, node: Node, key: Scalar, body: RowBody) -> tuple[str, RowBody] | None:
     """The text of a reading, and the body with which it replaces the row's; a condition replaces `each` if the row has only that."""
     if isinstance(node, Mapping):
         fields = reader.fields(node, "reading", "a reading")
@@ -201,5 +201,5 @@ def _plain(node: Node) -> str:
             return ", ".join(f"{key.text}: {_plain(value)}" for key, value in node.entries)
 
 
-def _text(reader: Reader, fields: Fields, key: str) -> str | None:
+def _text(reader: PolicyReader, fields: Fields, key: str) -> str | None:
     return reader.text(fields[key][1], f"`{key}`") if key in fields else None

@@ -24,7 +24,7 @@ from privtab.syntax.nodes import (
     Word,
 )
 from privtab.syntax.privileges import read_privileges, read_sets
-from privtab.syntax.reader import Fields, Reader
+from privtab.syntax.reader import Fields, PolicyReader
 from privtab.syntax.rows import read_rows
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 _TARGET_WORDS = frozenset({"parent", "entity", "any"})
 
 
-def read_tables(reader: Reader, root: Node) -> Tables | None:
+def read_tables(reader: PolicyReader, root: Node) -> Tables | None:
     """Read the whole file; None if it is not a mapping or lacks the keys that identify it."""
     if isinstance(root, Mapping) and not {key.text for key, _ in root.entries} & {"privtab", "system", "entities"}:
         start = reader.source.span(root.start, root.start + 1)
@@ -93,7 +93,7 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
     )
 
 
-def _format(reader: Reader, node: Node) -> None:
+def _format(reader: PolicyReader, node: Node) -> None:
     if not isinstance(node, Scalar) or not isinstance(node.value, int) or isinstance(node.value, bool):
         reader.wrong(node, "`privtab`", "the number of the format", "write `privtab: 1`")
     elif node.value != 1:
@@ -101,7 +101,7 @@ def _format(reader: Reader, node: Node) -> None:
         reader.take(p009_wrong_value.other(reader.span(node), message, "this privtab reads format 1: `privtab: 1`"))
 
 
-def _sources(reader: Reader, node: Node, unreadable: set[str]) -> tuple[tuple[Word, Word], ...]:
+def _sources(reader: PolicyReader, node: Node, unreadable: set[str]) -> tuple[tuple[Word, Word], ...]:
     sources: list[tuple[Word, Word]] = []
     mistakes_before = reader.mistakes
     for key, value in reader.entries(node, "`sources`"):
@@ -121,7 +121,7 @@ def _sources(reader: Reader, node: Node, unreadable: set[str]) -> tuple[tuple[Wo
     return tuple(sources)
 
 
-def _entities(reader: Reader, root: Node) -> tuple[EntityDecl, ...]:
+def _entities(reader: PolicyReader, root: Node) -> tuple[EntityDecl, ...]:
     """The forest in the order of the file, parents before children."""
     first: dict[str, Word] = {}
     entities: list[EntityDecl] = []
@@ -157,7 +157,7 @@ def _plain_words(node: Node) -> tuple[str, ...]:
     return tuple(i.text for i in items if isinstance(i, Scalar) and isinstance(i.value, str) and i.style != "*")
 
 
-def _entity_name(reader: Reader, key: Scalar, first: dict[str, Word]) -> Word | None:
+def _entity_name(reader: PolicyReader, key: Scalar, first: dict[str, Word]) -> Word | None:
     name = reader.name(key, "an entity type", snake=True)
     if name is None:
         return None
@@ -173,7 +173,7 @@ def _entity_name(reader: Reader, key: Scalar, first: dict[str, Word]) -> Word | 
     return name
 
 
-def _types(reader: Reader, node: Node) -> tuple[TypeDecl, ...]:
+def _types(reader: PolicyReader, node: Node) -> tuple[TypeDecl, ...]:
     types: list[TypeDecl] = []
     for key, value in reader.entries(node, "`types`"):
         name = Located(key.text, reader.span(key))
@@ -196,7 +196,7 @@ def _types(reader: Reader, node: Node) -> tuple[TypeDecl, ...]:
     return tuple(types)
 
 
-def _semantics(reader: Reader, node: Node) -> SemanticsDecl:
+def _semantics(reader: PolicyReader, node: Node) -> SemanticsDecl:
     fields = reader.fields(node, "semantics", "`semantics`")
     if fields is None:
         return SemanticsDecl(owner_known=False)
@@ -224,13 +224,13 @@ def _semantics(reader: Reader, node: Node) -> SemanticsDecl:
     )
 
 
-def _gate(reader: Reader, node: Node) -> Any:
+def _gate(reader: PolicyReader, node: Node) -> Any:
     if isinstance(node, Scalar) and node.value == "none":
         return None
     return reader.condition(node, "`gate`")
 
 
-def _owner(reader: Reader, node: Node) -> OwnerDecl | None:
+def _owner(reader: PolicyReader, node: Node) -> OwnerDecl | None:
     if isinstance(node, Scalar) and node.value == "none":
         return None
     if not isinstance(node, Mapping):
@@ -246,7 +246,7 @@ def _owner(reader: Reader, node: Node) -> OwnerDecl | None:
 
 
 def _tables(
-    reader: Reader, node: Node, unreadable: set[str] | None = None
+    reader: PolicyReader, node: Node, unreadable: set[str] | None = None
 ) -> tuple[tuple[TableDecl, ...], tuple[RowDecl, ...]]:
     """The tables of entity types, and the rows under `any`, which is not an entity type."""
     tables: list[TableDecl] = []
@@ -268,7 +268,7 @@ def _in_order(outside: tuple[RowDecl, ...], inside: tuple[RowDecl, ...]) -> tupl
     return tuple(sorted((*outside, *inside), key=lambda row: row.span)) if outside and inside else outside or inside
 
 
-def _roles(reader: Reader, node: Node) -> tuple[RoleDecl, ...]:
+def _roles(reader: PolicyReader, node: Node) -> tuple[RoleDecl, ...]:
     roles: list[RoleDecl] = []
     for key, value in reader.entries(node, "`roles`"):
         name = reader.name(key, "a role")
@@ -295,7 +295,7 @@ def _roles(reader: Reader, node: Node) -> tuple[RoleDecl, ...]:
     return tuple(roles)
 
 
-def _role_grants(reader: Reader, node: Node) -> tuple[tuple[Word, tuple[Word, ...]], ...]:
+def _role_grants(reader: PolicyReader, node: Node) -> tuple[tuple[Word, tuple[Word, ...]], ...]:
     grants: list[tuple[Word, tuple[Word, ...]]] = []
     for key, value in reader.entries(node, "`grants` of a role"):
         words: tuple[Word, ...] | None
@@ -310,7 +310,7 @@ def _role_grants(reader: Reader, node: Node) -> tuple[tuple[Word, tuple[Word, ..
     return tuple(grants)
 
 
-def _variants(reader: Reader, node: Node) -> tuple[VariantDecl, ...]:
+def _variants(reader: PolicyReader, node: Node) -> tuple[VariantDecl, ...]:
     variants: list[VariantDecl] = []
     for key, value in reader.entries(node, "`variants`"):
         name = reader.name(key, "a variant")

@@ -41,7 +41,7 @@ def read(*fleets: Iterable[Sidecar] | Fleet) -> Callable[[], Fleet]:
 
 def last(looks: Iterable[FleetSnapshot]) -> FleetSnapshot:
     found = list(looks)
-    assert [look.over for look in found] == [False] * (len(found) - 1) + [True]
+    assert [look.final for look in found] == [False] * (len(found) - 1) + [True]
     return found[-1]
 
 

@@ -31,14 +31,14 @@ def read_waivers(source: SourceFile) -> Waivers:
     """Read every waiver of a file; one that is incomplete or invalid is an error at its line."""
     found: list[Diagnostic] = []
     root = compose(source, found, _HEAD_HINT)
-    reader = _Reader(source, found)
+    reader = _WaiverReader(source, found)
     waivers = (
         [] if root is None else [waiver for node in reader.listed(root) if (waiver := reader.waiver(node)) is not None]
     )
     return Waivers(waivers=tuple(waivers), found=in_order(found))
 
 
-class _Reader(DocumentReader):
+class _WaiverReader(DocumentReader):
     """The reader of a file of waivers."""
 
     NAMES: ClassVar = {"D201": "bad-waiver"}

@@ -86,7 +86,7 @@ class ModuleView:
 
 def view(program: Program) -> ModuleView:
     """The view of a program; entities, operations and groups in the order of the policy."""
-    names = _Names(_RESERVED)
+    names = _UniqueNames(_RESERVED)
     client = names.take(_pascal(program.system))
     async_client = names.take(f"Async{client}")
     classes = {name: names.take(_pascal(name)) for name in program.entities}
@@ -167,16 +167,16 @@ def _named(program: Program, name: str) -> list[str]:
 
 
 def _parameters(program: Program, name: str) -> tuple[str, ...]:
-    names = _Names(_RESERVED_PARAMETERS)
+    names = _UniqueNames(_RESERVED_PARAMETERS)
     return tuple(names.take(f"{type_}_" if keyword.iskeyword(type_) else type_) for type_ in _named(program, name))
 
 
 def _members(values: Iterable[str]) -> list[MemberView]:
-    names = _Names(())
+    names = _UniqueNames(())
     return [MemberView(name=names.take(value.upper()), value=value) for value in values]
 
 
-class _Names:
+class _UniqueNames:
     """Issues each name once; a repeated name gets a trailing `_`."""
 
     def __init__(self, reserved: Iterable[str]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from privtab.registry.deploy.nodes import Fleet
-    from privtab.registry.deploy.watch import Reader
+    from privtab.registry.deploy.watch import FleetReader
 
 EVERY = 0.5
 """Seconds between two readings. OPA sends its decision logs every few seconds."""
@@ -109,7 +109,7 @@ class CanaryCounts:
         return counts(fleet.tallies if trial is None else trial[1], *self._sides)
 
 
-def observe(read: Reader, channel: Channel, plan: CanaryPlan, console: Console | None) -> CanaryOutcome:
+def observe(read: FleetReader, channel: Channel, plan: CanaryPlan, console: Console | None) -> CanaryOutcome:
     """Count decisions until there are enough or time is up, then compare them. Ends early if a rule has clearly moved."""
     counter = CanaryCounts(channel, read())
     started = time.monotonic()

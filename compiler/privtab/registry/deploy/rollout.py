@@ -16,7 +16,7 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.registry.deploy.nodes import DesiredRevisions, Sidecar
-from privtab.registry.deploy.watch import SILENT, FleetSnapshot, Reader, watch
+from privtab.registry.deploy.watch import SILENT, FleetReader, FleetSnapshot, watch
 from privtab.registry.nodes import Canary, Channel
 from privtab.registry.registry import Registry
 from privtab.registry.static_mirror import StaticMirror
@@ -116,7 +116,7 @@ class Rollout:
     registry: Registry
     channel: str
     system: str
-    read: Reader | None
+    read: FleetReader | None
     follow: Follow
     timeout: float = 60.0
     expect: int = 0

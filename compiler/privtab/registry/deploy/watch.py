@@ -17,7 +17,7 @@ from privtab.registry.deploy.nodes import (
     SidecarStatus,
 )
 
-Reader = Callable[[], Fleet]
+FleetReader = Callable[[], Fleet]
 SILENT = timedelta(minutes=5)
 """Sidecars unseen for longer than this are not awaited. OPA reports with every answer to its long poll."""
 PATIENCE = 10.0
@@ -28,13 +28,13 @@ GRACE = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSnapshot:
-    """One reading of the fleet. The last one of a watch has `over`."""
+    """One reading of the fleet. The last one of a watch has `final`."""
 
     statuses: tuple[SidecarStatus, ...]
     seconds: float
     expected: int = 0
     problem: str | None = None
-    over: bool = False
+    final: bool = False
 
     @property
     def awaited(self) -> tuple[SidecarStatus, ...]:
@@ -77,7 +77,7 @@ class FleetSnapshot:
 
 
 def watch(
-    read: Reader,
+    read: FleetReader,
     desired: DesiredRevisions,
     system: str,
     *,
@@ -86,7 +86,7 @@ def watch(
     every: float = 0.2,
     only: Callable[[Sidecar], bool] = lambda _: True,
 ) -> Iterator[FleetSnapshot]:
-    """Read the fleet until it is complete or time is up; the last snapshot has `over`.
+    """Read the fleet until it is complete or time is up; the last snapshot has `final`.
 
     `expect`: the minimum number of sidecars. `only`: selects the sidecars to watch.
     """
@@ -108,7 +108,7 @@ def watch(
         in_grace = not snapshot.awaited and not expect and now - started < min(GRACE, timeout)
         if (snapshot.complete and not in_grace) or given_up or now - started >= timeout:
             yield FleetSnapshot(
-                statuses=statuses, seconds=now - started, expected=expect, problem=fleet.problem, over=True
+                statuses=statuses, seconds=now - started, expected=expect, problem=fleet.problem, final=True
             )
             return
         yield snapshot

@@ -211,7 +211,7 @@ async def _poll(
         poll.waiting += 1
     try:
         current = desired
-        while not disconnected.done() and not server.feeds.ended:
+        while not disconnected.done() and not server.feeds.closed:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 break

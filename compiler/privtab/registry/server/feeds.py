@@ -86,7 +86,7 @@ class Feeds:
         """Canaries in progress, by `channel/system`."""
         self._workers: ProcessPoolExecutor | None = None
         self._confirmed_at = time.monotonic()
-        self.ended = False
+        self.closed = False
 
     # --- channels ---
 
@@ -158,7 +158,7 @@ class Feeds:
         deadline = time.monotonic() + seconds
         while _stamp(self._channels[key]) == _stamp(channel):
             remaining = deadline - time.monotonic()
-            if remaining <= 0 or self.ended:
+            if remaining <= 0 or self.closed:
                 return False
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed[key].wait(), remaining)
@@ -166,7 +166,7 @@ class Feeds:
 
     def end(self) -> None:
         """End all waits."""
-        self.ended = True
+        self.closed = True
         for changed in self._changed.values():
             changed.set()
 

@@ -153,7 +153,7 @@ def _findings(
     yield from found.of_matrix(rows)
     if source.rows is not None:
         yield from found.of_state(policy.checked("a state"), source.rows, people)
-    users = [user for user in matrix.world.people.users if user is not None]
+    users = [user for user in matrix.world.subjects.users if user is not None]
     yield from found.without_entitlement(users, rows.users())
 
 
@@ -172,7 +172,7 @@ def _scope(
     entities: EntitiesLike,
 ) -> Iterator[tuple[str, str]]:
     """Describe the scope of the matrix, so that what it does not cover is not mistaken for a denial."""
-    yield "operations", "all" if question.operations is None else found.few(sorted(question.operations), NAMED)
+    yield "operations", "all" if question.operations is None else found.abbreviated(sorted(question.operations), NAMED)
     subjects = [_described(names) for names in (users, principals) if names is not None]
     yield "who", ", ".join(filter(None, subjects)) if subjects else "every user that the state names"
     listed_entities = (
@@ -180,16 +180,23 @@ def _scope(
     )
     yield "entities", "all that the state names, and what contains them" if entities is None else listed_entities
     if question.withs:
-        yield "with", found.few([f"{slot} = {entity}" for slot, entity in sorted(question.withs.items())], NAMED)
+        yield (
+            "with",
+            found.abbreviated([f"{slot} = {entity}" for slot, entity in sorted(question.withs.items())], NAMED),
+        )
     if any(shape.flags for shapes in policy.vocabulary.operations.values() for shape in shapes.values()):
-        flag_names = found.few(sorted(question.flags), NAMED)
+        flag_names = found.abbreviated(sorted(question.flags), NAMED)
         yield "flags", flag_names or "none, and so nothing is asked for that goes with one"
     if "request" in policy.json["semantics"]["groups"]:
         yield "groups", "those that requests bring are nobody's here: ask about a group itself"
 
 
 def _described(users: UsersLike) -> str:
-    return found.few(sorted(cast("Collection[str]", users)), NAMED) if isinstance(users, Sized) else "users of a table"
+    return (
+        found.abbreviated(sorted(cast("Collection[str]", users)), NAMED)
+        if isinstance(users, Sized)
+        else "users of a table"
+    )
 
 
 def _write(place: Path, rows: Rows, certificate: Certificate, kind: str) -> None:

@@ -51,7 +51,7 @@ def of_matrix(rows: Rows) -> Iterator[Finding]:
     """Findings in the rows of the matrix."""
     destroyers, count = rows.destroyers(EACH)
     for destroyer in destroyers:
-        text = f"{few(destroyer.operations)} on {destroyer.entities:,} {'entity' if destroyer.entities == 1 else 'entities'}, {_held(destroyer)}"
+        text = f"{abbreviated(destroyer.operations)} on {destroyer.entities:,} {'entity' if destroyer.entities == 1 else 'entities'}, {_held(destroyer)}"
         yield Finding(kind="destructive operations", level="high", about=destroyer.principal, text=text)
     yield from _more("destructive operations", "high", count)
     for operation, paths in rows.open_operations()[:EACH]:
@@ -63,12 +63,12 @@ def _held(destroyer: Destroyer) -> str:
     """The principals through which access is held, without repeating the principal itself."""
     others = [name for name in destroyer.through if name != destroyer.principal]
     direct = ["in person"] if len(others) < len(destroyer.through) else []
-    return " and ".join([*direct, *([f"through {few(others)}"] if others else [])])
+    return " and ".join([*direct, *([f"through {abbreviated(others)}"] if others else [])])
 
 
 def of_state(program: Program, state: State, people: Collection[str] | None) -> Iterator[Finding]:
     """Findings in the rows of a state. `people`: the users that exist; None: unknown."""
-    yield from _limited(_left(state, people), LEFT, "high")
+    yield from _limited(_departed_users(state, people), LEFT, "high")
     yield from _limited(_orphans(state), "orphaned owner", "medium")
     yield from _limited(_roles(program, state), "dormant role", "medium")
     yield from _limited(_empty(program, state), "empty role", "low")
@@ -107,7 +107,7 @@ def _more(kind: str, level: Level, count: int) -> Iterator[Finding]:
         yield Finding(kind=kind, level=level, about="…", text=text, count=count - EACH)
 
 
-def _left(state: State, people: Collection[str] | None) -> Iterator[Finding]:
+def _departed_users(state: State, people: Collection[str] | None) -> Iterator[Finding]:
     if people is None:
         return
     known = set(people)
@@ -142,7 +142,7 @@ def _orphans(state: State) -> Iterator[Finding]:
         if owner not in known:
             owned[owner].append(entity)
     for owner, entities in sorted(owned.items()):
-        text = f"owns {few(sorted(entities))}, and no other row names it"
+        text = f"owns {abbreviated(sorted(entities))}, and no other row names it"
         yield Finding(kind="orphaned owner", level="medium", about=owner, text=text)
 
 
@@ -178,10 +178,12 @@ def _direct(state: State) -> Iterator[Finding]:
         if effect == "allow" and grantee.startswith("user:"):
             grants_by_user[grantee].append(f"{privilege} ({entity})")
     for user, grants in sorted(grants_by_user.items(), key=lambda pair: (-len(pair[1]), pair[0])):
-        yield Finding(kind="direct grant", level="low", about=user, text=f"in person: {few(sorted(set(grants)))}")
+        yield Finding(
+            kind="direct grant", level="low", about=user, text=f"in person: {abbreviated(sorted(set(grants)))}"
+        )
 
 
-def few(names: Sequence[str], most: int = EXAMPLES) -> str:
+def abbreviated(names: Sequence[str], most: int = EXAMPLES) -> str:
     """The first names, and the number of the others."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"

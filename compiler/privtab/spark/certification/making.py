@@ -13,7 +13,7 @@ from privtab.spark.certification.local import LocalRows, TooLargeError, write_ma
 from privtab.spark.certification.results import Rows
 from privtab.spark.frames import is_frame
 from privtab.spark.matrix import named
-from privtab.spark.matrix.compute import DDL, Matrix, tell_left_out
+from privtab.spark.matrix.compute import DDL, Matrix, report_omitted
 from privtab.spark.matrix.opening import Source, open_state
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.schemas import is_written
@@ -48,7 +48,7 @@ class MatrixMaker:
         """Choose the plan; raises UsageError for an unknown plan, and for `process` if an argument needs Spark."""
         if plan not in PLANS:
             raise UsageError(f"unknown plan `{plan}`; there are: auto, process, spark")
-        self.policy, self.state, self.entities, self.asked, self.spark = policy, state, entities, users, spark
+        self.policy, self.state, self.entities, self.requested_users, self.spark = policy, state, entities, users, spark
         self.forced = plan == "process"
         self._read: Source | None = None
         spark_input = _needs_spark(state, entities, users)
@@ -80,7 +80,7 @@ class MatrixMaker:
 
         if callable(self.spark) and not hasattr(self.spark, "createDataFrame"):
             self.spark = self.spark()
-        session = session_of(self.entities, self.asked, cast("SparkSession | None", self.spark))
+        session = session_of(self.entities, self.requested_users, cast("SparkSession | None", self.spark))
         check_executors(session)
         return session
 
@@ -90,11 +90,11 @@ class MatrixMaker:
 
     def users(self) -> Collection[str] | None:
         """The users that the matrix is restricted to, if any."""
-        if not is_frame(self.asked):
-            return cast("Collection[str] | None", self.asked)
+        if not is_frame(self.requested_users):
+            return cast("Collection[str] | None", self.requested_users)
         from privtab.spark.matrix.frame import user_names
 
-        return user_names(self.asked)
+        return user_names(self.requested_users)
 
     def rows(
         self,
@@ -107,7 +107,7 @@ class MatrixMaker:
     ) -> Rows:
         """Write the rows to a folder. `words`: words that mark an operation as destructive; `shown`: number of rows on the page."""
         if self.plan == "process":
-            tell_left_out(matrix)
+            report_omitted(matrix)
             try:
                 write_matrix(matrix, self._keys(source, matrix), folder, None if self.forced else MOST)
                 return LocalRows(folder, words, shown)

@@ -59,7 +59,7 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["seen"] = seen
+    environment.filters["seen"] = visible
     environment.filters["number"] = lambda value: f"{value:,}"
     kinds = [(kind, [f for f in findings if f.kind == kind]) for kind in WHAT]
     return environment.get_template("report.html.j2").render(
@@ -82,14 +82,14 @@ def render(
         shown=len(rows),
         data=data,
         left_out=sorted(left_out.items()),
-        rows=script_json([[_seen(row.get(column)) for column in _COLUMNS] for row in rows]),
+        rows=script_json([[_visible(row.get(column)) for column in _COLUMNS] for row in rows]),
     )
 
 
 _SPACES = re.compile("^ | $|(?<= ) ")
 
 
-def seen(text: str) -> str:
+def visible(text: str) -> str:
     r"""A name with outer and repeated spaces made visible, and invisible or direction-changing characters shown by code point.
 
     >>> seen("ann\u200b"), seen("bob ")
@@ -99,8 +99,8 @@ def seen(text: str) -> str:
     return shown if shown.isprintable() else "".join(c if c.isprintable() else f"⟨{code_point(c)}⟩" for c in shown)
 
 
-def _seen(value: object) -> object:
-    return seen(value) if isinstance(value, str) else value
+def _visible(value: object) -> object:
+    return visible(value) if isinstance(value, str) else value
 
 
 def script_json(value: object) -> str:

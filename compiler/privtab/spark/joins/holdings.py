@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.conditions import ConditionReader
-from privtab.engines.plan import Semantics
-from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, BitNumbers, Held
+from privtab.engines.plan import GrantSemantics
+from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, BitKey, BitNumbers
 from privtab.spark.joins.text import beginning, chosen, literal, one_of, united
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class Holdings:
 
     def __init__(self, program: Mapping[str, Any], tables: Mapping[str, DataFrame], counts: Mapping[str, int]) -> None:
         """`counts`: the number of rows of each table. Empty tables are left out of the plan, as each part of it costs time."""
-        self.meaning = Semantics.read(program)
-        self.numbers = BitNumbers(program, self.meaning)
+        self.semantics = GrantSemantics.read(program)
+        self.numbers = BitNumbers(program, self.semantics)
         self.tables = tables
         self._nonempty = {table for table, count in counts.items() if count}
         self._privileges = list(program["privileges"])
@@ -48,7 +48,7 @@ class Holdings:
 
     def held(self) -> DataFrame:
         """(principal, key, words): one row for each principal and place where the principal holds anything."""
-        rows = reduce(lambda first, second: first.unionAll(second), [*self._grants(), *self._facts()])
+        rows = reduce(lambda first, second: first.unionAll(second), [*self._grants(), *self._other_rows()])
         return rows.groupBy(PRINCIPAL, KEY).agg(*_any(self.numbers.words))
 
     def places(self, held: DataFrame) -> DataFrame:
@@ -70,7 +70,7 @@ class Holdings:
             in_group = memberships.selectExpr(f"{who} AS who", "concat('group:', group) AS of")
             through_groups = in_group.join(assigned.withColumnRenamed("who", "of"), "of").select("who", PRINCIPAL)
             pairs = pairs.unionAll(in_group.selectExpr("who", f"of AS {PRINCIPAL}")).unionAll(through_groups)
-        if not self.meaning.request_groups:
+        if not self.semantics.request_groups:
             pairs = pairs.where("who LIKE 'user:%'")
         return pairs.join(holding, PRINCIPAL, "left_semi").distinct().selectExpr(f"who AS {HOLDER}", PRINCIPAL)
 
@@ -79,7 +79,7 @@ class Holdings:
         rows = self.tables["memberships"]
         return rows if self._state_groups else rows.where("user LIKE 'group:%'" if self._nests_groups else "false")
 
-    def _entry(self, frame: DataFrame, principal: str, key: str, *bits: tuple[Held, str]) -> DataFrame:
+    def _entry(self, frame: DataFrame, principal: str, key: str, *bits: tuple[BitKey, str]) -> DataFrame:
         """Rows of `held`; `bits`: pairs of what is entered and the SQL condition under which it is."""
         words: dict[int, list[str]] = {}
         for held, condition in bits:
@@ -91,7 +91,7 @@ class Holdings:
     def _grants(self) -> list[DataFrame]:
         """Grants, and those of roles within scopes."""
         grants = self.tables["grants"].where(one_of("privilege", self._privileges))
-        if not self.meaning.denies:
+        if not self.semantics.denies:
             grants = grants.where("effect = 'allow'")
         words: dict[int, list[tuple[str, str]]] = {}
         for privilege in self._privileges:
@@ -110,7 +110,7 @@ class Holdings:
             "grantee AS role", f"concat(type, ':', path) AS {KEY}", on_and_above, *word_expressions
         )
         inside_scopes = inside.join(scoped, ["role", "scope"]).selectExpr(f"scoped AS {PRINCIPAL}", KEY, *word_columns)
-        if not self.meaning.down:
+        if not self.semantics.down:
             return [plain, inside_scopes]
         scope_ancestors = self._scoped().selectExpr(
             "role", "scoped", "scope", f"explode({self._chain('scope_type', 'scope_path')}) AS on"
@@ -124,7 +124,7 @@ class Holdings:
             above_scopes.selectExpr(f"scoped AS {PRINCIPAL}", f"scope AS {KEY}", *word_columns),
         ]
 
-    def _facts(self) -> Iterator[DataFrame]:
+    def _other_rows(self) -> Iterator[DataFrame]:
         """Rows of `held` from all tables but grants."""
         tables, entity_key = self.tables, "concat(type, ':', path)"
         member = (MEMBER, "true")
@@ -144,9 +144,11 @@ class Holdings:
         if "holds" in self._used_kinds:
             for key in ("concat(':role/', role)", "concat(':role=', role)"):
                 yield self._entry(assignments, _role(), key, member)
-        if self.meaning.roles:
-            role_bits: list[tuple[Held, str]] = [(("role", r), f"role = {literal(r[5:])}") for r in self.meaning.roles]
-            declared_assignments = assignments.where(one_of("role", [role[5:] for role in self.meaning.roles]))
+        if self.semantics.roles:
+            role_bits: list[tuple[BitKey, str]] = [
+                (("role", r), f"role = {literal(r[5:])}") for r in self.semantics.roles
+            ]
+            declared_assignments = assignments.where(one_of("role", [role[5:] for role in self.semantics.roles]))
             scope_key = f"CASE WHEN scope_type IS NULL THEN '{EVERYWHERE}' ELSE concat(scope_type, ':', scope_path) END"
             yield self._entry(declared_assignments, _role(), scope_key, *role_bits)
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from privtab.engines.conditions import NEVER, RESOURCE, Atom, Condition, facts
+from privtab.engines.conditions import NEVER, RESOURCE, Atom, Condition, atoms_of
 from privtab.engines.index import Index
-from privtab.engines.plan import Plan, Semantics
+from privtab.engines.plan import GrantSemantics, Plan
 from privtab.engines.python import PythonEngine
 
 ABOVE, AT = "above", "at"
@@ -26,7 +26,7 @@ WORD = 60
 """Number of bits in a column."""
 
 OWNER, MEMBER, ADMIN = "owner", "member", "service admin"
-Held: TypeAlias = str | tuple[str, str]
+BitKey: TypeAlias = str | tuple[str, str]
 """What a principal may hold: one of the above, (`allow` or `deny`, privilege), or (`role`, a declared role with default grants)."""
 
 
@@ -57,7 +57,7 @@ class Case:
 
     @property
     def condition(self) -> Condition:
-        """The condition; `Layout` has the places where each of its facts is looked up."""
+        """The condition; `Layout` has the places where each of its atoms is looked up."""
         return self.plan.condition
 
 
@@ -80,8 +80,8 @@ class Rule:
 class BitNumbers:
     """A bit for everything that a policy may look up, independent of the requests, so that a state is prepared only once."""
 
-    def __init__(self, program: Mapping[str, Any], meaning: Semantics) -> None:
-        held: list[Held | None] = [OWNER, MEMBER, ADMIN, *(("role", role) for role in meaning.roles)]
+    def __init__(self, program: Mapping[str, Any], semantics: GrantSemantics) -> None:
+        held: list[BitKey | None] = [OWNER, MEMBER, ADMIN, *(("role", role) for role in semantics.roles)]
         held += [None] * (len(held) % 2)  # A privilege and its denial share a word.
         for privilege in program["privileges"]:
             held += [("allow", privilege), ("deny", privilege)]
@@ -89,7 +89,7 @@ class BitNumbers:
         self.words = (len(held) - 1) // WORD + 1
         """Number of columns of bits."""
 
-    def bit(self, held: Held) -> tuple[int, int]:
+    def bit(self, held: BitKey) -> tuple[int, int]:
         """The position of a bit: (word, bit)."""
         word, position = divmod(self._numbers[held], WORD)
         return word, 1 << position
@@ -102,11 +102,11 @@ class Layout:
         self.engine = engine
         self.rules = tuple(rules)
         self.cases = tuple(cases)
-        self.meaning = engine.meaning
+        self.semantics = engine.semantics
         self.reader = engine.reader
         self.specs: dict[str, dict[str, tuple[PathEntity, ...]]] = {}
         """By part, then by the type of its entity, the places to look up."""
-        self.numbers = BitNumbers(engine.program, engine.meaning)
+        self.numbers = BitNumbers(engine.program, engine.semantics)
         self.roles = self._roles()
         """The declared roles whose default grants matter to a case, as `role:…`."""
         found: dict[str, dict[str, dict[PathEntity, None]]] = {}
@@ -126,54 +126,54 @@ class Layout:
         """The places of an entity of a type and of its ancestors, the root first."""
         return [entity_place(link, depth) for link, depth in self.reader.chains[type_]]
 
-    def relevant_places(self, fact: Atom) -> list[PathEntity]:
-        """The places whose grants count for a fact, its own place last."""
-        chain = self.chain(fact.type)
-        return chain if self.meaning.down else chain[-1:]
+    def relevant_places(self, atom: Atom) -> list[PathEntity]:
+        """The places whose grants count for an atom, its own place last."""
+        chain = self.chain(atom.type)
+        return chain if self.semantics.down else chain[-1:]
 
     def defaults(self, privilege: str, place: PathEntity) -> list[str]:
         """The declared roles whose default grants give a privilege on entities of a place's type."""
         type_ = place.prefix[:-1]
-        return [role for role in self.roles if privilege in self.meaning.roles[role].get(type_, ())]
+        return [role for role in self.roles if privilege in self.semantics.roles[role].get(type_, ())]
 
-    def tests(self, fact: Atom) -> list[PathEntity]:
-        """The places to look up for service admin, membership or a held role; none for other facts."""
-        if fact.kind == "service_admin":
+    def tests(self, atom: Atom) -> list[PathEntity]:
+        """The places to look up for service admin, membership or a held role; none for other atoms."""
+        if atom.kind == "service_admin":
             return [PathEntity(EVERYWHERE, 0)]
-        depth = self.reader.depth(fact.type) if fact.type else 0
-        match fact.kind:
+        depth = self.reader.depth(atom.type) if atom.type else 0
+        match atom.kind:
             case "member":
-                places = [entity_place(fact.type, depth)]
-                return places + named_places("group", depth) if self.reader.principal[fact.type] == "group" else places
+                places = [entity_place(atom.type, depth)]
+                return places + named_places("group", depth) if self.reader.principal[atom.type] == "group" else places
             case "holds":
                 return named_places("role", depth)
             case _:
                 return []
 
     def _roles(self) -> tuple[str, ...]:
-        privilege_facts = [fact for case in self.cases for fact in facts(case.condition) if fact.kind == "has"]
+        privilege_atoms = [atom for case in self.cases for atom in atoms_of(case.condition) if atom.kind == "has"]
         return tuple(
             role
-            for role, grants in self.meaning.roles.items()
+            for role, grants in self.semantics.roles.items()
             if any(
-                f.privilege in grants.get(link, ()) for f in privilege_facts for link, _ in self.reader.chains[f.type]
+                f.privilege in grants.get(link, ()) for f in privilege_atoms for link, _ in self.reader.chains[f.type]
             )
         )
 
     def _places(self, case: Case) -> Iterator[tuple[str, str, PathEntity]]:
         """(slot, type of the slot's entity, place) for every place that a case's condition looks up."""
         types = {RESOURCE: case.type, **dict(case.withs)}
-        for fact in facts(case.condition):
-            if fact.kind in ("has", "owner"):
-                with_ancestors = fact.kind == "has" and (self.meaning.down or self.roles)
-                chain = self.chain(fact.type)
+        for atom in atoms_of(case.condition):
+            if atom.kind in ("has", "owner"):
+                with_ancestors = atom.kind == "has" and (self.semantics.down or self.roles)
+                chain = self.chain(atom.type)
                 places = chain if with_ancestors else chain[-1:]
-                if fact.kind == "has" and self.roles:
+                if atom.kind == "has" and self.roles:
                     yield RESOURCE, case.type, PathEntity(EVERYWHERE, 0)
             else:
-                places = self.tests(fact)
+                places = self.tests(atom)
             for place in places:
-                slot = RESOURCE if place.prefix == EVERYWHERE else fact.slot
+                slot = RESOURCE if place.prefix == EVERYWHERE else atom.slot
                 yield slot, types[slot], place
 
 

@@ -21,7 +21,7 @@ MOST = 400_000
 
 def chunks(entities: EntityBatch, conditions: Sequence[Condition]) -> Iterator[tuple[Codes, Codes]]:
     """(entity, subject) pairs outside which no condition holds, without duplicates, in chunks that fit into memory."""
-    subject_count = entities.world.people.count
+    subject_count = entities.world.subjects.count
     if not subject_count or not entities.count:
         return
     expected = np.zeros(entities.count, np.int64)
@@ -41,7 +41,7 @@ def chunks(entities: EntityBatch, conditions: Sequence[Condition]) -> Iterator[t
 def _pairs(
     entities: EntityBatch, conditions: Sequence[Condition], part: Codes, every_subject: np.ndarray
 ) -> tuple[Codes, Codes]:
-    subject_count = entities.world.people.count
+    subject_count = entities.world.subjects.count
     unselective = part[every_subject]
     selective = part[~every_subject]
     keys = [np.repeat(unselective, subject_count) << 32 | np.tile(np.arange(subject_count), len(unselective))]
@@ -55,7 +55,7 @@ def _expected(entities: EntityBatch, condition: Condition) -> Codes:
     """An upper bound of the number of candidates of each entity."""
     match condition:
         case AllOf(parts=()):
-            return np.full(entities.count, entities.world.people.count, np.int64)
+            return np.full(entities.count, entities.world.subjects.count, np.int64)
         case AllOf():
             found: Codes = min((_expected(entities, part) for part in condition.parts), key=lambda counts: counts.sum())
             return found
@@ -72,7 +72,7 @@ def _candidates(entities: EntityBatch, condition: Condition, part: Codes) -> Ite
     """Candidate pairs as keys; may repeat. `part`: the entities to consider."""
     match condition:
         case AllOf(parts=()):
-            subject_count = entities.world.people.count
+            subject_count = entities.world.subjects.count
             yield np.repeat(part, subject_count) << 32 | np.tile(np.arange(subject_count), len(part))
         case AllOf():
             rarest = min(condition.parts, key=lambda inner: _expected(entities, inner)[part].sum())
@@ -84,75 +84,75 @@ def _candidates(entities: EntityBatch, condition: Condition, part: Codes) -> Ite
             yield from _candidates_of(entities, condition, part)
 
 
-def _expected_of(entities: EntityBatch, fact: Atom) -> Codes:
+def _expected_of(entities: EntityBatch, atom: Atom) -> Codes:
     world = entities.world
     total = np.zeros(entities.count, np.int64)
-    match fact.kind:
+    match atom.kind:
         case "service_admin":
-            total += int(world.people.admin.sum())
+            total += int(world.subjects.admin.sum())
         case "self":
             total += 1
         case "holds":
-            for codes in world.principals_named("role", entities.at(fact.slot, fact.type)):
-                total += world.people.holders.counts(codes)
+            for codes in world.principals_named("role", entities.at(atom.slot, atom.type)):
+                total += world.subjects.holders.counts(codes)
         case "member":
-            total += world.held[fact.type].members.counts(entities.places(fact.slot, fact.type))
-            total += int(world.people.abstract.sum())
-            if world.reader.principal[fact.type] == "group":
-                for codes in world.principals_named("group", entities.at(fact.slot, fact.type)):
-                    total += world.people.holders.counts(codes)
+            total += world.held[atom.type].members.counts(entities.places(atom.slot, atom.type))
+            total += int(world.subjects.abstract.sum())
+            if world.reader.principal[atom.type] == "group":
+                for codes in world.principals_named("group", entities.at(atom.slot, atom.type)):
+                    total += world.subjects.holders.counts(codes)
         case "owner":
-            total += world.held[fact.type].weights("owner", "")[entities.places(fact.slot, fact.type)]
+            total += world.held[atom.type].weights("owner", "")[entities.places(atom.slot, atom.type)]
         case "has":
-            owners = fact.privilege in world.meaning.owner_holds
-            for type_ in world.relevant_types(fact):
-                places, held = entities.places(fact.slot, type_), world.held[type_]
-                total += held.weights("allow", fact.privilege)[places]
+            owners = atom.privilege in world.semantics.owner_holds
+            for type_ in world.relevant_types(atom):
+                places, held = entities.places(atom.slot, type_), world.held[type_]
+                total += held.weights("allow", atom.privilege)[places]
                 total += held.weights("owner", "")[places] if owners else 0
-                everywhere = world.everywhere(fact.privilege, type_)
+                everywhere = world.everywhere(atom.privilege, type_)
                 total += 0 if everywhere is None else int((everywhere != NONE).sum())
-            for scope in _scopes(entities, fact):
-                total += world.held[scope].scopes.counts(entities.places(fact.slot, scope))
+            for scope in _scopes(entities, atom):
+                total += world.held[scope].scopes.counts(entities.places(atom.slot, scope))
     return total
 
 
-def _candidates_of(entities: EntityBatch, fact: Atom, part: Codes) -> Iterator[Codes]:
+def _candidates_of(entities: EntityBatch, atom: Atom, part: Codes) -> Iterator[Codes]:
     world = entities.world
-    people = world.people
-    match fact.kind:
+    subjects = world.subjects
+    match atom.kind:
         case "service_admin":
-            yield _all_pairs(part, np.flatnonzero(people.admin))
+            yield _all_pairs(part, np.flatnonzero(subjects.admin))
         case "self":
-            users = world.named_users(entities.at(fact.slot, fact.type))[part]
+            users = world.named_users(entities.at(atom.slot, atom.type))[part]
             yield (part << 32 | users)[users >= 0]
         case "holds":
-            yield from _principals(entities, "role", fact, part)
+            yield from _principals(entities, "role", atom, part)
         case "member":
-            members = world.held[fact.type].members
-            rows, positions = members.spread(entities.places(fact.slot, fact.type)[part])
+            members = world.held[atom.type].members
+            rows, positions = members.spread(entities.places(atom.slot, atom.type)[part])
             yield part[rows] << 32 | members.values[positions]
-            yield _all_pairs(part, np.flatnonzero(people.abstract))
-            if world.reader.principal[fact.type] == "group":
-                yield from _principals(entities, "group", fact, part)
+            yield _all_pairs(part, np.flatnonzero(subjects.abstract))
+            if world.reader.principal[atom.type] == "group":
+                yield from _principals(entities, "group", atom, part)
         case "owner":
-            yield _holders(entities, fact, fact.type, "owner", part)
+            yield _holders(entities, atom, atom.type, "owner", part)
         case "has":
-            for type_ in world.relevant_types(fact):
-                yield _holders(entities, fact, type_, "allow", part)
-                if fact.privilege in world.meaning.owner_holds:
-                    yield _holders(entities, fact, type_, "owner", part)
-                everywhere = world.everywhere(fact.privilege, type_)
+            for type_ in world.relevant_types(atom):
+                yield _holders(entities, atom, type_, "allow", part)
+                if atom.privilege in world.semantics.owner_holds:
+                    yield _holders(entities, atom, type_, "owner", part)
+                everywhere = world.everywhere(atom.privilege, type_)
                 if everywhere is not None:
                     yield _all_pairs(part, np.flatnonzero(everywhere != NONE))
-            for scope in _scopes(entities, fact):
+            for scope in _scopes(entities, atom):
                 scopes = world.held[scope].scopes
-                rows, positions = scopes.spread(entities.places(fact.slot, scope)[part])
+                rows, positions = scopes.spread(entities.places(atom.slot, scope)[part])
                 yield part[rows] << 32 | scopes.values[positions]
 
 
-def _scopes(entities: EntityBatch, fact: Atom) -> list[str]:
-    """The types of the scopes in which a declared role counts for a fact."""
-    return entities.world.chain(fact.type) if entities.world.meaning.roles else []
+def _scopes(entities: EntityBatch, atom: Atom) -> list[str]:
+    """The types of the scopes in which a declared role counts for an atom."""
+    return entities.world.chain(atom.type) if entities.world.semantics.roles else []
 
 
 def _all_pairs(part: Codes, subjects: Codes) -> Codes:
@@ -160,21 +160,21 @@ def _all_pairs(part: Codes, subjects: Codes) -> Codes:
     return pairs
 
 
-def _holders(entities: EntityBatch, fact: Atom, type_: str, kind: str, part: Codes) -> Codes:
+def _holders(entities: EntityBatch, atom: Atom, type_: str, kind: str, part: Codes) -> Codes:
     """Pairs for the subjects that hold something through an entry at the entities of a type."""
-    people, held = entities.world.people, entities.world.held[type_]
-    column = held.owner() if kind == "owner" else held.allowed(fact.privilege)
-    rows, positions = held.by_place.spread(entities.places(fact.slot, type_)[part])
+    subjects, held = entities.world.subjects, entities.world.held[type_]
+    column = held.owner() if kind == "owner" else held.allowed(atom.privilege)
+    rows, positions = held.by_place.spread(entities.places(atom.slot, type_)[part])
     entries = held.by_place.values[positions]
     with_way = column[entries] != NONE
     rows, entries = rows[with_way], entries[with_way]
-    entry_numbers, positions = people.holders.spread(held.principal[entries])
-    pairs: Codes = part[rows[entry_numbers]] << 32 | people.holders.values[positions]
+    entry_numbers, positions = subjects.holders.spread(held.principal[entries])
+    pairs: Codes = part[rows[entry_numbers]] << 32 | subjects.holders.values[positions]
     return pairs
 
 
-def _principals(entities: EntityBatch, kind: str, fact: Atom, part: Codes) -> Iterator[Codes]:
-    holders = entities.world.people.holders
-    for codes in entities.world.principals_named(kind, entities.at(fact.slot, fact.type)):
+def _principals(entities: EntityBatch, kind: str, atom: Atom, part: Codes) -> Iterator[Codes]:
+    holders = entities.world.subjects.holders
+    for codes in entities.world.principals_named(kind, entities.at(atom.slot, atom.type)):
         rows, positions = holders.spread(codes[part])
         yield part[rows] << 32 | holders.values[positions]

@@ -135,11 +135,11 @@ class Matrix:
                 for name in shapes
                 if self._is_requested(type_, name)
                 and (named or shapes[name].unnamed)
-                and not self.reason_left_out(type_, name)
+                and not self.omission_reason(type_, name)
             )
         return found
 
-    def reason_left_out(self, type_: str, operation: str) -> str | None:
+    def omission_reason(self, type_: str, operation: str) -> str | None:
         """Why an operation is not in the matrix: an object is missing or of another type, or there are too many minimal sets."""
         shape = self.world.vocabulary.operations[type_][operation]
         for slot, types in shape.withs.items():
@@ -160,7 +160,7 @@ class Matrix:
             f"{type_}/{name}": why
             for type_, shapes in self.world.vocabulary.operations.items()
             for name in shapes
-            if self._is_requested(type_, name) and (why := self.reason_left_out(type_, name))
+            if self._is_requested(type_, name) and (why := self.omission_reason(type_, name))
         }
 
     def narrow(self, operations: frozenset[str]) -> None:
@@ -200,13 +200,13 @@ class Matrix:
         self, type_: str, operation: Operation, pairs: Pairs, paths: pa.Array, truth: Truth
     ) -> Iterator[pa.RecordBatch]:
         left = np.flatnonzero(truth)
-        people = self.world.people
+        subjects = self.world.subjects
         for way in operation.ways:
             if not len(left):
                 break
             by = np.ones(len(left), np.bool_)
-            for fact in way.facts:
-                by &= pairs.known(fact).truth[left]
+            for atom in way.atoms:
+                by &= pairs.known(atom).truth[left]
             rows = left[by]
             if self.question.ways == "first":
                 left = left[~by]
@@ -215,8 +215,8 @@ class Matrix:
             via, kind, principal, on = links(pairs, way, rows)
             subject = pa.array(pairs.subject[rows])
             columns = [
-                people.label_column.take(subject),
-                people.user_column.take(subject),
+                subjects.label_column.take(subject),
+                subjects.user_column.take(subject),
                 pa.repeat(operation.name, len(rows)),
                 pa.repeat(type_, len(rows)),
                 paths.take(pa.array(pairs.entity[rows])),
@@ -230,7 +230,7 @@ class Matrix:
             raise AssertionError(f"{type_}/{operation.name}: allowed by its condition and by none of its minimal sets")
 
 
-def tell_left_out(matrix: Matrix) -> None:
+def report_omitted(matrix: Matrix) -> None:
     """Log the operations that are left out of a matrix."""
     for name, why in matrix.left_out().items():
         LOG.info("entitlements: `%s` is left out: it %s", name, why)

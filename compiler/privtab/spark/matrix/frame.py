@@ -14,7 +14,7 @@ from privtab.request import Entity
 from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.matrix import named
 from privtab.spark.matrix.broadcast import opened, ship
-from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways, tell_left_out
+from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways, report_omitted
 from privtab.spark.matrix.named import objects
 from privtab.spark.matrix.opening import Source, listed, open_state, open_world, principals_asked_for
 from privtab.spark.moments import Moment
@@ -85,7 +85,7 @@ def matrix_frame(
     session: SparkSession, matrix: Matrix, source: Source, entities: EntitiesLike, *, partitions: int | None = None
 ) -> DataFrame:
     """The rows of a matrix for the given entities, as a DataFrame."""
-    tell_left_out(matrix)
+    report_omitted(matrix)
     shipped = ship(matrix, session)
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -114,7 +114,7 @@ def _partitioned(
     from privtab.spark.matrix.partitioned import MatrixRequest, partitioned_matrix
 
     matrix = Matrix(open_world(policy, Source(rows=State()), users=()), question)
-    tell_left_out(matrix)
+    report_omitted(matrix)
     frames: list[DataFrame] = []
     if is_frame(users):
         frames.append(_first(users).select(F.regexp_replace("user", "^user:", "").alias("user")).na.drop())

@@ -45,17 +45,17 @@ class TypeEntries:
         type_: str,
         chains: Mapping[str, Sequence[tuple[str, int]]],
         index: Index,
-        people: SubjectArrays,
+        subjects: SubjectArrays,
         scoped: Iterable[tuple[str, int, tuple[str, ...]]],
     ) -> None:
         """`scoped`: (path, subject, the declared roles that the subject holds within it)."""
         self.level = len(chains[type_]) - 1
-        self._people = people
+        self._subjects = subjects
         self._numbers = index.numbers
         self.code: dict[str, int] = {}
         """Path → place."""
         self._enter(type_, index)
-        number = people.number
+        number = subjects.number
         self.member_keys: Codes = np.array(
             sorted(
                 self._place(path) << 32 | number[user]
@@ -80,7 +80,7 @@ class TypeEntries:
 
     def _enter(self, type_: str, index: Index) -> None:
         places, principals, bits = [], [], []
-        codes = self._people.codes
+        codes = self._subjects.codes
         for path, holders in index.tables.get(type_, {}).items():
             for principal, held in holders.items():
                 code = codes.get(principal)
@@ -101,7 +101,7 @@ class TypeEntries:
         found: dict[str, list[tuple[int, int]]] = {}
         for (effect, privilege, key, principal), rows in index.origins.items():
             key_type, _, path = key.partition(":")
-            code = self._people.codes.get(principal)
+            code = self._subjects.codes.get(principal)
             if key_type == type_ and effect == "allow" and code is not None:
                 entry = int(np.searchsorted(self.keys, self.code[path] << 32 | code))
                 levels = (len(chains[row.partition(":")[0]]) - 1 for row in rows)
@@ -127,7 +127,7 @@ class TypeEntries:
         if found is None:
             with_way = np.flatnonzero((self.owner() if kind == "owner" else self.allowed(privilege)) != NONE)
             found = np.zeros(len(self.code) + 1, np.int64)
-            np.add.at(found, self.place[with_way], self._people.holders.counts(self.principal[with_way]))
+            np.add.at(found, self.place[with_way], self._subjects.holders.counts(self.principal[with_way]))
             self._weights[kind, privilege] = found
         return found
 
@@ -145,12 +145,12 @@ class TypeEntries:
         return bits
 
     def _plain(self) -> Codes:
-        return way(self.level, self._people.rank[self.principal])
+        return way(self.level, self._subjects.rank[self.principal])
 
     def _allowed(self, privilege: str) -> Codes:
         ways = np.where(self._bit(self._numbers.allowed(privilege)), self._plain(), NONE)
         for entry, level in self._within.get(privilege, ()):
-            ways[entry] = way(level, int(self._people.rank[self.principal[entry]]))
+            ways[entry] = way(level, int(self._subjects.rank[self.principal[entry]]))
         return ways
 
 

@@ -1,4 +1,4 @@
-"""Evaluate facts and conditions for many (entity, subject) pairs at once."""
+"""Evaluate atoms and conditions for many (entity, subject) pairs at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from privtab.arrow import Codes, Truth
 from privtab.engines.conditions import Atom, Condition, fold
 from privtab.engines.lookups import all_true, any_true
 from privtab.spark.matrix.grants import TypeEntries, way
-from privtab.spark.matrix.principals import NONE, among, looked_up
+from privtab.spark.matrix.principals import NONE, contained, values_of_keys
 
 if TYPE_CHECKING:
     from privtab.spark.matrix.world import World
@@ -73,25 +73,25 @@ class EntryMatches:
 
 def _matches(world: World, held: TypeEntries, places: Codes, subjects: Codes) -> tuple[Codes, Codes]:
     """All matches (pair, entry), sorted by pair; for each pair, the shorter of the two lists is searched in the other."""
-    people = world.people
-    by_person = people.principals.counts(subjects) <= held.by_place.counts(places)
+    subject_arrays = world.subjects
+    by_person = subject_arrays.principals.counts(subjects) <= held.by_place.counts(places)
     by_principals, by_place_pairs = np.flatnonzero(by_person), np.flatnonzero(~by_person)
-    rows, positions = people.principals.spread(subjects[by_principals])
-    wanted_keys = places[by_principals][rows] << 32 | people.principals.values[positions]
+    rows, positions = subject_arrays.principals.spread(subjects[by_principals])
+    wanted_keys = places[by_principals][rows] << 32 | subject_arrays.principals.values[positions]
     entries = np.minimum(np.searchsorted(held.keys, wanted_keys), len(held.keys) - 1)
     matching = held.keys[entries] == wanted_keys
     first_rows, first = by_principals[rows[matching]], entries[matching]
     rows, positions = held.by_place.spread(places[by_place_pairs])
     entries = held.by_place.values[positions]
-    matching = among(people.pairs, subjects[by_place_pairs][rows] << 32 | held.principal[entries])
+    matching = contained(subject_arrays.pairs, subjects[by_place_pairs][rows] << 32 | held.principal[entries])
     all_rows = np.concatenate([first_rows, by_place_pairs[rows[matching]]])
     order = np.argsort(all_rows, kind="stable")
     return all_rows[order], np.concatenate([first, entries[matching]])[order]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairFacts:
-    """A fact by pair: whether it holds, the best way, and whether a privilege is held through ownership."""
+class AtomByPair:
+    """An atom by pair: whether it holds, the best way, and whether a privilege is held through ownership."""
 
     truth: Truth
     ways: Codes
@@ -106,7 +106,7 @@ class Pairs:
         self.world = entities.world
         self.entity = entity
         self.subject = subject
-        self._known: dict[Atom, PairFacts] = {}
+        self._known: dict[Atom, AtomByPair] = {}
         self._meetings: dict[tuple[str, str], EntryMatches] = {}
 
     def holds(self, condition: Condition) -> Truth:
@@ -114,44 +114,44 @@ class Pairs:
         rows = len(self.entity)
         return fold(
             condition,
-            lambda fact: self.known(fact).truth,
+            lambda atom: self.known(atom).truth,
             partial(all_true, count=rows),
             partial(any_true, count=rows),
         )
 
-    def known(self, fact: Atom) -> PairFacts:
-        """A fact by pair, computed once."""
-        found = self._known.get(fact)
+    def known(self, atom: Atom) -> AtomByPair:
+        """An atom by pair, computed once."""
+        found = self._known.get(atom)
         if found is None:
-            found = self._known[fact] = self._find(fact)
+            found = self._known[atom] = self._find(atom)
         return found
 
-    def _find(self, fact: Atom) -> PairFacts:
-        people = self.world.people
-        match fact.kind:
+    def _find(self, atom: Atom) -> AtomByPair:
+        subjects = self.world.subjects
+        match atom.kind:
             case "has":
-                return self._has(fact)
+                return self._has(atom)
             case "owner":
-                ways = self._least(fact.slot, fact.type, self.world.held[fact.type].owner())
-                return PairFacts(truth=ways != NONE, ways=ways)
+                ways = self._least(atom.slot, atom.type, self.world.held[atom.type].owner())
+                return AtomByPair(truth=ways != NONE, ways=ways)
             case "service_admin":
-                return self._direct(people.admin[self.subject])
+                return self._direct(subjects.admin[self.subject])
             case "self":
-                users = self.world.named_users(self.entities.at(fact.slot, fact.type))
+                users = self.world.named_users(self.entities.at(atom.slot, atom.type))
                 return self._direct(users[self.entity] == self.subject)
             case "member":
-                return self._member(fact)
+                return self._member(atom)
             case "holds":
-                ways = self._named("role", fact)
-                return PairFacts(truth=ways != NONE, ways=ways)
+                ways = self._named("role", atom)
+                return AtomByPair(truth=ways != NONE, ways=ways)
             case "has_below" | "owns_below":
                 raise AssertionError("Spark refuses policies with `or below`")
             case "compare":
                 raise AssertionError("Spark refuses policies with attributes")
 
-    def _direct(self, truth: Truth) -> PairFacts:
-        """A fact that the subject has directly, not through another principal."""
-        return PairFacts(truth=truth, ways=np.where(truth, way(0, self.world.people.own_rank[self.subject]), NONE))
+    def _direct(self, truth: Truth) -> AtomByPair:
+        """An atom that the subject has directly, not through another principal."""
+        return AtomByPair(truth=truth, ways=np.where(truth, way(0, self.world.subjects.own_rank[self.subject]), NONE))
 
     def _least(self, slot: str, type_: str, column: Codes) -> Codes:
         meetings = self._meetings.get((slot, type_))
@@ -162,61 +162,61 @@ class Pairs:
             )
         return meetings.least(column)
 
-    def _has(self, fact: Atom) -> PairFacts:
-        meaning, held = self.world.meaning, self.world.held
-        types = self.world.relevant_types(fact)
+    def _has(self, atom: Atom) -> AtomByPair:
+        semantics, held = self.world.semantics, self.world.held
+        types = self.world.relevant_types(atom)
         ways = np.full(len(self.entity), NONE, np.int64)
         for type_ in types:
-            ways = np.minimum(ways, self._least(fact.slot, type_, held[type_].allowed(fact.privilege)))
-            for declared in self._declared(fact, type_):
+            ways = np.minimum(ways, self._least(atom.slot, type_, held[type_].allowed(atom.privilege)))
+            for declared in self._declared(atom, type_):
                 ways = np.minimum(ways, declared)
-        if meaning.denies:
+        if semantics.denies:
             for type_ in types:
-                denied = self._least(fact.slot, type_, held[type_].denied(fact.privilege)) != NONE
+                denied = self._least(atom.slot, type_, held[type_].denied(atom.privilege)) != NONE
                 ways = np.where(denied, NONE, ways)
-        if fact.privilege not in meaning.owner_holds:
-            return PairFacts(truth=ways != NONE, ways=ways)
+        if atom.privilege not in semantics.owner_holds:
+            return AtomByPair(truth=ways != NONE, ways=ways)
         owner_ways = np.full(len(self.entity), NONE, np.int64)
         for type_ in types:
-            owner_ways = np.minimum(owner_ways, self._least(fact.slot, type_, held[type_].owner()))
+            owner_ways = np.minimum(owner_ways, self._least(atom.slot, type_, held[type_].owner()))
         owned = owner_ways != NONE
         ways = np.where(owned, owner_ways, ways)
-        return PairFacts(truth=ways != NONE, ways=ways, owned=owned)
+        return AtomByPair(truth=ways != NONE, ways=ways, owned=owned)
 
-    def _declared(self, fact: Atom, type_: str) -> Iterator[Codes]:
+    def _declared(self, atom: Atom, type_: str) -> Iterator[Codes]:
         """Ways through the default grants of declared roles on entities of a type on the path."""
-        named = np.array([path is not None for path in self.entities.at(fact.slot, type_)], np.bool_)
-        everywhere = self.world.everywhere(fact.privilege, type_)
+        named = np.array([path is not None for path in self.entities.at(atom.slot, type_)], np.bool_)
+        everywhere = self.world.everywhere(atom.privilege, type_)
         if everywhere is not None:
             yield np.where(named[self.entity], everywhere[self.subject], NONE)
         for scope in self.world.chain(type_):
-            column = self.world.within(scope, fact.privilege, type_)
+            column = self.world.within(scope, atom.privilege, type_)
             if column is not None:
-                places = self.entities.places(fact.slot, scope)[self.entity]
+                places = self.entities.places(atom.slot, scope)[self.entity]
                 wanted_keys = np.where((places >= 0) & named[self.entity], places << 32 | self.subject, -1)
-                positions = looked_up(self.world.held[scope].scope_keys, np.arange(len(column)), wanted_keys)
+                positions = values_of_keys(self.world.held[scope].scope_keys, np.arange(len(column)), wanted_keys)
                 yield np.where(positions >= 0, column[positions], NONE)
 
-    def _member(self, fact: Atom) -> PairFacts:
-        people, held = self.world.people, self.world.held[fact.type]
-        places = self.entities.places(fact.slot, fact.type)[self.entity]
-        is_member = among(held.member_keys, np.where(places >= 0, places << 32 | self.subject, -1))
-        direct_way = way(0, people.own_rank[self.subject])
-        if self.world.reader.principal[fact.type] == "group":
-            group_ways = self._named("group", fact)
-            return PairFacts(truth=is_member | (group_ways != NONE), ways=np.where(is_member, direct_way, group_ways))
-        named = np.array([path is not None for path in self.entities.at(fact.slot, fact.type)], np.bool_)
-        is_member = is_member | people.abstract[self.subject] & named[self.entity]
-        return PairFacts(truth=is_member, ways=np.where(is_member, direct_way, NONE))
+    def _member(self, atom: Atom) -> AtomByPair:
+        subjects, held = self.world.subjects, self.world.held[atom.type]
+        places = self.entities.places(atom.slot, atom.type)[self.entity]
+        is_member = contained(held.member_keys, np.where(places >= 0, places << 32 | self.subject, -1))
+        direct_way = way(0, subjects.own_rank[self.subject])
+        if self.world.reader.principal[atom.type] == "group":
+            group_ways = self._named("group", atom)
+            return AtomByPair(truth=is_member | (group_ways != NONE), ways=np.where(is_member, direct_way, group_ways))
+        named = np.array([path is not None for path in self.entities.at(atom.slot, atom.type)], np.bool_)
+        is_member = is_member | subjects.abstract[self.subject] & named[self.entity]
+        return AtomByPair(truth=is_member, ways=np.where(is_member, direct_way, NONE))
 
-    def _named(self, kind: str, fact: Atom) -> Codes:
+    def _named(self, kind: str, atom: Atom) -> Codes:
         """Ways through the principal that the entity stands for, by its last name or by its whole path."""
-        people = self.world.people
+        subjects = self.world.subjects
         ways = np.full(len(self.entity), NONE, np.int64)
-        for codes in self.world.principals_named(kind, self.entities.at(fact.slot, fact.type)):
+        for codes in self.world.principals_named(kind, self.entities.at(atom.slot, atom.type)):
             principals = codes[self.entity]
-            matching = (principals >= 0) & among(people.pairs, self.subject << 32 | principals)
+            matching = (principals >= 0) & contained(subjects.pairs, self.subject << 32 | principals)
             ways = np.where(
-                matching, np.minimum(ways, way(0, people.rank[principals] if len(people.rank) else 0)), ways
+                matching, np.minimum(ways, way(0, subjects.rank[principals] if len(subjects.rank) else 0)), ways
             )
         return ways

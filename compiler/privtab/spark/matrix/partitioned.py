@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.engines.conditions import ALWAYS, facts
+from privtab.engines.conditions import ALWAYS, atoms_of
 from privtab.errors import UsageError
 from privtab.spark.matrix.compute import DDL, Matrix, Question
 from privtab.spark.matrix.named import Chains, closed
@@ -233,7 +233,7 @@ class _PartitionedMatrix:
         open_to_all = sorted({type_ for (type_, _), of_type in conditions.items() if ALWAYS in of_type})
         if open_to_all:
             found.append(users.crossJoin(self.keys.where(F.col("type").isin(open_to_all)).select("portion").distinct()))
-        if any(fact.kind == "self" for of_type in conditions.values() for c in of_type for fact in facts(c)):
+        if any(atom.kind == "self" for of_type in conditions.values() for c in of_type for atom in atoms_of(c)):
             found.append(users.join(_of_kind(self._names({"user"}), "user"), "user"))
         if self.request.users is not None:
             named = [

@@ -115,10 +115,10 @@ class SubjectArrays:
 
         A code below -1 means that it depends on the entity: the holdings are `mixed[-2 - code]`.
         """
-        return looked_up(self._group_keys, self._group_codes, subjects << 32 | ranks)
+        return values_of_keys(self._group_keys, self._group_codes, subjects << 32 | ranks)
 
 
-def looked_up(keys: Codes, values: Codes, wanted: Codes) -> Codes:
+def values_of_keys(keys: Codes, values: Codes, wanted: Codes) -> Codes:
     """The value of each wanted key among sorted `keys`; -1 if it is missing."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
@@ -127,7 +127,7 @@ def looked_up(keys: Codes, values: Codes, wanted: Codes) -> Codes:
     return found
 
 
-def among(keys: Codes, wanted: Codes) -> Truth:
+def contained(keys: Codes, wanted: Codes) -> Truth:
     """Whether each wanted key is among the sorted `keys`."""
     if not len(keys):
         return np.zeros(len(wanted), np.bool_)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from privtab.arrow import Codes
 from privtab.engines.conditions import Atom
 from privtab.spark.matrix.grants import level_of, rank_of
-from privtab.spark.matrix.pairs import PairFacts, Pairs
+from privtab.spark.matrix.pairs import AtomByPair, Pairs
 
 KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed")
 """The source of an atom: a row of grants, a default grant of a declared role, and so on. `needed`: a membership that a group or role
@@ -38,35 +38,35 @@ LINKS = pa.list_(LINK)
 class Way:
     """One minimal set: its atoms, and the position of the main one, for columns with room for only one."""
 
-    facts: tuple[Atom, ...]
+    atoms: tuple[Atom, ...]
     main: int
 
 
 def way_of(numbers: Sequence[int], atoms: Sequence[Mapping[str, Any]], depth: Mapping[str, int]) -> Way:
     """A minimal set from the program's JSON. Its main atom is the privilege or ownership nearest to the resource."""
-    facts = tuple(
+    needed = tuple(
         Atom(atom["kind"], atom.get("slot", ""), atom.get("type", ""), atom.get("privilege", ""))
         for atom in (atoms[number] for number in numbers)
     )
     order = sorted(
-        range(len(facts)),
+        range(len(needed)),
         key=lambda position: (
-            facts[position].slot != "",
-            facts[position].kind not in ("has", "owner"),
-            -depth.get(facts[position].type, 0),
+            needed[position].slot != "",
+            needed[position].kind not in ("has", "owner"),
+            -depth.get(needed[position].type, 0),
             position,
         ),
     )
-    return Way(facts=facts, main=order[0] if order else -1)
+    return Way(atoms=needed, main=order[0] if order else -1)
 
 
 def links(pairs: Pairs, way: Way, rows: Codes) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
     """For the given rows of `pairs`: all links, and the kind, principal and entity of the main one."""
-    if not way.facts:
+    if not way.atoms:
         none = pa.nulls(len(rows), pa.string())
         empty = pa.ListArray.from_arrays(pa.array(np.zeros(len(rows) + 1, np.int32)), pa.array([], LINK))
         return empty, pa.array([ANYONE] * len(rows), pa.string()), none, none
-    columns = [_link(pairs, fact, rows) for fact in way.facts]
+    columns = [_link(pairs, atom, rows) for atom in way.atoms]
     width, count = len(columns), len(rows)
     flat = pa.concat_arrays(columns)
     order = (np.arange(width)[None, :] * count + np.arange(count)[:, None]).ravel()
@@ -80,62 +80,62 @@ def links(pairs: Pairs, way: Way, rows: Codes) -> tuple[pa.Array, pa.Array, pa.A
     )
 
 
-def _link(pairs: Pairs, fact: Atom, rows: Codes) -> pa.StructArray:
-    world, people = pairs.world, pairs.world.people
-    known = pairs.known(fact)
+def _link(pairs: Pairs, atom: Atom, rows: Codes) -> pa.StructArray:
+    world, subjects = pairs.world, pairs.world.subjects
+    known = pairs.known(atom)
     ways, entity, subject = known.ways[rows], pairs.entity[rows], pairs.subject[rows]
     ranks = rank_of(ways)
-    kinds = _kinds(pairs, fact, known, rows)
-    groups = _groups(pairs, fact, known, rows, kinds, people.group(subject, ranks))
-    entity_keys = _keys(pairs, fact.slot, fact.type).take(pa.array(entity)) if fact.type else None
-    match fact.kind:
+    kinds = _kinds(pairs, atom, known, rows)
+    groups = _groups(pairs, atom, known, rows, kinds, subjects.group(subject, ranks))
+    entity_keys = _keys(pairs, atom.slot, atom.type).take(pa.array(entity)) if atom.type else None
+    match atom.kind:
         case "self" | "service_admin":
-            atom = pa.array([fact.kind.replace("_", " ")] * len(rows), pa.string())
+            atom_texts = pa.array([atom.kind.replace("_", " ")] * len(rows), pa.string())
             source_keys = pa.nulls(len(rows), pa.string())
         case "has":
-            atom = _join(fact.privilege, entity_keys)
-            chain = world.chain(fact.type)
+            atom_texts = _join(atom.privilege, entity_keys)
+            chain = world.chain(atom.type)
             level = {world.held[type_].level: number for number, type_ in enumerate(chain)}
             assert list(level) == list(range(len(chain)))
-            keys = pa.concat_arrays([_keys(pairs, fact.slot, type_) for type_ in chain])
+            keys = pa.concat_arrays([_keys(pairs, atom.slot, type_) for type_ in chain])
             source_keys = keys.take(pa.array(level_of(ways) * pairs.entities.count + entity))
         case _:
-            atom, source_keys = _join(fact.kind, entity_keys), entity_keys
+            atom_texts, source_keys = _join(atom.kind, entity_keys), entity_keys
     return pa.StructArray.from_arrays(
         [
-            atom,
+            atom_texts,
             pa.array(KINDS, pa.string()).take(pa.array(kinds)),
-            people.name_column.take(pa.array(ranks)),
+            subjects.name_column.take(pa.array(ranks)),
             source_keys,
-            people.group_column.take(pa.array(groups, mask=groups < 0)),
+            subjects.group_column.take(pa.array(groups, mask=groups < 0)),
         ],
         fields=list(LINK),
     )
 
 
-def _kinds(pairs: Pairs, fact: Atom, known: PairFacts, rows: Codes) -> Codes:
-    people = pairs.world.people
-    match fact.kind:
+def _kinds(pairs: Pairs, atom: Atom, known: AtomByPair, rows: Codes) -> Codes:
+    subjects = pairs.world.subjects
+    match atom.kind:
         case "has":
             kinds = np.where(known.ways[rows] & 1 != 0, ROLE, GRANT)
             return kinds if known.owned is None else np.where(known.owned[rows], OWNER, kinds)
         case "member":
             subject = pairs.subject[rows]
-            is_group = pairs.world.reader.principal[fact.type] == "group"
-            needed: Codes = np.where(people.abstract[subject] & (not is_group), NEEDED, MEMBER)
+            is_group = pairs.world.reader.principal[atom.type] == "group"
+            needed: Codes = np.where(subjects.abstract[subject] & (not is_group), NEEDED, MEMBER)
             return needed
         case kind:
             code = {"owner": OWNER, "holds": HOLDS, "self": SELF, "service_admin": ADMIN}[kind]
             return np.full(len(rows), code, np.int64)
 
 
-def _groups(pairs: Pairs, fact: Atom, known: PairFacts, rows: Codes, kinds: Codes, codes: Codes) -> Codes:
+def _groups(pairs: Pairs, atom: Atom, known: AtomByPair, rows: Codes, kinds: Codes, codes: Codes) -> Codes:
     """By row, the group through which the principal is held; -1: directly. Of several holdings, the first that counts there."""
     undetermined = np.flatnonzero(codes < -1)
     if not len(undetermined):
         return codes
-    people, world = pairs.world.people, pairs.world
-    paths = [(type_, pairs.entities.at(fact.slot, type_)) for type_ in world.chain(fact.type)]
+    subjects, world = pairs.world.subjects, pairs.world
+    paths = [(type_, pairs.entities.at(atom.slot, type_)) for type_ in world.chain(atom.type)]
     levels, codes = level_of(known.ways[rows]), codes.copy()
     for row in undetermined:
         entity, kind = pairs.entity[rows[row]], kinds[row]
@@ -143,8 +143,8 @@ def _groups(pairs: Pairs, fact: Atom, known: PairFacts, rows: Codes, kinds: Code
         # entity; ownership, only for a role held everywhere; `holds`, for any scope.
         end = {GRANT: len(paths), ROLE: levels[row] + 1}.get(kind, 0)
         scopes = {"", *(f"{type_}:{paths_of_type[entity]}" for type_, paths_of_type in paths[:end])}
-        held = people.mixed[-2 - codes[row]]
-        codes[row] = next(people.number_of_group[group] for group, scope in held if kind == HOLDS or scope in scopes)
+        held = subjects.mixed[-2 - codes[row]]
+        codes[row] = next(subjects.number_of_group[group] for group, scope in held if kind == HOLDS or scope in scopes)
     return codes
 
 

@@ -16,7 +16,7 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import HierarchyKind
 from privtab.moments import FIRST, LAST, Window, edge_texts, moment
 from privtab.spark.state.schemas import CANONICAL, schema, windows_in
-from privtab.state.chains import GROUP, ROLE, Held, Reach, joined, roles_from
+from privtab.state.chains import GROUP, ROLE, Reach, RoleLimits, joined, roles_from
 from privtab.state.links import COLUMNS, Link, wrong_links
 from privtab.state.names import Problem
 from privtab.vocabulary import Vocabulary
@@ -99,12 +99,12 @@ def _memberships(links: list[tuple[Any, ...]]) -> Callable[[tuple[Any, ...]], De
 
 
 def _assignments(links: list[tuple[Any, ...]], names: Vocabulary) -> Callable[[tuple[Any, ...]], Derived]:
-    held = ((p, role, Held(_key(type_, path), _window(edges))) for p, role, type_, path, *edges in links)
+    held = ((p, role, RoleLimits(_key(type_, path), _window(edges))) for p, role, type_, path, *edges in links)
     reach = roles_from(held, names)
 
     def derive(row: tuple[Any, ...]) -> Derived:
         principal, outer, type_, path, *edges = row
-        for role, how in reach.through(f"{ROLE}{outer}", Held(_key(type_, path), _window(edges))):
+        for role, how in reach.through(f"{ROLE}{outer}", RoleLimits(_key(type_, path), _window(edges))):
             place = (None, None) if how.scope is None else tuple(how.scope.split(":", 1))
             yield (principal, role.removeprefix(ROLE), *place), edge_texts(how.window)[: len(edges)]
 
