@@ -59,9 +59,11 @@ def answers(path: Path, opa: Path) -> Mapping[str, list[tuple[Case, bool, bool]]
 )
 def test_minimal_sets_allow_and_nothing_less_does(path: Path, rule: str, opa_binary: Path) -> None:
     of_rule = answers(path, opa_binary)[rule]
-    assert any(not case.allowed for case, _, _ in of_rule) or all("nothing held" in c.what for c, _, _ in of_rule)
+    assert any(not case.allowed for case, _, _ in of_rule) or all(
+        "nothing held" in c.description for c, _, _ in of_rule
+    )
     wrong = [
-        f"{case.what}: {case.request.to_json()} must be {case.allowed}; reference {reference}, OPA {opa}"
+        f"{case.description}: {case.request.to_json()} must be {case.allowed}; reference {reference}, OPA {opa}"
         for case, reference, opa in of_rule
         if not case.allowed == reference == opa
     ]

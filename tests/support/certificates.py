@@ -28,7 +28,7 @@ def make(folder: Path) -> CertificateFiles:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
     now = datetime.datetime.now(datetime.UTC)
-    ours, theirs = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    own_key, issuer_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
 
     def certificate(subject: str, key: ec.EllipticCurvePublicKey, *, authority: bool) -> x509.Certificate:
         loopback = x509.SubjectAlternativeName(
@@ -46,12 +46,12 @@ def make(folder: Path) -> CertificateFiles:
         )
         if not authority:
             builder = builder.add_extension(loopback, critical=False)
-        return builder.sign(ours, hashes.SHA256())
+        return builder.sign(own_key, hashes.SHA256())
 
     pem = serialization.Encoding.PEM
     files = CertificateFiles(folder / "authority.pem", folder / "server.pem", folder / "server.key")
-    files.authority.write_bytes(certificate("authority", ours.public_key(), authority=True).public_bytes(pem))
-    files.certificate.write_bytes(certificate("registry", theirs.public_key(), authority=False).public_bytes(pem))
+    files.authority.write_bytes(certificate("authority", own_key.public_key(), authority=True).public_bytes(pem))
+    files.certificate.write_bytes(certificate("registry", issuer_key.public_key(), authority=False).public_bytes(pem))
     plain = serialization.NoEncryption()
-    files.key.write_bytes(theirs.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    files.key.write_bytes(issuer_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
     return files

@@ -110,8 +110,8 @@ def read(path: str) -> Page:
     """Read a page of the checkout."""
     text = (ROOT / path).read_text(encoding="utf-8")
 
-    def line(at: int) -> int:
-        return text.count("\n", 0, at) + 1
+    def line(offset: int) -> int:
+        return text.count("\n", 0, offset) + 1
 
     blocks = [
         Block(line(found.start("text")), found["language"], found["text"], _says(found["says"] or ""))

@@ -71,8 +71,8 @@ def program(folder: Path, *, version: str = "1", read: str = READS) -> Program:
 def bundles(folder: Path) -> ExampleBundles:
     programs = program(folder), program(folder, version="2", read=WIDER)
     states = []
-    for at, text in enumerate(STATES):
-        path = folder / f"state-{at}.yaml"
+    for number, text in enumerate(STATES):
+        path = folder / f"state-{number}.yaml"
         path.write_text(text, encoding="utf-8")
         state, findings = validate(programs[0], load(path))
         assert not findings

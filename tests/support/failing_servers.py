@@ -297,16 +297,16 @@ class Authority:
 
     def sign(self, name: str, host: str = "IP:127.0.0.1", *, expired: bool = False) -> tuple[Path, Path]:
         """Create a key and a certificate; returns their paths, the certificate first."""
-        certificate, key, asked = (self.folder / f"{name}{end}" for end in (".pem", ".key", ".csr"))
+        certificate, key, request_file = (self.folder / f"{name}{end}" for end in (".pem", ".key", ".csr"))
         self._openssl(
             *["req", "-new", "-config", str(self._config), "-subj", f"/CN={name}", "-nodes"],
             *["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-addext", f"subjectAltName={host}"],
-            *["-keyout", str(key), "-out", str(asked)],
+            *["-keyout", str(key), "-out", str(request_file)],
         )
         dates = ["-startdate", "20200101000000Z", "-enddate", "20200102000000Z"] if expired else ["-days", "2"]
         self._openssl(
             *["ca", "-batch", "-notext", "-config", str(self._config), "-cert", str(self.certificate)],
-            *["-keyfile", str(self._key), "-in", str(asked), "-out", str(certificate), *dates],
+            *["-keyfile", str(self._key), "-in", str(request_file), "-out", str(certificate), *dates],
         )
         return certificate, key
 

@@ -53,7 +53,7 @@ class FailureCase:
     """One kind of failure."""
 
     group: str
-    what: str
+    description: str
     raises: type[DecisionError]
     says: str
     """A regular expression that the message must match."""
@@ -88,9 +88,9 @@ def script(answer: Answer, **more: Any) -> Callable[[Setup], AbstractContextMana
 @contextlib.contextmanager
 def refused(_: Setup) -> Iterator[Endpoint]:
     """A port that is bound but not listening."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield Endpoint(url=f"http://127.0.0.1:{taken.getsockname()[1]}")
+    with socket.socket() as occupied:
+        occupied.bind(("127.0.0.1", 0))
+        yield Endpoint(url=f"http://127.0.0.1:{occupied.getsockname()[1]}")
 
 
 @contextlib.contextmanager
@@ -167,7 +167,7 @@ def has_loaded_bundles(url: str) -> bool:
     """Whether OPA's status has the time of the last successful request for both bundles."""
     status = requests.get(f"{url}/v1/status", timeout=5).json().get("result", {})
     bundles = status.get("bundles") or {}
-    return len(bundles) == 2 and all(one.get("last_successful_request") for one in bundles.values())
+    return len(bundles) == 2 and all(bundle.get("last_successful_request") for bundle in bundles.values())
 
 
 @contextlib.contextmanager
@@ -256,21 +256,21 @@ NETWORK, ANSWERS, SHAPES, STATE, TRUST = "The network", "Answers", "Shapes", "Po
 FAILURE_CASES: dict[str, FailureCase] = {
     "refused": FailureCase(
         group=NETWORK,
-        what="nobody listens: connection refused",
+        description="nobody listens: connection refused",
         raises=DecisionUnavailable,
         says="refused",
         starts=refused,
     ),
     "no-socket": FailureCase(
         group=NETWORK,
-        what="the unix socket is not there",
+        description="the unix socket is not there",
         raises=DecisionUnavailable,
         says="did not answer",
         starts=no_socket,
     ),
     "reset": FailureCase(
         group=NETWORK,
-        what="the connection is reset before an answer",
+        description="the connection is reset before an answer",
         raises=DecisionUnavailable,
         says="did not answer",
         starts=script(reset),
@@ -278,7 +278,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "reset-in-body": FailureCase(
         group=NETWORK,
-        what="the connection is reset within the body",
+        description="the connection is reset within the body",
         raises=DecisionUnavailable,
         says="did not answer",
         starts=script(reset_in_body),
@@ -286,7 +286,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "end": FailureCase(
         group=NETWORK,
-        what="the connection ends without an answer",
+        description="the connection ends without an answer",
         raises=DecisionUnavailable,
         says="did not answer",
         starts=script(lambda c: c.shutdown(socket.SHUT_RDWR)),
@@ -294,7 +294,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "short": FailureCase(
         group=NETWORK,
-        what="the body ends early, though it reads as an allow",
+        description="the body ends early, though it reads as an allow",
         raises=DecisionUnavailable,
         says="did not answer",
         starts=script(ends_early),
@@ -302,7 +302,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "silence": FailureCase(
         group=NETWORK,
-        what="no answer at all",
+        description="no answer at all",
         raises=DecisionUnavailable,
         says="in time|within",
         starts=script(silent),
@@ -311,7 +311,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "slow-headers": FailureCase(
         group=NETWORK,
-        what="headers that drip in, byte after byte",
+        description="headers that drip in, byte after byte",
         raises=DecisionUnavailable,
         says="in time|within",
         starts=script(drip(reply(YES))),
@@ -320,7 +320,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "slow-body": FailureCase(
         group=NETWORK,
-        what="a body that drips in, byte after byte",
+        description="a body that drips in, byte after byte",
         raises=DecisionUnavailable,
         says="in time|within",
         starts=script(slow_body),
@@ -329,7 +329,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "no-http": FailureCase(
         group=NETWORK,
-        what="something that is no HTTP",
+        description="something that is no HTTP",
         raises=DecisionUnavailable,
         says="did not answer",
         starts=script(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"),
@@ -337,7 +337,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "broken-chunks": FailureCase(
         group=NETWORK,
-        what="a chunked body with broken chunks",
+        description="a chunked body with broken chunks",
         raises=DecisionUnavailable,
         says="did not answer",
         starts=script(f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{YES}\r\n0\r\n\r\n".encode()),
@@ -345,7 +345,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "two-lengths": FailureCase(
         group=NETWORK,
-        what="an answer that says twice how long it is, each time otherwise",
+        description="an answer that says twice how long it is, each time otherwise",
         raises=DecisionUnavailable,
         says="did not answer",
         starts=script(reply(YES, "200 OK", f"Content-Length: {2 * len(YES)}") + YES.encode()),
@@ -353,7 +353,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "400": FailureCase(
         group=ANSWERS,
-        what="400 Bad Request",
+        description="400 Bad Request",
         raises=PolicyError,
         says="400: .*malformed",
         tries=1,
@@ -361,7 +361,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "404": FailureCase(
         group=ANSWERS,
-        what="404 Not Found",
+        description="404 Not Found",
         raises=PolicyError,
         says="404",
         tries=1,
@@ -369,7 +369,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "429": FailureCase(
         group=ANSWERS,
-        what="429 Too Many Requests",
+        description="429 Too Many Requests",
         raises=PolicyError,
         says="429",
         tries=1,
@@ -377,7 +377,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "429-after": FailureCase(
         group=ANSWERS,
-        what="429 with `Retry-After`",
+        description="429 with `Retry-After`",
         raises=DecisionUnavailable,
         says="429",
         tries=3,
@@ -385,7 +385,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "500": FailureCase(
         group=ANSWERS,
-        what="500 Internal Server Error",
+        description="500 Internal Server Error",
         raises=DecisionUnavailable,
         says="500",
         tries=3,
@@ -393,7 +393,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "503-after": FailureCase(
         group=ANSWERS,
-        what="503 with a `Retry-After` beyond the time that is left",
+        description="503 with a `Retry-After` beyond the time that is left",
         raises=DecisionUnavailable,
         says="503",
         tries=1,
@@ -401,7 +401,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "204": FailureCase(
         group=ANSWERS,
-        what="another 2xx, without a body",
+        description="another 2xx, without a body",
         raises=PolicyError,
         says="204",
         tries=1,
@@ -409,7 +409,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "redirect": FailureCase(
         group=ANSWERS,
-        what="a redirect",
+        description="a redirect",
         raises=PolicyError,
         says="redirect",
         tries=1,
@@ -417,7 +417,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "content-type": FailureCase(
         group=ANSWERS,
-        what="another content type, though the body is an allow",
+        description="another content type, though the body is an allow",
         raises=PolicyError,
         says="text/html",
         tries=1,
@@ -425,7 +425,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "huge": FailureCase(
         group=ANSWERS,
-        what="a body longer than `max_body`",
+        description="a body longer than `max_body`",
         raises=PolicyError,
         says="more than 100000 bytes",
         tries=1,
@@ -433,7 +433,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "endless": FailureCase(
         group=ANSWERS,
-        what="a body without end",
+        description="a body without end",
         raises=PolicyError,
         says="more than 100000 bytes",
         tries=1,
@@ -441,7 +441,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "half-json": FailureCase(
         group=SHAPES,
-        what="half a JSON document",
+        description="half a JSON document",
         raises=PolicyError,
         says="not JSON",
         tries=1,
@@ -449,7 +449,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "key-twice": FailureCase(
         group=SHAPES,
-        what="an object with a key that stands there twice",
+        description="an object with a key that stands there twice",
         raises=PolicyError,
         says="twice",
         tries=1,
@@ -457,7 +457,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "undefined": FailureCase(
         group=SHAPES,
-        what="undefined: 200 without a `result`",
+        description="undefined: 200 without a `result`",
         raises=PolicyError,
         says="undefined",
         tries=2,
@@ -465,7 +465,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "wrong-shape": FailureCase(
         group=SHAPES,
-        what='another shape: `"true"` for `true`',
+        description='another shape: `"true"` for `true`',
         raises=PolicyError,
         says="is not a|not a decision",
         tries=1,
@@ -473,7 +473,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "one-for-all": FailureCase(
         group=SHAPES,
-        what="one `true` for many requests",
+        description="one `true` for many requests",
         raises=PolicyError,
         says="is not a list",
         tries=1,
@@ -482,7 +482,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "empty": FailureCase(
         group=SHAPES,
-        what="an empty batch",
+        description="an empty batch",
         raises=PolicyError,
         says="is not a list of 2",
         tries=1,
@@ -491,7 +491,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "too-few": FailureCase(
         group=SHAPES,
-        what="too few answers",
+        description="too few answers",
         raises=PolicyError,
         says="is not a list of 2",
         tries=1,
@@ -500,7 +500,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "null-in-batch": FailureCase(
         group=SHAPES,
-        what="an answer of a batch that is `null`",
+        description="an answer of a batch that is `null`",
         raises=PolicyError,
         says="more than booleans|not a decision",
         tries=1,
@@ -509,7 +509,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "out-of-range": FailureCase(
         group=SHAPES,
-        what="a position beyond the listing",
+        description="a position beyond the listing",
         raises=PolicyError,
         says="positions below 2",
         tries=1,
@@ -518,81 +518,81 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "no-bundle": FailureCase(
         group=STATE,
-        what="no bundle is active yet",
+        description="no bundle is active yet",
         raises=DecisionUnavailable,
         says="no bundle is active",
         starts=no_bundle,
     ),
     "no-state": FailureCase(
         group=STATE,
-        what="a policy without its state",
+        description="a policy without its state",
         raises=DecisionUnavailable,
         says="no state bundle is active",
         starts=no_state,
     ),
     "stale": FailureCase(
         group=STATE,
-        what="OPA has not heard from its bundle server for longer than `max_staleness`",
+        description="OPA has not heard from its bundle server for longer than `max_staleness`",
         raises=DecisionUnavailable,
         says="too old",
         starts=stale,
     ),
     "age-unknown": FailureCase(
         group=STATE,
-        what="`max_staleness` is set and OPA does not tell its status",
+        description="`max_staleness` is set and OPA does not tell its status",
         raises=DecisionUnavailable,
         says="does not tell",
         starts=silent_on_age,
     ),
     "unknown-name": FailureCase(
         group=STATE,
-        what="an operation, type, flag or path that the policy does not know; null",
+        description="an operation, type, flag or path that the policy does not know; null",
         raises=InvalidRequest,
         says="unknown operation",
         starts=script(reply(YES)),
         tries=0,
     ),
     "token-missing": FailureCase(
-        group=TRUST, what="OPA wants a token, none is sent", raises=PolicyError, says="401", starts=token()
+        group=TRUST, description="OPA wants a token, none is sent", raises=PolicyError, says="401", starts=token()
     ),
     "token-wrong": FailureCase(
         group=TRUST,
-        what="the token is wrong",
+        description="the token is wrong",
         raises=PolicyError,
         says="401",
         starts=token(token="wrong"),  # noqa: S106  (of a test)
     ),
     "authority-unknown": FailureCase(
         group=TRUST,
-        what="a certificate of an authority that is not trusted",
+        description="a certificate of an authority that is not trusted",
         raises=DecisionUnavailable,
         says="not trusted",
         starts=tls(trusted=False),
     ),
     "certificate-expired": FailureCase(
         group=TRUST,
-        what="an expired certificate",
+        description="an expired certificate",
         raises=DecisionUnavailable,
         says="not trusted: .*expired",
         starts=tls("old", expired=True),
     ),
     "certificate-of-another": FailureCase(
         group=TRUST,
-        what="a certificate for another host",
+        description="a certificate for another host",
         raises=DecisionUnavailable,
         says="not trusted: .*mismatch",
         starts=tls("other", host="DNS:opa.example"),
     ),
     "no-tls": FailureCase(
         group=TRUST,
-        what="https to a port that speaks http",
+        description="https to a port that speaks http",
         raises=DecisionUnavailable,
         says="no TLS connection",
         starts=plain_http,
     ),
     "tls-only": FailureCase(
         group=TRUST,
-        what="http to a port that speaks https",
+        description="http to a port that speaks https",
         raises=PolicyError,
         says="400",
         starts=tls(scheme="http"),
@@ -604,13 +604,13 @@ def ask(client: Any, way: str, *, wrong: bool = False) -> Any:
     """Call one method of a client; returns a coroutine for an AsyncClient."""
     read = failing_servers.READ
     action = "raed" if wrong else "read"
-    one = (read.user, action, read.resource)
+    request = (read.user, action, read.resource)
     both = [failing_servers.READ, failing_servers.OTHER]
     if wrong:
         both = [failing_servers.READ, type(read)(user="ben", action=action, resource=read.resource)]
     match way:
         case "check" | "require" | "decide":
-            return getattr(client, way)(*one)
+            return getattr(client, way)(*request)
         case "check_many" | "decide_many":
             return getattr(client, way)(both)
         case "visible":
@@ -628,6 +628,6 @@ def page() -> str:
             if case.group == group:
                 ways = "every method" if case.ways == EVERY_WAY else ", ".join(f"`{way}`" for way in case.ways)
                 tries = "" if case.tries is None else f"{'up to ' if case.at_most else ''}{case.tries}"
-                lines.append(f"| {case.what} | `{case.raises.__name__}` | {tries} | {ways} |")
+                lines.append(f"| {case.description} | `{case.raises.__name__}` | {tries} | {ways} |")
         lines.append("")
     return "\n".join(lines)

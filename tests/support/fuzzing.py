@@ -91,20 +91,24 @@ EDITS = st.lists(
 def edited(text: bytes, edits: Sequence[tuple[float, str, bytes, int]]) -> bytes:
     """The text with the edits applied."""
     for place, kind, token, length in edits:
-        at = int(place * len(text))
+        position = int(place * len(text))
         match kind:
             case "insert":
-                text = text[:at] + token + text[at:]
+                text = text[:position] + token + text[position:]
             case "replace":
-                text = text[:at] + token + text[at + len(token) :]
+                text = text[:position] + token + text[position + len(token) :]
             case "delete":
-                text = text[:at] + text[at + length :]
+                text = text[:position] + text[position + length :]
             case "repeat":
-                text = text[:at] + text[at : at + length] * 3 + text[at + length :]
+                text = text[:position] + text[position : position + length] * 3 + text[position + length :]
             case "cut":
-                text = text[:at] if length > 50 else text
+                text = text[:position] if length > 50 else text
             case _:
-                text = text[:at] + bytes(byte ^ length for byte in text[at : at + 1]) + text[at + 1 :]
+                text = (
+                    text[:position]
+                    + bytes(byte ^ length for byte in text[position : position + 1])
+                    + text[position + 1 :]
+                )
     return text
 
 

@@ -66,7 +66,7 @@ class Gravitino:
             self._reference = None
         if len(names) > 1 and names[1] in ("users", "roles", "permissions", "owners") and user == ADMIN:
             return self.prepared(names, body)
-        operation, entity, listed = self.meant(method, names, body)
+        operation, entity, listed = self.parsed_request(method, names, body)
         row = f"{entity.type}/{operation}"
         if user != ADMIN:
             if row in self.crashing:
@@ -95,7 +95,7 @@ class Gravitino:
             self._reference = None
         return 200, {"code": 0}
 
-    def meant(self, method: str, names: list[str], body: dict[str, object]) -> tuple[str, Entity, bool]:
+    def parsed_request(self, method: str, names: list[str], body: dict[str, object]) -> tuple[str, Entity, bool]:
         """The operation, its entity, and whether it lists."""
         if len(names) == 4 and names[1] == "owners":
             return "set_owner", self.named(names[0], names[2], names[3]), False
@@ -119,13 +119,13 @@ class Gravitino:
 
     def prepared(self, names: list[str], body: dict[str, object]) -> tuple[int, object]:
         """Users, roles, grants and owners, which the administrator makes."""
-        metalake, what, *rest = names
-        if what in ("users", "roles"):
-            known = self.users if what == "users" else self.roles
+        metalake, kind, *rest = names
+        if kind in ("users", "roles"):
+            known = self.users if kind == "users" else self.roles
             if (metalake, str(body["name"])) in known:
                 return error(409, 1004, "UserAlreadyExistsException", "already exists")
             known.add((metalake, str(body["name"])))
-        elif what == "owners":
+        elif kind == "owners":
             if (metalake, str(body["name"])) not in self.users:
                 return error(404, 1003, "NoSuchUserException", "no such user")
             self.owners[self.named(metalake, *rest)] = str(body["name"])

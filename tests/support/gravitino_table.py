@@ -153,11 +153,11 @@ def later(table: Iterable[Line], moved: Mapping[int, int], new: Iterable[Line]) 
     """
     starts, new = sorted(moved), tuple(new)
     replaced = {line[1:3] for line in new}
-    kept = (line for line in table if line[1:3] not in replaced)
+    unreplaced = (line for line in table if line[1:3] not in replaced)
     return (
         *(
-            (n + moved[starts[bisect.bisect(starts, n) - 1]], of, operation, call, item)
-            for n, of, operation, call, item in kept
+            (n + moved[starts[bisect.bisect(starts, n) - 1]], entity, operation, call, item)
+            for n, entity, operation, call, item in unreplaced
         ),
         *new,
     )
@@ -245,14 +245,14 @@ def sets(text: str, entity: str) -> Sets:
 
 def renamed(privilege: str, entity: str) -> Sets:
     """Who owns the entity, may load its schema and the target, and has a privilege there."""
-    there = (
+    target_sets = (
         {"owner (target.metalake)"},
         {"owner (target.catalog)"},
         {"USE_CATALOG (target.catalog)", "owner (target)"},
         {"USE_CATALOG (target.catalog)", "USE_SCHEMA (target)"},
     )
     more = {f"owner ({entity})", "member (target.metalake)", atom(privilege, entity)}
-    return frozenset(here | target | more for here in sets(SCHEMA, entity) for target in there)
+    return frozenset(source_set | target | more for source_set in sets(SCHEMA, entity) for target in target_sets)
 
 
 def texts(program: Program, rule: Rule, found: MinimalSets, types: Mapping[str, str]) -> Sets:

@@ -24,12 +24,12 @@ async def asking(
 ) -> AsyncIterator[tuple[httpx.AsyncClient, ServerState]]:
     served = ServerState(feeds=Feeds(registry, poll=0.05, **more), fleet=FleetTracker(), tokens=tokens)
     app = application(served)
-    started, ended = asyncio.Event(), asyncio.Event()
+    started, finished = asyncio.Event(), asyncio.Event()
 
     async def receive() -> dict[str, str]:
         if not started.is_set():
             return {"type": "lifespan.startup"}
-        await ended.wait()
+        await finished.wait()
         return {"type": "lifespan.shutdown"}
 
     async def send(message: Any) -> None:
@@ -42,7 +42,7 @@ async def asking(
     await started.wait()
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://registry") as client:
         yield client, served
-    ended.set()
+    finished.set()
     await life
 
 

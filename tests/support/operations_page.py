@@ -67,7 +67,7 @@ class OperationsPage:
         expected = {"policy": channel.policy, "state": channel.state}
         alive = set(self.fleet.urls) & set(self.fleet.processes)
 
-        def there() -> bool:
+        def is_shown() -> bool:
             found = {one["id"]: one["bundles"] for one in self.fleet.reported()["sidecars"]}
             return all(
                 found.get(name, {}).get(bundle, {}).get("revision") == revision
@@ -75,7 +75,7 @@ class OperationsPage:
                 for bundle, revision in expected.items()
             )
 
-        self.fleet.wait(there)
+        self.fleet.wait(is_shown)
 
     # --- failures ---
 

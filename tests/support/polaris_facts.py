@@ -20,11 +20,11 @@ def lines(text: str) -> dict[str, int]:
 def main(operations: Path, privileges: Path, out: Path) -> None:
     """Write one line for each operation and each privilege."""
     texts = [path.read_text(encoding="utf-8") for path in (operations, privileges)]
-    at = [lines(text) for text in texts]
+    versions = [lines(text) for text in texts]
     facts = {
         "operations": {
             name: {
-                "line": at[0][name],
+                "line": versions[0][name],
                 **{key: fact[key] for key in ("target", "secondary", "rooting")},
                 "on": fact["target_securable"],
                 "beside": fact["secondary_securable"],
@@ -32,7 +32,7 @@ def main(operations: Path, privileges: Path, out: Path) -> None:
             for name, fact in json.loads(texts[0])["operations"].items()
         },
         "privileges": {
-            name: {"line": at[1][name], "satisfied_by": fact["satisfied_by"]}
+            name: {"line": versions[1][name], "satisfied_by": fact["satisfied_by"]}
             for name, fact in json.loads(texts[1])["privileges"].items()
         },
     }

@@ -37,7 +37,7 @@ class _Writer:
     def comment(self) -> str:
         return f"#{self.random.choice(['', ' '])}{self.random.choice(WORDS)}".rstrip()
 
-    def beside(self) -> str:
+    def trailing_comment(self) -> str:
         return " " * self.random.randint(1, 4) + self.comment() if self.sometimes(0.12) else ""
 
     def between(self, indent: int) -> list[str]:
@@ -69,7 +69,7 @@ class _Writer:
                 if inner and inner[0][indent + 1 + gap :][:1].strip(" #") and self.sometimes(0.8):
                     lines += [" " * indent + "-" + " " * gap + inner[0].lstrip(" "), *inner[1:]]
                 elif inner:
-                    lines += [" " * indent + "-" + self.beside(), *inner]
+                    lines += [" " * indent + "-" + self.trailing_comment(), *inner]
                 else:
                     lines += self.after(" " * indent + "-", value, indent + step, indent + step, block=False)
         return lines
@@ -82,7 +82,7 @@ class _Writer:
     def after(self, head: str, value: Node, indent: int, deeper: int, *, block: bool = True) -> list[str]:
         """The lines of a key or dash with its value."""
         if block and self.is_block(value):
-            return [head + self.beside(), *self.block(value, indent)]
+            return [head + self.trailing_comment(), *self.block(value, indent)]
         if (
             isinstance(value, Scalar)
             and isinstance(value.value, str)
@@ -91,16 +91,16 @@ class _Writer:
         ):
             self.text = True
             mark = self.random.choice(["|-", ">-"])
-            lines = [f"{head} {mark}{self.beside()}"]
+            lines = [f"{head} {mark}{self.trailing_comment()}"]
             words = value.text.split(" ")
-            at = self.random.randint(1, len(words)) if mark == ">-" else len(words)
-            lines += [" " * deeper + " ".join(part) for part in (words[:at], words[at:]) if part]
+            position = self.random.randint(1, len(words)) if mark == ">-" else len(words)
+            lines += [" " * deeper + " ".join(part) for part in (words[:position], words[position:]) if part]
             return lines
         if not isinstance(value, Scalar) and self.sometimes(0.3) and (value.end - value.start > 2):
             return self.spread(head, value, deeper)
         self.text = False
         shown = self.flow(value)
-        return [" ".join(filter(None, (head, shown))) + self.beside()]
+        return [" ".join(filter(None, (head, shown))) + self.trailing_comment()]
 
     def spread(self, head: str, value: Mapping | Sequence, indent: int) -> list[str]:
         """A collection in flow style over several lines, with comments inside."""
@@ -111,12 +111,12 @@ class _Writer:
             if isinstance(value, Mapping)
             else [self.flow(item) for item in value.items]
         )
-        lines = [f"{head} {'{' if mapping else '['}{self.beside()}"]
+        lines = [f"{head} {'{' if mapping else '['}{self.trailing_comment()}"]
         for number, part in enumerate(parts):
             comma = "," if number + 1 < len(parts) or self.sometimes(0.2) else ""
-            lines += [" " * indent + part + comma + self.beside()]
+            lines += [" " * indent + part + comma + self.trailing_comment()]
             lines += self.between(indent)
-        return [*lines, " " * indent + ("}" if mapping else "]") + self.beside()]
+        return [*lines, " " * indent + ("}" if mapping else "]") + self.trailing_comment()]
 
     def flow(self, node: Node) -> str:
         match node:

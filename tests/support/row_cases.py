@@ -35,7 +35,7 @@ class Case:
     """One request in its own world: a description of what is held, and whether it must be allowed."""
 
     rule: str
-    what: str
+    description: str
     request: Request
     allowed: bool
 
@@ -91,13 +91,13 @@ def _of_condition(
     itself = Target(slot=RESOURCE, type=rule.entity)
     sets = [frozenset(s) for s in form.minimal_sets(condition, flags, types)]
 
-    def case(held: frozenset[Leaf], what: str, *, allowed: bool) -> Case:
+    def case(held: frozenset[Leaf], description: str, *, allowed: bool) -> Case:
         world = World(program, f"{next(numbers)}", rule, types)
         for atom in sorted(held, key=form.order):
             world.give(atom, rows)
         request = world.request(flags, named=named, is_self=any(isinstance(a, Self) for a in held))
         shape = f"{'item' if named else 'call'}{' ' + '+'.join(sorted(flags)) if flags else ''}"
-        return Case(rule=rule.id, what=f"{shape}: {what}", request=request, allowed=allowed)
+        return Case(rule=rule.id, description=f"{shape}: {description}", request=request, allowed=allowed)
 
     yield case(frozenset(), "nothing held", allowed=frozenset() in sets)
     for held in sets:
@@ -130,8 +130,8 @@ class World:
         for type_ in self.program.chain(target.type):
             kind = self.program.entities[type_]
             if not kind.single:
-                own = kind.parent is None or kind.principal is not None
-                names.append(f"{type_}{self.number}{target.slot}" if own else type_)
+                is_numbered = kind.parent is None or kind.principal is not None
+                names.append(f"{type_}{self.number}{target.slot}" if is_numbered else type_)
             if kind.nested:
                 names.append(f"inner_{type_}")
         if target.level in ("first", "parent"):

@@ -61,9 +61,9 @@ class Draft:
         lines += [f"  owner: {self.owner}"] if self.owner else []
         lines += ["  gate: member (top)"] if self.gate else []
         lines += ["roles:"] if self.roles else []
-        for name, given in self.roles.items():
+        for name, grants in self.roles.items():
             scope = "scope: top, " if name == "keeper" else ""
-            lines += [f"  {name}: {{{scope}grants: {{mid: [{', '.join(given)}]}}}}"]
+            lines += [f"  {name}: {{{scope}grants: {{mid: [{', '.join(grants)}]}}}}"]
         lines += ["tables:"]
         for type_ in sorted({t for t, _ in self.rows}):
             lines += [f"  {type_}:"]
@@ -146,7 +146,7 @@ def _change(draft: Draft, rnd: random.Random) -> None:
 
 def _row(draft: Draft, type_: str, rnd: random.Random) -> str:
     with_ = type_ == "low" and rnd.random() < 0.2
-    text = _expression(draft, type_, 2, rnd) if not draft.deep else _nested(_few(draft, type_, rnd), 3, rnd)
+    text = _expression(draft, type_, 2, rnd) if not draft.deep else _nested(_some_terms(draft, type_, rnd), 3, rnd)
     if with_:
         text = f"{text} {rnd.choice(['and', 'or'])} {rnd.choice(['READ', 'WRITE'])} (object)"
     each = (
@@ -177,7 +177,7 @@ def _expression(draft: Draft, type_: str, depth: int, rnd: random.Random) -> str
     return f"{rnd.choice(fitting)} ({target})"
 
 
-def _few(draft: Draft, type_: str, rnd: random.Random) -> list[str]:
+def _some_terms(draft: Draft, type_: str, rnd: random.Random) -> list[str]:
     """Two to five terms about a type."""
     path = TREE[type_][-2:]
     everywhere = all(set(path) <= set(on) for on in draft.on.values())
@@ -253,7 +253,7 @@ def states(rules: Sequence[tuple[Program, Rule]], request: Request) -> Iterator[
     if len(rows) > MOST_ROWS:
         return None
     combinations = product((False, True), repeat=len(rows))
-    return (_state([row for row, taken in zip(rows, chosen, strict=True) if taken]) for chosen in combinations)
+    return (_state([row for row, included in zip(rows, choices, strict=True) if included]) for choices in combinations)
 
 
 Row = tuple[str, object]

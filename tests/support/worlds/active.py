@@ -17,11 +17,11 @@ def declared(rnd: random.Random | None) -> list[str]:
     return [] if rnd is None else ["active_roles: request"]
 
 
-def with_more_roles(program: Program, given: State, seed: int) -> State:
+def with_more_roles(program: Program, state: State, seed: int) -> State:
     """A state in which most users hold most roles, and roles are granted more: else there is nothing to narrow."""
     rnd = random.Random(f"more roles {seed}")
     known = names(program)
-    assignments, grants = list(given.assignments), list(given.grants)
+    assignments, grants = list(state.assignments), list(state.grants)
     for principal in (*(f"user:{user}" for user in known.users), *(f"group:{group}" for group in known.groups)):
         for role in known.roles:
             if rnd.random() < 0.6:
@@ -36,15 +36,15 @@ def with_more_roles(program: Program, given: State, seed: int) -> State:
                 denied = program.semantics.deny == "overrides" and rnd.random() < 0.15
                 effect: Effect = "deny" if denied else "allow"
                 grants.append(Grant(grantee=f"role:{role}", effect=effect, privilege=privilege.name, entity=target))
-    return replace(given, assignments=tuple(dict.fromkeys(assignments)), grants=tuple(dict.fromkeys(grants)))
+    return replace(state, assignments=tuple(dict.fromkeys(assignments)), grants=tuple(dict.fromkeys(grants)))
 
 
-def narrowed(program: Program, asked: Sequence[Request], seed: int) -> list[Request]:
+def narrowed(program: Program, requests: Sequence[Request], seed: int) -> list[Request]:
     """The requests, most of them with active roles."""
     rnd = random.Random(f"active {seed}")
     roles = names(program).roles
     found = []
-    for request in asked:
+    for request in requests:
         share = rnd.choice([0.0, 0.15, 0.3, 0.3, 1.0])
         active = tuple(role for role in roles if rnd.random() < share)
         if rnd.random() < 0.05:

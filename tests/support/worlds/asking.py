@@ -15,7 +15,7 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
     """Random valid requests for every operation, named and unnamed, with objects, flags and groups."""
     rnd = random.Random(seed)
     known = names(program)
-    asked = []
+    found = []
     values = random.Random(f"attributes {seed}")
     for rule in program.rules.values():
         for _ in range(per_rule):
@@ -23,7 +23,7 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
             if rule.unnamed and not program.entities[rule.entity].single and rnd.random() < 0.4:
                 end = "/" if any(program.entities[link].nested for link in program.chain(rule.entity)) else ""
                 resource = Entity(rule.entity, resource.id.rpartition("/")[0] + end)
-            asked.append(
+            found.append(
                 Request(
                     user=rnd.choice([*known.users, *known.strangers]),
                     action=rule.operation,
@@ -34,10 +34,10 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
                 )
             )
             if program.attributes:
-                last = asked[-1]
-                given = attributes.given(program, values, last.resource, last.with_)
-                asked[-1] = replace(last, attributes=given)
-    return active.narrowed(program, asked, seed) if program.semantics.active_roles == "request" else asked
+                last = found[-1]
+                attribute_values = attributes.given(program, values, last.resource, last.with_)
+                found[-1] = replace(last, attributes=attribute_values)
+    return active.narrowed(program, found, seed) if program.semantics.active_roles == "request" else found
 
 
 def stated_flags(rule: Rule, flags: frozenset[str]) -> frozenset[str]:

@@ -18,14 +18,14 @@ def declared(rnd: random.Random | None) -> list[str]:
     return [f"hierarchy: [{rnd.choice(['groups', 'roles', 'groups, roles', 'groups, roles'])}]"]
 
 
-def nested(program: Program, given: State, seed: int) -> State:
+def nested(program: Program, state: State, seed: int) -> State:
     """A state with more rows: those of chains."""
     rnd = random.Random(f"hierarchy {seed}")
     known = names(program)
     groups, roles = [*known.groups, "everyone"], [*known.roles, "chief"]
     rnd.shuffle(groups)
     rnd.shuffle(roles)
-    memberships, assignments, grants = list(given.memberships), list(given.assignments), list(given.grants)
+    memberships, assignments, grants = list(state.memberships), list(state.assignments), list(state.grants)
 
     def assigned(principal: str, role: str) -> None:
         declared = program.roles.get(role)
@@ -52,7 +52,7 @@ def nested(program: Program, given: State, seed: int) -> State:
     for holder in (f"user:{rnd.choice(known.users)}", f"group:{rnd.choice(groups)}"):
         assigned(holder, rnd.choice(roles))
     return replace(
-        given,
+        state,
         memberships=tuple(dict.fromkeys(memberships)),
         assignments=tuple(dict.fromkeys(assignments)),
         grants=tuple(dict.fromkeys(grants)),

@@ -41,7 +41,7 @@ def names(program: Program) -> Names:
 def _odd_names(version: str) -> Names:
     rnd = random.Random(version)
 
-    def some(plain: Sequence[str], count: int) -> tuple[str, ...]:
+    def sample(plain: Sequence[str], count: int) -> tuple[str, ...]:
         """A plain name, names that could be confused with each other, and unusual ones."""
         alike = rnd.choice(ALIKE)
         chosen = [*rnd.sample(alike, k=min(len(alike), count - 1)), *rnd.sample(CARRIED, k=count)]
@@ -49,11 +49,11 @@ def _odd_names(version: str) -> Names:
 
     strangers = [f"a{c}b" for c in rnd.sample(UNUSABLE, k=3) if is_unicode(c)]
     return Names(
-        users=some(USERS, 4),
-        groups=some(GROUPS, 3),
+        users=sample(USERS, 4),
+        groups=sample(GROUPS, 3),
         # Keep the plain names of roles that a policy may declare.
-        roles=(*ROLES[:2], *some(ROLES[2:], 2)),
-        entities=(*some(("x",), 3), f"x{rnd.choice(UNUSABLE[:60])}"),
+        roles=(*ROLES[:2], *sample(ROLES[2:], 2)),
+        entities=(*sample(("x",), 3), f"x{rnd.choice(UNUSABLE[:60])}"),
         strangers=("nobody", *strangers),
     )
 

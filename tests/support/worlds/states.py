@@ -62,7 +62,7 @@ EPOCH = 1_772_323_200_000_000_000
 """A moment around which the windows of generated states lie: 2026-03-01T00:00:00Z."""
 
 
-def timed(given: State, seed: int, *, now: int = EPOCH) -> State:
+def timed(state: State, seed: int, *, now: int = EPOCH) -> State:
     """A state with windows on some rows: around `now`, past, future, empty, and several for the same row."""
     rnd = random.Random(f"windows {seed}")
     step = 3_600_000_000_000
@@ -71,17 +71,17 @@ def timed(given: State, seed: int, *, now: int = EPOCH) -> State:
     windows: dict[str, tuple[Window, ...]] = {}
     share = rnd.choice([0.1, 0.5, 0.9])
     for table in ("memberships", "assignments", "grants", "owners"):
-        rows = [row for row in getattr(given, table) for _ in range(1 + (rnd.random() < 0.2))]
-        own = [Window(*rnd.choices(edges, k=2)) if rnd.random() < share else ALWAYS for _ in rows]
+        rows = [row for row in getattr(state, table) for _ in range(1 + (rnd.random() < 0.2))]
+        row_windows = [Window(*rnd.choices(edges, k=2)) if rnd.random() < share else ALWAYS for _ in rows]
         # As after validation: a row says the same only once.
-        pairs = list(dict.fromkeys(zip(rows, own, strict=True)))
+        pairs = list(dict.fromkeys(zip(rows, row_windows, strict=True)))
         tables[table] = tuple(row for row, _ in pairs)
         if any(window != ALWAYS for _, window in pairs):
             windows[table] = tuple(window for _, window in pairs)
-    return replace(given, windows=windows, **tables)
+    return replace(state, windows=windows, **tables)
 
 
-def moments(given: State) -> list[int]:
+def moments(state: State) -> list[int]:
     """The moments at which a state with windows changes, and those just before and after."""
-    edges = {edge for windows in given.windows.values() for window in windows for edge in window}
-    return sorted({at for edge in edges - {FIRST, LAST} for at in (edge - 1, edge, edge + 1)})
+    edges = {edge for windows in state.windows.values() for window in windows for edge in window}
+    return sorted({moment for edge in edges - {FIRST, LAST} for moment in (edge - 1, edge, edge + 1)})
