@@ -43,7 +43,6 @@ class View:
         """For each row, the codes of findings that exceeded their budget."""
         self._implied: dict[Hashable, bool | None] = {}
         self._shapes: dict[PairKey, Shape] = {}
-        self._sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = {}
         self._dependencies: dict[Formula, tuple[frozenset[str], frozenset[str]]] = {}
 
     @cached_property
@@ -130,11 +129,7 @@ class View:
 
     def sets(self, formula: Formula, setting: Setting) -> tuple[AtomSet, ...]:
         """The minimal sets of a condition."""
-        flags, types = setting
-        key = formula, flags, tuple(types.items())
-        if key not in self._sets:
-            self._sets[key] = tuple(map(frozenset, self.canonical.minimal_sets(formula, flags, types)))
-        return self._sets[key]
+        return tuple(map(frozenset, self.canonical.minimal_sets(formula, *setting)))
 
     def implies(
         self, rule: Rule, premise: Formula, conclusion: Formula, *, unknown: bool = False, part: str | None = None

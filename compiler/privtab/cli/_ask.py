@@ -13,6 +13,7 @@ from privtab.attributes import Attribute, GivenAttributes
 from privtab.cli._output import TableFormat, err
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
+from privtab.key_values import key_values
 from privtab.names import bare_name, check_user, is_wildcard
 from privtab.request import NOT_SET, Entity, flag_name
 
@@ -69,13 +70,8 @@ def entity(text: str) -> Entity:
 
 def objects(options: Iterable[str] | None) -> dict[str, Entity]:
     """Parse `--with NAME=TYPE:PATH` options; raises UsageError."""
-    found: dict[str, Entity] = {}
-    for text in options or ():
-        name, equals, entity_text = text.partition("=")
-        if not equals:
-            raise UsageError(f"`--with {text}`: write NAME=TYPE:PATH, as in template=job_template:m/nightly")
-        found[name] = entity(entity_text)
-    return found
+    pairs = key_values(options, "--with", "NAME=TYPE:PATH", example="template=job_template:m/nightly")
+    return {name: entity(text) for name, text in pairs.items()}
 
 
 def user_name(text: str) -> str:
@@ -149,11 +145,11 @@ def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str
 def attribute_values(options: Iterable[str] | None, program: Program) -> GivenAttributes:
     """Parse `--attribute` options by the declared types; sets are written with commas. Raises UsageError."""
     found: dict[str, dict[str, object]] = {}
-    for text in options or ():
-        written, equals, value = text.partition("=")
+    form, example = "KIND.NAME=VALUE", "user.department=hr"
+    for written, value in key_values(options, "--attribute", form, example=example, allow_empty=True).items():
         kind, dot, name = written.partition(".")
-        if not (equals and dot):
-            raise UsageError(f"`--attribute {text}`: write KIND.NAME=VALUE, as in user.department=hr")
+        if not dot:
+            raise UsageError(f"`--attribute {written}={value}`: write {form}, as in {example}")
         declared = program.attributes.of(kind if kind in ("user", "request") else "entity")  # type: ignore[arg-type]
         if name not in declared:
             raise UsageError(f"unknown attribute `{written}`" + hint(name, declared))

@@ -11,6 +11,7 @@ from privtab.cli._complete import policies
 from privtab.cli._output import Format, complain, show_state_findings
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
+from privtab.key_values import key_values
 from privtab.state.nodes import TABLES
 
 if TYPE_CHECKING:
@@ -83,14 +84,8 @@ def waivers_of(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic,
 
 
 def readings(options: list[str] | None) -> dict[str, str]:
-    """`--reading ROW=NAME` options as a mapping; raises UsageError for one without `=`."""
-    found: dict[str, str] = {}
-    for text in options or ():
-        row, equals, name = text.partition("=")
-        if not (row and equals and name):
-            raise UsageError(f"`--reading {text}`: write ROW=NAME, as in namespace/list=parent")
-        found[row] = name
-    return found
+    """Parse `--reading ROW=NAME` options; raises UsageError."""
+    return key_values(options, "--reading", "ROW=NAME", example="namespace/list=parent")
 
 
 def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> State:

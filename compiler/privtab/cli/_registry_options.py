@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 
 from privtab.cli._complete import channels
 from privtab.errors import RegistryError, UsageError
+from privtab.key_values import key_values
 from privtab.source import read_text
 
 if TYPE_CHECKING:
@@ -87,10 +88,10 @@ def open_registry(url: str, storage: list[str] | None = None, token_file: Path |
 def storage_options(options: list[str] | None) -> dict[str, Any]:
     """Parse `--storage KEY=VALUE` options; values may be JSON. Raises UsageError."""
     found: dict[str, Any] = {}
-    for text in options or ():
-        key, equals, value = text.partition("=")
-        if not (key.isidentifier() and equals):
-            raise UsageError(f"`--storage {text}`: write KEY=VALUE, as in endpoint_url=https://s3.acme.example")
+    example = "endpoint_url=https://s3.acme.example"
+    for key, value in key_values(options, "--storage", "KEY=VALUE", example=example, allow_empty=True).items():
+        if not key.isidentifier():
+            raise UsageError(f"`--storage {key}={value}`: write KEY=VALUE, as in {example}")
         try:
             found[key] = json.loads(value)
         except ValueError:

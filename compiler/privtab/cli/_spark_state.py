@@ -16,6 +16,7 @@ from privtab.cli._output import Format, complain, err, fail_if, out, print_if_da
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
+from privtab.key_values import key_values
 from privtab.plural import count
 
 if TYPE_CHECKING:
@@ -207,12 +208,7 @@ def _session(master: str | None, conf: list[str] | None, packages: list[str] | N
 
     Errors of Spark in the block exit with code 3, without a traceback.
     """
-    settings: dict[str, str] = {}
-    for text in conf or ():
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise UsageError(f"`--conf {text}`: write NAME=VALUE, as in spark.driver.memory=8g")
-        settings[name] = value
+    settings = key_values(conf, "--conf", example="spark.driver.memory=8g", allow_empty=True)
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:

@@ -17,6 +17,7 @@ from privtab.cli._options import FormatOption, PartialOption, PolicyOption, Vari
 from privtab.cli._output import Format, complain, err, out, print_if_data
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
+from privtab.key_values import key_values
 from privtab.plural import count
 from privtab.source import read_text
 
@@ -93,8 +94,8 @@ def import_(
         raise UsageError(f"`privtab state import` needs {error.name}: {how_to_install('import')}") from error
     program = load_policy(policy, variant=variant)
     import_document = load(document)
-    variables = dict(_pair(text, "=", "--set") for text in set_ or ())
-    headers = dict(_pair(text, ":", "--header") for text in header or ())
+    variables = key_values(set_, "--set", example="metalake=prod", allow_empty=True)
+    headers = key_values(header, "--header", "NAME:VALUE", example="X-Tenant:acme", allow_empty=True)
     known_entities = [] if entities is None else _entities(entities)
     token = None if token_file is None else read_text(token_file).strip()
     with answers.opened(source, token=token, headers=headers) as system:
@@ -117,13 +118,6 @@ def import_(
 def add_to(app: typer.Typer) -> None:
     """Add the command to `privtab state`."""
     app.command("import")(import_)
-
-
-def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
-    name, separator, value = text.partition(sign)
-    if not (name.strip() and separator):
-        raise UsageError(f"`{option} {text}`: write NAME{sign}VALUE")
-    return name.strip(), value.strip()
 
 
 def _entities(path: Path) -> list[Entity]:

@@ -26,6 +26,7 @@ from privtab.cli._output import (
 from privtab.cli._stored import load_policy
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
+from privtab.key_values import key_values
 from privtab.plural import count
 from privtab.source import read_text
 
@@ -158,7 +159,9 @@ def run(
             )
         file = VariantFile(policy, write_variant)
     token = None if token_file is None else read_text(token_file).strip()
-    system = open_driver(driver, program, url, _pairs(set_), token=token, timeout=timeout)
+    system = open_driver(
+        driver, program, url, key_values(set_, "--set", example="metalake=prod"), token=token, timeout=timeout
+    )
 
     with delayed_spinner("planning"):
         others = {} if chosen_readings else readings_of(policy, program, variant)
@@ -250,16 +253,6 @@ def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
     """Whether a row is one of those of `--filter`, by `type/operation`, type or operation."""
     names = (f"{rule.entity}/{rule.operation}", rule.entity, rule.operation)
     return patterns is None or any(fnmatch(name, pattern) for pattern in patterns for name in names)
-
-
-def _pairs(options: Sequence[str] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in options or ():
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise UsageError(f"`--set {text}`: write NAME=VALUE")
-        found[name] = value
-    return found
 
 
 def _announce(planned: Plan, questions: Sequence[Question], system: Driver) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from privtab.errors import FileError, UsageError
@@ -85,14 +85,3 @@ def _output(where: str, kind: str | None, *, overwrite: bool) -> None:
 
 
 _ENDINGS = (*SPARK, *_NO_FORMAT, *_PACKED)
-
-
-def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """`KEY=VALUE` options as a mapping; raises UsageError."""
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise UsageError(f"`{option} {text}`: write KEY=VALUE")
-        found[key] = value
-    return found

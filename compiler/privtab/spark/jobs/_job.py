@@ -14,10 +14,11 @@ from urllib.request import url2pathname
 from privtab.errors import FileError, InvalidRequest, PolicyInvalid, PrivtabError, StateInvalid, UsageError
 from privtab.exit_codes import ExitCode
 from privtab.formats import SPARK
+from privtab.key_values import key_values
 from privtab.printable import printable_json, printable_output
 from privtab.spark.failures import first_lines, spark_errors
 from privtab.spark.jobs import JOBS
-from privtab.spark.jobs._before import check, check_input, ending, near, pairs
+from privtab.spark.jobs._before import check, check_input, ending, near
 from privtab.spark.jobs._progress import ProgressReporter
 from privtab.spark.jobs._session import session
 
@@ -210,7 +211,7 @@ def explained(choice: Choice, options: argparse.Namespace) -> int:
 def objects(options: argparse.Namespace) -> dict[str, str | tuple[str, str]]:
     """The `with_` argument given by the options."""
     found: dict[str, str | tuple[str, str]] = {}
-    for slot, text in pairs(options.with_, "--with").items():
+    for slot, text in key_values(options.with_, "--with", "SLOT=COLUMN", example="to=target_schema").items():
         kind, colon, column = text.partition(":")
         found[slot] = (kind, column) if colon else text
     return found
@@ -219,7 +220,7 @@ def objects(options: argparse.Namespace) -> dict[str, str | tuple[str, str]]:
 def read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     """The table that a job reads."""
     kind = options.input_format or _format(options.input)
-    settings = pairs(options.input_option, "--input-option")
+    settings = key_values(options.input_option, "--input-option", "KEY=VALUE", allow_empty=True)
     if kind is None and "/" not in options.input and not Path(options.input).exists():
         return _table(spark, options.input)
     check_input(options.input, options.input_format)

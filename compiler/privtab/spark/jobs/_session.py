@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab.errors import UsageError
-from privtab.spark.jobs._before import pairs
+from privtab.key_values import key_values
 from privtab.spark.packages import with_packages
 
 if TYPE_CHECKING:
@@ -33,7 +33,11 @@ def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
 
     if options.master and options.remote:
         raise UsageError("give `--master` or `--remote`, not both")
-    settings = with_packages(options.package, pairs(options.conf, "--conf"), remote=_on_a_server(options.remote))
+    settings = with_packages(
+        options.package,
+        key_values(options.conf, "--conf", "KEY=VALUE", example="spark.driver.memory=8g", allow_empty=True),
+        remote=_on_a_server(options.remote),
+    )
     active = Session.getActiveSession()
     if active is not None:
         yield active

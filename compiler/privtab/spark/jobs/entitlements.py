@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab.errors import UsageError
+from privtab.key_values import key_values
 from privtab.spark.jobs import _job as job
-from privtab.spark.jobs._before import check_input, lines, pairs
+from privtab.spark.jobs._before import check_input, lines
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,10 +84,11 @@ def check_options(options: argparse.Namespace) -> None:
 
 def objects(options: argparse.Namespace) -> dict[str, str]:
     """The `with_` argument given by the options; raises UsageError."""
-    found = pairs(options.with_, "--with")
+    form, example = "SLOT=TYPE:PATH", "to=schema:m/c/s"
+    found = key_values(options.with_, "--with", form, example=example)
     for slot, text in found.items():
         if not text.partition(":")[0] or ":" not in text:
-            raise UsageError(f"`--with {slot}={text}`: write SLOT=TYPE:PATH, as in to=schema:m/c/s")
+            raise UsageError(f"`--with {slot}={text}`: write {form}, as in {example}")
     return found
 
 

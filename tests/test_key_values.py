@@ -1,0 +1,62 @@
+"""Options with named values: one form, one message for other texts, and no name twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from privtab.errors import UsageError
+from privtab.key_values import key_values
+
+
+def test_a_value_may_contain_the_sign_and_spaces() -> None:
+    assert key_values(["filter=a=b", "sep= "], "--set") == {"filter": "a=b", "sep": " "}
+    assert key_values(["X-Url: http://a:1"], "--header", "NAME:VALUE") == {"X-Url": "http://a:1"}
+    assert key_values(None, "--set") == {}
+
+
+@pytest.mark.parametrize("text", ["", "x", "=1", " =1", "x=", "x:1"])
+def test_other_texts_are_refused_with_the_form_and_an_example(text: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        key_values(["a=1", text], "--set", example="region=eu")
+    assert str(raised.value) == f"`--set {text}`: write NAME=VALUE, as in region=eu"
+
+
+def test_an_empty_value_can_be_allowed() -> None:
+    assert key_values(["x="], "--storage", "KEY=VALUE", allow_empty=True) == {"x": ""}
+
+
+def _readings(texts: list[str]) -> object:
+    from privtab.cli._options import readings
+
+    return readings(texts)
+
+
+def _storage(texts: list[str]) -> object:
+    from privtab.cli._registry_options import storage_options
+
+    return storage_options(texts)
+
+
+def _objects(texts: list[str]) -> object:
+    from privtab.cli._ask import objects
+
+    return objects(texts)
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [
+        (lambda texts: key_values(texts, "--set"), "region=eu", "`--set` is given twice for `region`"),
+        (_readings, "namespace/list=parent", "`--reading` is given twice for `namespace/list`"),
+        (_storage, "key=1", "`--storage` is given twice for `key`"),
+        (_objects, "to=shelf:a/b", "`--with` is given twice for `to`"),
+    ],
+)
+def test_a_repeated_name_is_refused(read: Callable[[list[str]], Any], text: str, message: str) -> None:
+    assert read([text])
+    with pytest.raises(UsageError) as raised:
+        read([text, text])
+    assert str(raised.value) == message
