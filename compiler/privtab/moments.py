@@ -37,6 +37,10 @@ class Window(NamedTuple):
         """Whether the moment is in the window."""
         return self.begin <= moment < self.end
 
+    def covers(self, other: Window) -> bool:
+        """Whether the whole of another window is in this one."""
+        return self.begin <= other.begin and other.end <= self.end
+
 
 ALWAYS = Window()
 """The window of a row without `from` and `until`."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar, assert_never
+from collections.abc import Mapping
+from typing import assert_never
 
 from privtab.ir.facts import (
     Administers,
@@ -24,9 +24,7 @@ from privtab.ir.facts import (
 from privtab.ir.nodes import RESOURCE, Program, Rule, Target
 from privtab.request import Entity, Request
 from privtab.state.load import to_tables
-from privtab.state.nodes import Assignment, Grant, State
-
-T = TypeVar("T")
+from privtab.state.nodes import Assignment, Grant, State, merged
 
 GROUP, REQUEST_GROUP = "team", "guests"
 """Names of the group in the state and of the group that a request brings."""
@@ -113,15 +111,7 @@ class WitnessBuilder:
 
     def state(self) -> State:
         """The smallest state with the facts."""
-        rows = [self._rows(fact) for fact in sorted(self.facts, key=repr)]
-        return State(
-            members=_distinct(row.members for row in rows),
-            memberships=_distinct(row.memberships for row in rows),
-            assignments=_distinct(row.assignments for row in rows),
-            grants=_distinct(row.grants for row in rows),
-            owners=_distinct(row.owners for row in rows),
-            service_admins=_distinct(row.service_admins for row in rows),
-        )
+        return merged(self._rows(fact) for fact in sorted(self.facts, key=repr))
 
     def _rows(self, fact: Fact) -> State:
         match fact:
@@ -187,7 +177,3 @@ def _fresh(name: str, taken: Mapping[str, object]) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-def _distinct(rows: Iterable[Sequence[T]]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(row for table in rows for row in table))

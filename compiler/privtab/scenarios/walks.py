@@ -7,9 +7,9 @@ from privtab.request import Request
 from privtab.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author
 from privtab.scenarios.nodes import Case
 from privtab.scenarios.tree import Fields
-from privtab.scenarios.worlds import about_principal, merged, without
+from privtab.scenarios.worlds import about_principal, without
 from privtab.state.names import Problem
-from privtab.state.nodes import Grant, State
+from privtab.state.nodes import Grant, State, merged
 from privtab.syntax.yaml_tree import Node
 
 KEYS = ("name", "state", "steps", "params", "tags", "why", "source", "note")
@@ -91,7 +91,7 @@ def _apply_changes(author: Author, state: State, step: Fields) -> State | None:
         added = author.worlds.rows(step["then"])
         if added is None:
             return None
-        state = merged(state, added)
+        state = merged((state, added))
     return state
 
 
@@ -128,7 +128,7 @@ def _apply_effect(author: Author, state: State, effect: str, request: Request, n
         case _:
             privilege = change.row["privilege"] or ""
             rows = State(grants=(Grant(grantee=user, effect="allow", privilege=privilege, entity=entity),))
-    return merged(state, rows) if change.action == "add" else without(state, rows)
+    return merged((state, rows)) if change.action == "add" else without(state, rows)
 
 
 def _size(state: State) -> int:

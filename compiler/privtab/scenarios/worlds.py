@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import OwnerKind, Program
@@ -16,8 +15,6 @@ from privtab.state.nodes import TABLES, RowLocation, State, StateFinding
 from privtab.state.raw import RawReader, RawState
 from privtab.state.validate import validate
 from privtab.syntax.yaml_tree import Mapping, Node
-
-T = TypeVar("T")
 
 
 class Worlds:
@@ -94,28 +91,13 @@ class Worlds:
         return self.reader.source.position(node.start)[0]
 
 
-def merged(*states: State) -> State:
-    """The rows of all states, each once."""
-    return State(
-        members=_distinct(state.members for state in states),
-        memberships=_distinct(state.memberships for state in states),
-        assignments=_distinct(state.assignments for state in states),
-        grants=_distinct(state.grants for state in states),
-        owners=_distinct(state.owners for state in states),
-        service_admins=_distinct(state.service_admins for state in states),
-    )
-
-
 def without(state: State, removed: State) -> State:
     """The rows of a state without those in `removed`."""
-    return State(
-        members=_remaining(state.members, removed.members),
-        memberships=_remaining(state.memberships, removed.memberships),
-        assignments=_remaining(state.assignments, removed.assignments),
-        grants=_remaining(state.grants, removed.grants),
-        owners=_remaining(state.owners, removed.owners),
-        service_admins=_remaining(state.service_admins, removed.service_admins),
-    )
+    remaining: Any = {}
+    for table in TABLES:
+        dropped = set(getattr(removed, table))
+        remaining[table] = tuple(row for row in getattr(state, table) if row not in dropped)
+    return State(**remaining)
 
 
 def about_principal(state: State, table: str, principal: Entity, program: Program) -> State:
@@ -157,12 +139,3 @@ def about_principal(state: State, table: str, principal: Entity, program: Progra
             return State(owners=tuple(row for row in state.owners if is_principal(row[1]) and inside(row[0])))
         case _:
             raise AssertionError(f"`{table}` is not one of PRINCIPAL_TABLES")
-
-
-def _distinct(tables: Iterable[Sequence[T]]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(row for table in tables for row in table))
-
-
-def _remaining(rows: Sequence[T], removed: Sequence[T]) -> tuple[T, ...]:
-    removed_set = set(removed)
-    return tuple(row for row in rows if row not in removed_set)

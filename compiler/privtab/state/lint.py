@@ -159,8 +159,8 @@ def _grants_covered(program: Program, state: State) -> Iterator[Found]:
 
 
 def _within(window: Window, other: Window) -> bool:
-    """Whether a row that holds needs no second one with the first window, because of one with the other; equal windows count."""
-    return window.begin < window.end and other.begin <= window.begin and window.end <= other.end
+    """Whether a row with a window that is not empty is covered by a row with the other window."""
+    return window.begin < window.end and other.covers(window)
 
 
 def _superfluous(table: str, row: int, other: int, why: str) -> Found:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from privtab.errors import HasWindows
@@ -158,6 +159,13 @@ class State:
         """The state with one more row."""
         longer: Any = {table: LongerRows(getattr(self, table), (row,))}
         return replace(self, **longer)
+
+
+def merged(states: Iterable[State]) -> State:
+    """The rows of several states, each once, without windows."""
+    listed = list(states)
+    rows: Any = {name: dict.fromkeys(chain.from_iterable(getattr(state, name) for state in listed)) for name in TABLES}
+    return State(**{name: tuple(found) for name, found in rows.items()})
 
 
 class LongerRows(Sequence[Any]):

@@ -39,7 +39,7 @@ def as_written(program: Program, state: State) -> State:
         others = held[grant.grantee, str(grant.entity)]
         given = names.given(grant.privilege, grant.entity.type, "allow")
         for part in _parts(window, [other for listed in others.values() for other in listed]):
-            if all(any(_within(part, other) for other in others.get(p, ())) for p in given):
+            if all(any(other.covers(part) for other in others.get(p, ())) for p in given):
                 rows.append(grant)
                 kept.append(part)
     timed = {**state.windows, "grants": tuple(kept)} if any(window != ALWAYS for window in kept) else state.windows
@@ -50,7 +50,3 @@ def _parts(window: Window, others: list[Window]) -> list[Window]:
     """A window, divided where another one begins or ends."""
     edges = sorted({window.begin, window.end, *(e for o in others for e in o if window.begin < e < window.end)})
     return [Window(*pair) for pair in pairwise(edges)]
-
-
-def _within(part: Window, other: Window) -> bool:
-    return other.begin <= part.begin and part.end <= other.end
