@@ -19,7 +19,7 @@ from privtab.pipeline import load_program
 from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
 from privtab.scenarios.score import Scoring
-from privtab.scenarios.worlds import merged
+from privtab.state.nodes import merged
 
 
 def asked(planned: Plan, program: Program) -> Report:
@@ -41,7 +41,7 @@ def unnoticed(planned: Plan, every: int = 1) -> list[str]:
         keys = {key, *dependencies.dependents(key)}
         needed = {other for affected in keys for other in dependencies.of(affected)}
         questions = tuple(q for q in planned.questions if (q.rule.entity, q.rule.operation) in keys)
-        world = replace(planned.world, state=merged(*(question.state for question in questions)))
+        world = replace(planned.world, state=merged(question.state for question in questions))
         smaller = replace(planned, questions=questions, world=world)
         for mutant in mutants.of(rule):
             if mutant.change in ("effect", "report") or next(numbers) % every or scoring.is_equivalent(mutant):

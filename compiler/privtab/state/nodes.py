@@ -164,8 +164,10 @@ class State:
 def merged(states: Iterable[State]) -> State:
     """The rows of several states, each once, without windows."""
     listed = list(states)
-    rows: Any = {name: dict.fromkeys(chain.from_iterable(getattr(state, name) for state in listed)) for name in TABLES}
-    return State(**{name: tuple(found) for name, found in rows.items()})
+    rows: Any = {
+        name: tuple(dict.fromkeys(chain.from_iterable(getattr(state, name) for state in listed))) for name in TABLES
+    }
+    return State(**rows)
 
 
 class LongerRows(Sequence[Any]):

@@ -83,17 +83,21 @@ def _row(comparison: Comparison, pair: Pair, old_pairs: dict[Pair, Pair], recogn
 
 
 def _renamed(recognised: Renames) -> Iterator[Declared]:
-    names = recognised.names
-    for kind, renamed, reasons in (
-        ("type", names.types, recognised.types_by),
-        ("privilege", names.privileges, recognised.privileges_by),
-    ):
-        for old, new in renamed.items():
-            yield Declared(
-                kind=kind,
-                name=new,
-                verdict=Verdict.RENAMED,
-                was=old,
-                recognised=reasons[old],
-                details=(Detail(what="", before=old, after=new),),
-            )
+    for old, new in recognised.names.types.items():
+        yield Declared(
+            kind="type",
+            name=new,
+            verdict=Verdict.RENAMED,
+            was=old,
+            recognised=recognised.types_by[old],
+            details=(Detail(what="", before=old, after=new),),
+        )
+    for old, new in recognised.names.privileges.items():
+        yield Declared(
+            kind="privilege",
+            name=new,
+            verdict=Verdict.RENAMED,
+            was=old,
+            recognised=recognised.privileges_by[old],
+            details=(Detail(what="", before=old, after=new),),
+        )
