@@ -132,6 +132,18 @@ class PathShape:
             *((at_level(type_, levels), depth + levels - 1) for type_, depth in self.chain[self.nested + 1 :]),
         )
 
+    def types(self, id_: str) -> tuple[str, ...]:
+        """The type of each name in a path.
+
+        >>> PathShape((("catalog", 1), ("namespace", 2), ("table", 3)), nested=1, bound=16).types("c/a/b/t")
+        ('catalog', 'namespace/1', 'namespace/2', 'table/2')
+        """
+        found: list[str] = []
+        for type_, depth in self.links(self.levels(id_)):
+            if depth > len(found):
+                found.append(type_)
+        return tuple(found[: count_names(id_)])
+
     def named(self, id_: str) -> bool:
         """Whether a path has the last name of its entity."""
         return not id_.endswith("/") if self.nested is not None else count_names(id_) == self.depth

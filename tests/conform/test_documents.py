@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from privtab.conform.document import load
+from privtab.conform.values import Names
 from privtab.errors import PolicyInvalid
 from privtab.pipeline import load_program
+from privtab.request import Entity
 
 POLICY = """\
 privtab: 1
@@ -68,3 +70,27 @@ sql:
 )
 def test_a_wrong_document_is_refused(tmp_path: Path, text: str, says: str) -> None:
     assert any(says in finding for finding in findings(tmp_path, text))
+
+
+NESTED = """\
+privtab: 1
+system: lake
+version: "1"
+entities: {catalog: {namespace: {table:}}}
+types: {namespace: {nested: true}}
+privileges: [READ]
+tables: {table: {load: READ (table)}, namespace: {list: READ (namespace)}}
+"""
+DOCUMENT = "conform: 1\ntitle: Lake\nhttp: {%soperations: {table: {load: {get: '/{catalog}/{namespace}/{table}'}}}}\n"
+
+
+@pytest.mark.parametrize(("key", "separator"), [("", "/"), ('separator: "\\x1F", ', "\x1f")])
+def test_the_levels_of_a_type_that_nests_are_one_text(tmp_path: Path, key: str, separator: str) -> None:
+    (tmp_path / "lake.yaml").write_text(NESTED, encoding="utf-8")
+    (tmp_path / "driver.yaml").write_text(DOCUMENT % key, encoding="utf-8")
+    program = load_program(tmp_path / "lake.yaml")
+    document = load(tmp_path / "driver.yaml", program)
+    values = Names(program, document, lambda name: name).entity(Entity.parse("table:c/a/b%2Fb/t"))
+    assert values == {"catalog": "c", "namespace": f"a{separator}b/b", "namespace_name": "b/b", "table": "t"}
+    call = document.operations["table", "load"].calls[0]
+    assert call.text.address(values) == f"/c/a{'%2F' if separator == '/' else '%1F'}b%2Fb/t"

@@ -92,7 +92,46 @@ def test_candidates_hold_what_the_reference_engine_says(
     assert disagreements(load_program(path)) == []
 
 
+NESTED = """
+privtab: 1
+system: shelves
+version: "1"
+entities: {shop: {shelf: {box:}}}
+types: {shelf: {nested: true}}
+privileges: [LOOK, MOVE]
+semantics: {inheritance: down, deny: overrides, owner: {holds: [MOVE]}}
+tables:
+  shelf:
+    add: {requires: MOVE (parent), creates: true}
+    list: {requires: LOOK (parent), each: LOOK/MOVE (shelf)}
+  box:
+    look: LOOK (every shelf) or owner (any shelf) or MOVE (first shelf)
+"""
+BELOW = """
+privtab: 1
+system: shelves
+version: "1"
+entities: {shop: {shelf: {box:}}}
+privileges: [LOOK, MOVE]
+semantics: {inheritance: down, deny: overrides, owner: {holds: [MOVE]}}
+tables:
+  shop:
+    browse: LOOK/MOVE (shop or below) and owner (shop or below)
+  box:
+    move: {with: {to: shelf}, requires: MOVE (box) and LOOK (to or below)}
+"""
+
+
+@pytest.mark.parametrize("text", [NESTED, BELOW], ids=["levels", "below"])
+def test_candidates_on_levels_and_below_hold_what_the_reference_engine_says(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert disagreements(load_program(path)) == []
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["cdap/final", "streams/teracloud", "gravitino/1.1.0", "postgresql/15"])
+@pytest.mark.parametrize(
+    "policy", ["cdap/final", "cdap/manual", "polaris/1.7", "streams/teracloud", "gravitino/1.1.0", "postgresql/15"]
+)
 def test_candidates_of_shipped_policies_hold_what_the_reference_engine_says(policy: str) -> None:
     assert disagreements(load_program(policy)) == []

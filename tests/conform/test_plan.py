@@ -39,10 +39,68 @@ tables:
 """
 
 
+SHELVES = """\
+privtab: 1
+system: shelves
+version: "1"
+entities: {store: {shelf: {box: {item: }, label: }}}
+types: {shelf: {nested: true}, label: {single: true}}
+privileges: [READ, WRITE]
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user], holds: [WRITE], creator: true}}
+tables:
+  shelf:
+    add: {requires: WRITE (parent), creates: true}
+    list: {requires: READ (parent), each: READ/WRITE (shelf)}
+    rename: owner (any shelf)
+  box:
+    open: READ (every shelf) or owner (first shelf)
+    put: {with: {to: shelf}, requires: WRITE (box) and READ (to)}
+  item:
+    take: READ (item) and can open (box)
+"""
+"""A type nests."""
+
+VISIBLE = """\
+privtab: 1
+system: visible
+version: "1"
+entities: {store: {shelf: {box: {item: }, label: }}}
+types: {label: {single: true}}
+privileges: [READ, WRITE]
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user], holds: [WRITE], creator: true}}
+tables:
+  store:
+    browse: READ (store or below)
+    visit: owner (store or below)
+  shelf:
+    add: {requires: READ (store or below) and WRITE (store), creates: true}
+    list: {each: READ/WRITE (shelf or below)}
+  box:
+    put: {with: {to: shelf}, requires: "WRITE (box) and (READ (to or below) or owner (to or below))"}
+  item:
+    take: READ (item) and can list (shelf)
+"""
+"""Conditions are about what lies below."""
+SEMANTICS = "inheritance: down, deny: overrides, owner: {kinds: [user], holds: [WRITE], creator: true}"
+OTHER_SEMANTICS = (
+    SEMANTICS,
+    SEMANTICS.replace("down", "none"),
+    SEMANTICS.replace("overrides", "none"),
+    SEMANTICS.replace(" holds: [WRITE],", ""),
+)
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Program:
     path = tmp_path_factory.mktemp("library") / "library.yaml"
     path.write_text(LIBRARY, encoding="utf-8")
+    return load_program(path)
+
+
+def written(folder: Path, text: str, semantics: str = SEMANTICS) -> Program:
+    """The program of a policy with other semantics."""
+    path = folder / "policy.yaml"
+    path.write_text(text.replace(SEMANTICS, semantics), encoding="utf-8")
     return load_program(path)
 
 
@@ -82,7 +140,41 @@ def test_every_cell_and_every_fault_of_a_small_policy_has_a_question(library: Pr
     assert len(planned.questions) <= 3 * len(planned.cells)
 
 
-@pytest.mark.parametrize("policy", ["cdap/final", "streams/teracloud"])
+@pytest.mark.parametrize(
+    "semantics", OTHER_SEMANTICS, ids=["as written", "no inheritance", "no denials", "idle owners"]
+)
+@pytest.mark.parametrize("text", [SHELVES, VISIBLE], ids=["levels", "below"])
+def test_levels_and_things_below_are_in_the_proof(tmp_path: Path, text: str, semantics: str) -> None:
+    planned = plan(written(tmp_path, text, semantics))
+    assert not planned.undecided
+    everything_is_proved(planned)
+
+
+def test_each_level_of_a_type_that_nests_is_asked_about(tmp_path: Path) -> None:
+    planned = plan(written(tmp_path, SHELVES))
+    for row in ("shelf/rename", "shelf/add", "box/open"):
+        asked = {(q.request.resource.id.count("/"), q.expected) for q in planned.questions if q.row == row}
+        lowest = min(number for number, _ in asked)
+        assert asked == {(lowest + level, expected) for level in range(3) for expected in (True, False)}
+    purposes = {question.purpose for question in planned.questions if question.row == "shelf/list"}
+    assert any("inherits READ (shelf:s/sh/she/shel) from shelf:s/sh" in purpose for purpose in purposes)
+
+
+def test_what_lies_below_is_made_and_asked_about(tmp_path: Path) -> None:
+    planned = plan(written(tmp_path, VISIBLE))
+    browsing = [question for question in planned.questions if question.row == "store/browse"]
+    answers = {question.purpose: question.expected for question in browsing}
+    assert answers["held below, on an entity `item` in a `box`"] is True
+    assert answers["held elsewhere, on an entity `item` in a `box`"] is False
+    assert any(purpose.startswith("denied READ (box:") and not allowed for purpose, allowed in answers.items())
+    given = {str(grant.entity) for grant in planned.world.state.grants}
+    assert {key.partition(":")[0] for key in given} >= {"store", "shelf", "box", "item"}
+    assert {key for key in given if not key.startswith("label:")} <= set(map(str, planned.world.entities))
+
+
+@pytest.mark.parametrize(
+    "policy", ["cdap/final", "cdap/manual", "streams/teracloud", pytest.param("polaris/1.7", marks=pytest.mark.slow)]
+)
 def test_every_cell_and_every_fault_of_a_shipped_policy_has_a_question(policy: str) -> None:
     planned = plan(load_program(policy))
     everything_is_proved(planned)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, product
+from math import prod
 
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, atom_of, canonical
@@ -25,32 +26,47 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
 )
+from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
+from privtab.ir.unroll import located_sets
 from privtab.request import NOT_SET, Entity, Request
 from privtab.scenarios.coverage import Form
 from privtab.scenarios.needs import Caller, Callers, Denied
 from privtab.scenarios.suggest import RequestNames
-from privtab.scenarios.ways import HeldAtom, HeldSet, Ways
+from privtab.scenarios.ways import HeldAtom, HeldSet, Ways, smallest
 
 MAX_SETTINGS = 512
 """The most kinds of request (flags, types of objects) that are looked at for one row."""
 MAX_DENIED = 24
 """The most callers with as much as can be held without an allow that are looked at for one kind of request."""
+MAX_WAYS = 1_000
+"""The most ways to be allowed, with each entity below that counts, that are looked at for one kind of request."""
+LEVELS = 3
+"""The most levels of a type that nests: with three, the outermost, the innermost and the one around it are not the same."""
+ELSEWHERE = "99"
+"""What ends the name of an entity that no request is about; other numbers tell the objects of a request apart."""
 ASKING = "caller"
 """The user of a request that has no caller yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One kind of request for a row: its form, flags and types of objects, with the minimal sets that then apply."""
+    """One kind of request for a row: its form, flags, types of objects and levels, with the minimal sets that then apply."""
 
     rule: Rule
     form: Form
     flags: frozenset[str]
     types: Mapping[str, str]
+    levels: Mapping[str, int]
+    """The levels on the path of each object; 1 where no type nests."""
+    is_deepest: bool
+    """Whether no setting has more levels."""
     request: Request
     sets: MinimalSets
     ways: Ways
+    """The minimal sets with the names of the request, and those that hold something on an entity below instead."""
+    below: Mapping[HeldSet, str]
+    """For `or below`: the ways that hold something on entities below, with the types of these in words."""
 
     @property
     def shown_types(self) -> dict[str, str]:
@@ -89,21 +105,36 @@ class Candidates:
             forms: tuple[Form, ...] = (
                 ("item", "call") if rule.each is not None else ("", "call") if rule.creates else ("",)
             )
-            for form in forms:
-                setting = self._setting(rule, form, flags, types)
+            slots = {RESOURCE: rule.entity, **types}
+            shapes = vocabulary(self.program).shapes
+            bounds = {slot: min(LEVELS, shapes[type_].bound or 1) for slot, type_ in slots.items()}
+            for form, most in product(forms, range(1, max(bounds.values()) + 1)):
+                levels = {slot: min(most, bound) for slot, bound in bounds.items()}
+                setting = self._setting(rule, form, flags, types, levels, is_deepest=levels == bounds)
                 if setting is not None:
                     yield setting
 
-    def _setting(self, rule: Rule, form: Form, flags: frozenset[str], types: Mapping[str, str]) -> Setting | None:
-        names = RequestNames(self.program, {RESOURCE: rule.entity, **types})
+    def _setting(
+        self,
+        rule: Rule,
+        form: Form,
+        flags: frozenset[str],
+        types: Mapping[str, str],
+        levels: Mapping[str, int],
+        *,
+        is_deepest: bool,
+    ) -> Setting | None:
+        names = RequestNames(self.program, {RESOURCE: rule.entity, **types}, levels)
         condition = asked_condition(self.program, rule, named=form != "call")
         sets = self._form.minimal_sets(condition, flags, types)
-        ways = self._ways(sets, names)
+        resource = Entity.parse(names.key(Target(slot=RESOURCE, type=rule.entity)))
+        absent = resource.id if form == "call" else None
+        ways = self._ways(sets, names, levels, absent)
         if ways is None:
             return None
-        resource = Entity.parse(names.key(Target(slot=RESOURCE, type=rule.entity)))
         if form == "call":
-            resource = Entity(resource.type, "/".join(resource.names[:-1]))
+            end = [""] if vocabulary(self.program).shapes[rule.entity].nested is not None else []
+            resource = Entity(resource.type, "/".join([*resource.names[:-1], *end]))
         request = Request(
             user=ASKING,
             action=rule.operation,
@@ -111,22 +142,33 @@ class Candidates:
             with_={slot: Entity.parse(names.key(Target(slot=slot, type=type_))) for slot, type_ in types.items()},
             flags=flags | {f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags},
         )
-        return Setting(rule=rule, form=form, flags=flags, types=types, request=request, sets=sets, ways=ways)
+        return Setting(
+            rule=rule,
+            form=form,
+            flags=flags,
+            types=types,
+            levels=levels,
+            is_deepest=is_deepest,
+            request=request,
+            sets=sets,
+            ways=tuple(ways),
+            below={way: types for way, types in ways.items() if types},
+        )
 
     def reading(self, setting: Setting, reading: Rule) -> Setting | None:
         """The same request, with the minimal sets of another reading of the row."""
-        names = RequestNames(self.program, {RESOURCE: reading.entity, **setting.types})
+        names = RequestNames(self.program, {RESOURCE: reading.entity, **setting.types}, setting.levels)
         condition = asked_condition(self.program, reading, named=setting.form != "call")
-        ways = self._ways(self._form.minimal_sets(condition, setting.flags, setting.types), names)
-        if ways is None:
-            return None
-        return replace(setting, ways=ways)
+        absent = names.key(Target(slot=RESOURCE, type=reading.entity)) if setting.form == "call" else ":"
+        sets = self._form.minimal_sets(condition, setting.flags, setting.types)
+        ways = self._ways(sets, names, setting.levels, absent.partition(":")[2] or None)
+        return None if ways is None else replace(setting, ways=tuple(ways), below={})
 
     def changed(self, settings_: Iterable[Setting], rules: Iterable[Rule]) -> Iterator[Candidate]:
         """Callers by whom changed rows are told apart: those with a set that only a changed row has, and without a part of it."""
         changed = tuple(rules)
         for setting in settings_:
-            callers = Callers(self.program, setting.request, setting.ways)
+            callers = Callers(self.program, setting.request, setting.ways, are_below_listed=True)
             seen: set[HeldSet] = set(setting.ways)
             for rule in changed:
                 try:
@@ -141,13 +183,13 @@ class Candidates:
 
     def of(self, setting: Setting) -> Iterator[Candidate]:
         """The candidates for one kind of request, each once."""
-        callers = Callers(self.program, setting.request, setting.ways)
+        callers = Callers(self.program, setting.request, setting.ways, are_below_listed=True)
         seen: set[tuple[HeldSet, Denied]] = set()
         # Callers with one set, with denials below it, and without one part of it come first.
         limit = 4 * len(setting.ways) + sum(map(len, setting.ways)) + MAX_DENIED
         for candidate in (
             *(Candidate(setting=setting, caller=caller) for caller in islice(callers.all(), limit)),
-            *self._further(setting, callers),
+            *(self._further(setting, callers) if setting.is_deepest else ()),
         ):
             key = candidate.caller.held, candidate.caller.denied
             if key not in seen or candidate.purpose:
@@ -162,8 +204,14 @@ class Candidates:
             for number, purpose in enumerate(THROUGH_ROLES[: 2 if chains else 1], start=1):
                 candidate = self._candidate(setting, callers, way_of_role, frozenset(), purpose)
                 yield replace(candidate, through_roles=number)
+        first_of_types: dict[str, HeldSet] = {}
+        for way, types in setting.below.items():
+            first_of_types.setdefault(types, way)
+        for types, way in first_of_types.items():
+            yield from self._held_below(setting, callers, way, types)
+        plain = [way for way in setting.ways if way not in setting.below]
         owned = {atom.on for way in setting.ways for atom in way if atom.kind == "owner"}
-        for way in setting.ways:
+        for way in plain:
             for atom in sorted(way, key=str):
                 if atom.kind == "has":
                     for key in callers.grant_keys(atom.on):
@@ -184,6 +232,30 @@ class Candidates:
                                 setting, callers, moved, frozenset(), f"owner of {key}, not of {atom.on}"
                             )
 
+    def _held_below(self, setting: Setting, callers: Callers, way: HeldSet, types: str) -> Iterator[Candidate]:
+        """Privileges on an entity below; the same elsewhere, where they do not count; and each denial on the way to it."""
+        yield self._candidate(setting, callers, way, frozenset(), f"held below, on an entity {types}")
+        lower = [atom for atom in way if atom.on and atom.on not in callers.objects]
+        moved = {atom: replace(atom, on=self._elsewhere(setting, atom.on)) for atom in lower}
+        elsewhere = frozenset(moved.get(atom, atom) for atom in way)
+        yield self._candidate(setting, callers, elsewhere, frozenset(), f"held elsewhere, on an entity {types}")
+        for atom in lower if callers.deny_overrides else ():
+            for key in callers.grant_keys(atom.on) if atom.kind == "has" else ():
+                if key.partition(":")[0] in self.program.privileges[atom.what].on:
+                    denied = HeldAtom("has", atom.what, key)
+                    yield self._candidate(setting, callers, way, frozenset({denied}), f"denied {denied}, held below")
+
+    @staticmethod
+    def _elsewhere(setting: Setting, key: str) -> str:
+        """The key of an entity that lies below another entity than those of the request."""
+        objects = [setting.request.resource, *setting.request.with_.values()]
+        type_, _, path = key.partition(":")
+        names = path.split("/")
+        within = [len(entity.names) for entity in objects if path.startswith(f"{entity.id}/")]
+        last = max(within, default=1) - 1
+        names[last] += ELSEWHERE
+        return f"{type_}:{'/'.join(names)}"
+
     @staticmethod
     def _candidate(setting: Setting, callers: Callers, held: HeldSet, denied: Denied, purpose: str) -> Candidate:
         words = ", ".join(sorted(map(str, held))) or "nothing"
@@ -192,29 +264,60 @@ class Candidates:
         caller = Caller(held, denied, allowed=callers.allowed(held, denied), words=words)
         return Candidate(setting=setting, caller=caller, purpose=purpose)
 
-    def _ways(self, sets: Iterable[Iterable[Leaf]], names: RequestNames) -> Ways | None:
-        """The minimal sets with the names of the request; None if `self` is asked of another object than the resource."""
-        found: list[HeldSet] = []
-        for atoms in sets:
-            held = [self._held(atom, names) for atom in atoms]
-            if None in held:
-                return None
-            found.append(frozenset(atom for atom in held if atom is not None))
-        return tuple(found)
+    def _ways(
+        self, sets: MinimalSets, names: RequestNames, levels: Mapping[str, int], absent: str | None
+    ) -> dict[HeldSet, str] | None:
+        """The minimal sets with the names of the request, each with the types of the entities below on which it holds something.
 
-    def _held(self, leaf: Leaf, names: RequestNames) -> HeldAtom | None:
+        `absent`: the path of what the request does not name, on which nothing is held. None if `self` is asked of another
+        object than the resource. Raises Undecided if there are too many.
+        """
+        found: dict[HeldSet, str] = {}
+        for atoms in located_sets(self.program, sets, levels):
+            choices = [self._held(atom, names) for atom in atoms]
+            if not all(choices):
+                return None
+            if prod(map(len, choices)) + len(found) > MAX_WAYS:
+                raise Undecided(f"it is allowed in more than {MAX_WAYS:,} ways")
+            for chosen in product(*choices):
+                held = frozenset(atom for atom, _ in chosen)
+                if absent is None or all(atom.on.partition(":")[2] != absent for atom in held):
+                    found.setdefault(held, ", ".join(type_ for _, type_ in chosen if type_))
+        return {way: found[way] for way in smallest(found)}
+
+    def _held(self, leaf: Leaf, names: RequestNames) -> list[tuple[HeldAtom, str]]:
+        """What gives an atom: itself, or the same on an entity below, whose type is beside it; nothing if that cannot be."""
         match atom_of(leaf):
             case Has(privilege=privilege, target=target):
-                return HeldAtom("has", privilege, names.key(target))
+                return [(HeldAtom("has", privilege, names.key(target)), "")]
             case Owner(target=target):
-                return HeldAtom("owner", "", names.key(target))
+                return [(HeldAtom("owner", "", names.key(target)), "")]
             case Member(target=target):
-                return HeldAtom("member", "", names.key(target))
+                return [(HeldAtom("member", "", names.key(target)), "")]
             case Holds(target=target):
-                return HeldAtom("holds", "", names.key(target))
+                return [(HeldAtom("holds", "", names.key(target)), "")]
+            case HasBelow(privilege=privilege, target=target):
+                keys = self._at_or_below(names.key(target), names.suffix(target.slot))
+                on = self.program.privileges[privilege].on
+                return [(HeldAtom("has", privilege, key), below) for key, below in keys if key.partition(":")[0] in on]
+            case OwnsBelow(target=target):
+                keys = self._at_or_below(names.key(target), names.suffix(target.slot))
+                return [(HeldAtom("owner", "", key), below) for key, below in keys]
             case Self(target=target):
-                return HeldAtom("self") if target.slot == RESOURCE else None
+                return [(HeldAtom("self"), "")] if target.slot == RESOURCE else []
             case ServiceAdmin():
-                return HeldAtom("admin")
-            case HasBelow() | OwnsBelow() | Compare():
-                raise AssertionError("`conform` refuses policies with `or below` and with attributes")
+                return [(HeldAtom("admin"), "")]
+            case Compare():
+                raise AssertionError("`conform` refuses policies with attributes")
+
+    def _at_or_below(self, key: str, suffix: str) -> Iterator[tuple[str, str]]:
+        """An entity and one of each type below it, by key and type; `suffix` ends their names. Itself has no type here."""
+        yield key, ""
+        waiting = [key]
+        while waiting:
+            type_, _, path = waiting.pop(0).partition(":")
+            for below in self.program.entities.values():
+                if below.parent == type_:
+                    own = () if below.single else (f"{below.name}{suffix}",)
+                    waiting.append(f"{below.name}:{'/'.join([*([path] if path else []), *own])}")
+                    yield waiting[-1], f"`{below.name}` in a `{type_}`"

@@ -77,10 +77,22 @@ class Choice:
             if candidate.purpose:
                 by_purpose[candidate.purpose] |= 1 << position
         yield from by_purpose.values()
-        for mask in self.readings[key].values():
-            allowed = self.rows[key].observed.allowed
+        allowed = self.rows[key].observed.allowed
+        for mask in self._by_levels(key):
             yield mask & allowed
             yield mask & ~allowed
+        for mask in self.readings[key].values():
+            yield mask & allowed
+            yield mask & ~allowed
+
+    def _by_levels(self, key: Key) -> Iterable[Mask]:
+        """For each form of request and number of levels, where a type nests, its candidates."""
+        found: defaultdict[object, Mask] = defaultdict(int)
+        for position, candidate in enumerate(self.rows[key].candidates):
+            setting = candidate.setting
+            if not setting.is_deepest or max(setting.levels.values()) > 1:
+                found[setting.form, tuple(setting.levels.values())] |= 1 << position
+        return found.values()
 
     def _faults(self, key: Key) -> Iterator[tuple[Mask, list[tuple[Key, Mask]]]]:
         """For each fault in a row, the candidates that notice it: of the row itself, or of those that refer to it."""
@@ -158,14 +170,17 @@ def bits(mask: Mask) -> Iterator[int]:
 
 def _cells(row: Row) -> Iterator[tuple[Cell, Mask]]:
     """The cells that some candidate proves, as coverage counts them, with those candidates."""
-    observed = row.observed
-    by_setting: defaultdict[int, Mask] = defaultdict(int)
+    by_kind: defaultdict[object, Mask] = defaultdict(int)
     for position, candidate in enumerate(row.candidates):
-        by_setting[id(candidate.setting)] |= 1 << position
-    for setting in row.settings:
-        if setting.form == "call" and row.rule.each is None:
-            continue
-        yield from _proofs(setting, observed, by_setting[id(setting)])
+        by_kind[_kind(candidate.setting)] |= 1 << position
+    # One setting for each kind: a cell may be proved with any number of levels.
+    for kind, setting in {_kind(setting): setting for setting in row.settings}.items():
+        if setting.form != "call" or row.rule.each is not None:
+            yield from _proofs(setting, row.observed, by_kind[kind])
+
+
+def _kind(setting: Setting) -> object:
+    return setting.form, setting.flags, tuple(setting.types.items())
 
 
 def _proofs(setting: Setting, observed: RowMasks, in_setting: Mask) -> Iterator[tuple[Cell, Mask]]:

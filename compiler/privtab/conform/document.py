@@ -23,7 +23,7 @@ METHODS = ("get", "head", "post", "put", "patch", "delete")
 BY_TYPE = ("members", "grants", "owners")
 """The tables whose rows name an entity, so that they are made in another way for each type."""
 PRINCIPALS = ("users", "groups", "roles")
-_COMMON = (*PRINCIPALS, "entities", "rows", "privileges", "operations", "allowed", "refused", "hidden")
+_COMMON = (*PRINCIPALS, "entities", "rows", "privileges", "operations", "allowed", "refused", "hidden", "separator")
 _SQL = (*_COMMON, "quote", "as", "database")
 _HTTP = (*_COMMON, "headers", "as")
 _OPERATION = ("sql", "login", "changes", "allowed", "refused", "hidden", "shows", "body", "headers", *METHODS)
@@ -87,6 +87,8 @@ class DriverDocument:
     privileges: MappingOf[str, MappingOf[str, str]]
     operations: MappingOf[tuple[str, str], Operation]
     quote: str
+    separator: str
+    """What stands between the names of the levels of a type that nests."""
     become: Calls
     """How a connection becomes a user; for HTTP the headers of a user are in `headers`."""
     database: str | None
@@ -130,7 +132,7 @@ class _DriverReader(DocumentReader):
         inner = self.fields(fields[self.kind], f"`{self.kind}`", _SQL if self.kind == "sql" else _HTTP, ("operations",))
         if inner is None or title is None:
             return None
-        texts = {key: self.text(inner.get(key), f"`{key}`") for key in ("quote", "database")}
+        texts = {key: self.text(inner.get(key), f"`{key}`") for key in ("quote", "database", "separator")}
         database = texts["database"]
         if database is not None and database.value not in self.program.entities:
             self.report(
@@ -157,6 +159,7 @@ class _DriverReader(DocumentReader):
             },
             operations=dict(self.operations(inner["operations"], signs)),
             quote=texts["quote"].value if texts["quote"] else '"',
+            separator=texts["separator"].value if texts["separator"] else "/" if http else ".",
             become=() if http else self.calls(inner.get("as"), "`as`"),
             database=database.value if database else None,
             headers=self.headers(inner.get("as")) if http else (),

@@ -10,6 +10,7 @@ from privtab.conform.nodes import World
 from privtab.conform.values import Step, SystemNames
 from privtab.errors import DriverError
 from privtab.ir.nodes import Program, Rule
+from privtab.ir.serialise import vocabulary
 from privtab.request import Request
 
 
@@ -82,7 +83,7 @@ class DocumentedDriver(Driver):
 
     def is_named(self, request: Request) -> bool:
         """Whether a request names its resource, rather than only what contains it."""
-        return len(request.resource.names) == self._program.depth(request.resource.type)
+        return vocabulary(self._program).complete(request.resource)
 
     def call(self, call: Call, step: Step, *, absent_is_done: bool = False) -> str | None:
         """Make or remove something as the administrator, for good; returns why that failed, if it did."""

@@ -6,8 +6,10 @@ questions that are chosen have their expected answers from the reference engine,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property, reduce
+from operator import and_
 from typing import assert_never
 
 from privtab.conform.candidates import Candidate, Setting
@@ -29,6 +31,7 @@ from privtab.ir.nodes import (
     Target,
 )
 from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.request import Entity
 from privtab.scenarios.masks import Mask, RowMasks
 from privtab.scenarios.ways import AtomKind, HeldAtom
 from privtab.state.nodes import State
@@ -86,8 +89,11 @@ class _OfSetting:
     def with_atom(self, atom: Atom) -> Mask:
         """Who holds an atom."""
         match atom:
+            case Has() | Owner() | Member() if atom.target.level in ("any", "every"):
+                masks = [self.with_atom(replace(atom, target=at)) for at in self.context.located(atom.target)]
+                return _union(masks) if atom.target.level == "any" else reduce(and_, masks)
             case Has():
-                return self._has(atom.privilege, atom.target)
+                return self._has(atom.privilege, self.context.path(atom.target))
             case Owner():
                 return self._exactly("owner", atom.target)
             case Member():
@@ -98,8 +104,12 @@ class _OfSetting:
                 return self._held.get(HeldAtom("self"), 0) if atom.target.slot == RESOURCE else 0
             case ServiceAdmin():
                 return self._held.get(HeldAtom("admin"), 0)
-            case HasBelow() | OwnsBelow() | Compare():
-                raise AssertionError("`conform` refuses policies with `or below` and with attributes")
+            case HasBelow(privilege=privilege, target=target):
+                return _union(self._has(privilege, path) for path in self._paths_from(target))
+            case OwnsBelow(target=target):
+                return _union(self._held.get(HeldAtom("owner", "", path[-1]), 0) for path in self._paths_from(target))
+            case Compare():
+                raise AssertionError("`conform` refuses policies with attributes")
             case _:
                 assert_never(atom)
 
@@ -107,8 +117,19 @@ class _OfSetting:
         path = self.context.path(target)
         return self._held.get(HeldAtom(kind, "", path[-1]), 0) if path else 0
 
-    def _has(self, privilege: str, target: Target) -> Mask:
-        keys = self.context.relevant_keys(self.context.path(target))
+    def _paths_from(self, target: Target) -> Iterator[tuple[str, ...]]:
+        """As EvaluationContext.paths_from, for all that some candidate is given."""
+        path = self.context.path(target)
+        if not path:
+            return
+        yield path
+        for key in {atom.on for masks in (self._held, self._denied) for atom in masks if atom.on}:
+            keys = tuple(self.context.vocabulary.keys(Entity.parse(key)))
+            if path[-1] in keys[:-1]:
+                yield keys
+
+    def _has(self, privilege: str, path: tuple[str, ...]) -> Mask:
+        keys = self.context.relevant_keys(path)
         owned = keys if privilege in self._owners_hold else ()
         owners = _union(self._held.get(HeldAtom("owner", "", key), 0) for key in owned)
         granted = self._given(self._held, privilege, keys, "allow")

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 
 from privtab.conform.nodes import World
 from privtab.ir.formula import item_condition, leaves
-from privtab.ir.nodes import Holds, Member, Owner, Program, Rule, ServiceAdmin
+from privtab.ir.nodes import Holds, Member, Owner, OwnsBelow, Program, Rule, ServiceAdmin
+from privtab.ir.serialise import vocabulary
+from privtab.paths import base_type, level_of
 from privtab.request import Entity, Request
 from privtab.scenarios.expand import GeneratedCallers
 from privtab.scenarios.needs import Caller, Denied
@@ -38,6 +40,7 @@ class Packing:
         """`rules`: the rows that are asked about. `mark`: follows the prefix in the names of principals."""
         self.program = program
         self.prefix = prefix
+        self._vocabulary = vocabulary(program)
         self._generated = GeneratedCallers(program, prefix + mark)
         self._known: dict[tuple[HeldSet, Denied, int], _Known] = {}
         self._entities: dict[str, Entity] = {}
@@ -53,6 +56,8 @@ class Packing:
             for kind, atom in _ASKED_OF_TYPES.items()
             if isinstance(leaf, atom)
         }
+        owned_below = {leaf.target.type for leaf in asked if isinstance(leaf, OwnsBelow)}
+        self._asked |= {("owner", type_) for type_ in program.entities if owned_below & set(program.chain(type_))}
 
     def request(self, caller: Caller, request: Request, rule: Rule, *, own: bool, through_roles: int) -> Request:
         """The request of a caller with its final names.
@@ -76,7 +81,9 @@ class Packing:
             with_={slot: names.entity(entity) for slot, entity in request.with_.items()},
         )
         if known is None:
-            asked = self._generated.add_caller(names.caller(caller), renamed, through_roles=through_roles)
+            named = names.caller(caller)
+            asked = self._generated.add_caller(named, renamed, through_roles=through_roles)
+            self._must_exist_beside(named, renamed)
             if shared:
                 self._known[key] = _Known(number, asked.user, asked.groups)
         else:
@@ -94,26 +101,35 @@ class Packing:
 
     def _without_created(self, caller: Caller, resource: Entity) -> Caller:
         """The caller without what they hold on an entity that does not exist yet."""
-        if len(resource.names) < self.program.depth(resource.type):
+        if not self._vocabulary.complete(resource):
             return caller
 
         def kept(atoms: HeldSet) -> HeldSet:
-            return frozenset(atom for atom in atoms if _path(atom.on) != resource.id)
+            return frozenset(atom for atom in atoms if not f"{_path(atom.on)}/".startswith(f"{resource.id}/"))
 
         return replace(caller, held=kept(caller.held), denied=kept(caller.denied))
 
     def _must_exist(self, request: Request, rule: Rule) -> None:
+        """The entities of a request, and those above; what is created does not exist yet."""
         for entity in (*request.with_.values(), request.resource):
-            chain = self.program.chain(entity.type)
-            exists = not (rule.creates and entity is request.resource)
-            for type_ in chain if exists else chain[:-1]:
-                depth = self.program.depth(type_)
-                if depth <= len(entity.names):
-                    above = Entity(type_, "/".join(entity.names[:depth]))
-                    if depth == 1 and (kind := self.program.entities[type_].principal) is not None:
-                        self._principals[f"{kind}:{above.id}"] = None
-                    else:
-                        self._entities.setdefault(str(above), above)
+            created = str(entity) if rule.creates and entity is request.resource else None
+            self._exist(key for key in self._vocabulary.keys(entity) if key != created)
+
+    def _must_exist_beside(self, caller: Caller, request: Request) -> None:
+        """The entities on which a caller holds something that no object of the request is, or lies in."""
+        objects = (request.resource, *request.with_.values())
+        known = {_path(key) for entity in objects for key in self._vocabulary.keys(entity)}
+        for key in sorted({atom.on for atom in caller.held | caller.denied if atom.on and _path(atom.on) not in known}):
+            self._exist(self._vocabulary.keys(Entity.parse(key)))
+
+    def _exist(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            entity = Entity.parse(key)
+            kind = self.program.entities[entity.type].principal
+            if kind is not None and len(entity.names) == 1:
+                self._principals[f"{kind}:{entity.id}"] = None
+            else:
+                self._entities.setdefault(key, entity)
 
     def world(self, requests: Iterable[Request]) -> World:
         """The world of all callers that were added."""
@@ -150,12 +166,18 @@ class _FinalNames:
 
     def entity(self, entity: Entity) -> Entity:
         """An entity of the request, or one above."""
-        types = [type_ for type_ in self._program.chain(entity.type) if not self._program.entities[type_].single]
+        types = vocabulary(self._program).shapes[entity.type].types(entity.id)
         names: list[str] = []
-        for depth, (type_, name) in enumerate(zip(types, entity.names, strict=False), start=1):
+        for depth, (type_, name) in enumerate(zip(types, entity.names, strict=True), 1):
             slot = _SLOT.search(name)
+            level = (
+                f"_level{level_of(type_)}"
+                if level_of(type_) > 1 and self._program.entities[base_type(type_)].nested
+                else ""
+            )
             own = f"_{self._number}" if "/".join(entity.names[:depth]) in self._numbered else ""
-            names.append(f"{self._prefix}{type_}{slot[0] if slot else ''}{own}")
+            # A path that leaves off the last name where a type nests ends with an empty one.
+            names.append(name and f"{self._prefix}{base_type(type_)}{slot[0] if slot else ''}{level}{own}")
         return Entity(entity.type, "/".join(names))
 
     def caller(self, caller: Caller) -> Caller:

@@ -10,7 +10,9 @@ from privtab.conform.document import Calls, DriverDocument
 from privtab.conform.nodes import World
 from privtab.errors import DriverError
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
 from privtab.names import decode_name
+from privtab.paths import base_type
 from privtab.request import Entity, Request
 
 Values = Mapping[str, str]
@@ -33,16 +35,22 @@ class SystemNames:
 
     def __init__(self, program: Program, document: DriverDocument, written: Callable[[str], str]) -> None:
         self.program = program
+        self._shapes = vocabulary(program).shapes
         self.document = document
         self._written = written
         self.password = secrets.token_hex(16)
         """The password of every user that is made: nobody else can know it while they exist."""
 
     def entity(self, entity: Entity, before: str = "") -> dict[str, str]:
-        """The names on the path of an entity, by type."""
-        types = [type_ for type_ in self.program.chain(entity.type) if not self.program.entities[type_].single]
-        names = map(decode_name, entity.names)
-        return {f"{before}{type_}": self._written(name) for type_, name in zip(types, names, strict=False)}
+        """The names on the path of an entity, by type; those of the levels of a type that nests are one text."""
+        found: dict[str, list[str]] = {}
+        for type_, name in zip(self._shapes[entity.type].types(entity.id), entity.names, strict=True):
+            if name:
+                found.setdefault(base_type(type_), []).append(self._written(decode_name(name)))
+        values = {f"{before}{type_}": self.document.separator.join(names) for type_, names in found.items()}
+        return values | {
+            f"{before}{type_}_name": found[type_][-1] for type_ in found if self.program.entities[type_].nested
+        }
 
     def request(self, request: Request) -> dict[str, str]:
         """The names in a request; objects of `with` as `slot_type`, flags as `true` and `false`."""

@@ -52,7 +52,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.STUBS: "stubs",
     },
     Feature.BELOW: {
-        Tool.CONFORM: "`conform`",
         Tool.NEEDS: "`needs`",
         Tool.SPARK: "Spark",
         Tool.STATE_DIFF: "`state diff`",

@@ -53,10 +53,12 @@ class _Facts:
 class Callers:
     """Generates the callers for the ways to one request."""
 
-    def __init__(self, program: Program, request: Request, ways: Ways) -> None:
+    def __init__(self, program: Program, request: Request, ways: Ways, *, are_below_listed: bool = False) -> None:
+        """`are_below_listed`: for `or below`, the ways list each entity below on which a privilege is held."""
         rule = program.rules[request.resource.type, request.action]
         condition = asked_condition(program, rule, named=vocabulary(program).complete(request.resource))
-        if any(isinstance(atom, HasBelow | OwnsBelow | Compare) for atom in leaves(program, condition)):
+        unlisted = Compare if are_below_listed else HasBelow | OwnsBelow | Compare
+        if any(isinstance(atom, unlisted) for atom in leaves(program, condition)):
             check_support(program, Tool.NEEDS)
         self.program = program
         self.ways = ways

@@ -27,6 +27,8 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
+from privtab.ir.serialise import vocabulary
+from privtab.paths import base_type, level_of
 from privtab.request import NOT_SET
 from privtab.scenarios.coverage import Form
 
@@ -209,20 +211,31 @@ class _WaysWriter(RequestAlgebra[Value]):
 
 
 class RequestNames:
-    """Short names for the objects of a request; different slots share none."""
+    """Short names for the objects of a request; different slots share none.
 
-    def __init__(self, program: Program, types: Mapping[str, str]) -> None:
+    `levels`: by slot, the levels on the path of its object where a type nests; one unless it says otherwise.
+    """
+
+    def __init__(self, program: Program, types: Mapping[str, str], levels: Mapping[str, int] | None = None) -> None:
         self.program = program
         self.slots = {slot: number for number, slot in enumerate(types, start=1)}
+        self._levels = levels or {}
 
     def key(self, target: Target) -> str:
         """The key of a target: `table:m/c/s/t`."""
-        number = self.slots[target.slot]
+        type_ = base_type(target.type)
+        levels = level_of(target.type) or self._levels.get(target.slot, 1)
         names: list[str] = []
-        for type_ in self.program.chain(target.type):
-            if not self.program.entities[type_].single:
-                names.append(next((type_[:n] for n in range(1, len(type_)) if type_[:n] not in names), type_))
-        return f"{target.type}:{'/'.join(name + (str(number) if number > 1 else '') for name in names)}"
+        for link, depth in vocabulary(self.program).shapes[type_].links(levels):
+            if depth > len(names):  # a `single` type has the path of what contains it
+                word = base_type(link)
+                names.append(next((word[:n] for n in range(1, len(word)) if word[:n] not in names), word))
+        return f"{type_}:{'/'.join(name + self.suffix(target.slot) for name in names)}"
+
+    def suffix(self, slot: str) -> str:
+        """What ends the names of the object in a slot."""
+        number = self.slots[slot]
+        return str(number) if number > 1 else ""
 
     def atom(self, atom: Atom) -> str:
         """An atom with names."""
