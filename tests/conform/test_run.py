@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from privtab.analysis.diff.nodes import Verdict as Change
 from privtab.analysis.diff.nodes import Waiver
 from privtab.conform import formats
 from privtab.conform.driver import Driver
-from privtab.conform.nodes import Answer, Plan, Verdict, World
+from privtab.conform.nodes import Answer, Plan, Question, Verdict, World
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import AnswerFile, Settings, run, sampled
@@ -136,6 +137,63 @@ def test_a_driver_that_dies_ends_the_test_and_what_it_leaves_is_told(library: Pr
     assert result.outcome.failure == "the driver failed: ConnectionResetError: gone"
     assert result.asked == 2
     assert result.outcome.left == ("everything that begins with the prefix: gone",)
+
+
+def test_cleaning_up_that_hangs_is_ended_and_told(library: Program, planned: Plan) -> None:
+    class Hanging(Obeying):
+        def clean(self) -> tuple[str, ...]:
+            threading.Event().wait(30)
+            return ()
+
+    result = report_on(planned, Hanging(library), Settings(setup_timeout=0.2))
+    assert result.outcome.left == ("everything that begins with the prefix: cleaning up took more than 0.2 s",)
+
+
+def test_preparing_that_fails_half_way_is_cleaned_up(library: Program, planned: Plan) -> None:
+    class Failing(Obeying):
+        def prepare(self, world: World) -> None:
+            del world
+            raise PermissionError("no right to make users")
+
+    driver = Failing(library)
+    result = report_on(planned, driver)
+    assert result.outcome.failure == "the driver failed: PermissionError: no right to make users"
+    assert (result.asked, driver.cleaned) == (0, 1)
+
+
+def test_a_driver_that_exits_ends_the_test_at_once(library: Program, planned: Plan) -> None:
+    class Exiting(Obeying):
+        def ask(self, request: Request) -> Answer:
+            del request
+            raise SystemExit(7)
+
+    driver = Exiting(library)
+    result = report_on(planned, driver, Settings(timeout=30))
+    assert result.outcome.failure == "the driver failed: SystemExit: 7"
+    assert result.outcome.seconds < 20
+    assert driver.cleaned == 1
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_driver_that_gives_another_number_of_answers_is_ended(library: Program, planned: Plan, number: int) -> None:
+    class Miscounting(Obeying):
+        batch = 2
+
+        def ask_many(self, requests: Sequence[Request]) -> list[Answer]:
+            return [self.ask(requests[0])] * number
+
+    result = report_on(planned, Miscounting(library))
+    assert result.outcome.failure == f"the driver gave {number} {'answer' if number == 1 else 'answers'} to 2 questions"
+    assert result.asked == 0
+
+
+def test_each_answer_is_judged_once(library: Program, planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+    monkeypatch.setattr(Question, "rows", property(lambda question: judged.append(question.id) or 1))
+    questions = [replace(planned.questions[0], id=str(number), expected=True) for number in range(200)]
+    outcome = run(planned, questions, Obeying(library), Settings())
+    assert len(outcome.answers) == 200
+    assert len(judged) == 200
 
 
 def test_a_system_without_the_state_is_not_called_narrower() -> None:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from privtab.conform.driver import Driver
 from privtab.conform.nodes import Answer, Plan, Question
 from privtab.errors import DriverError, FileError, UsageError
+from privtab.plural import count
 
 CONTROLS = 5
 """How many questions are asked again at the end, to see whether the state is still the same."""
@@ -74,21 +75,27 @@ def run(
             _bounded(lambda: driver.prepare(plan.world), settings.setup_timeout, "preparing the system")
         steady = [question for question in waiting if not driver.changes(question.rule)]
         changing = [question for question in waiting if driver.changes(question.rule)]
+        witnesses = _Witnesses()
+        for question in questions:
+            if question.id in outcome.answers:
+                witnesses.add(question, outcome.answers[question.id])
         for part, jobs in ((steady, settings.jobs), (changing, 1)):
-            for question, answer in _asked(part, driver, settings, jobs):
-                outcome.answers[question.id] = answer
+            for chunk, given in _asked(part, driver, settings, jobs):
+                new = {question.id: answer for question, answer in zip(chunk, given, strict=True)}
+                outcome.answers |= new
                 if answers is not None:
-                    answers.add(question.id, answer)
-                on_answer(1)
-                if len(outcome.answers) % WITNESSES == 0:
-                    _check_state(questions, outcome.answers, WITNESSES)
+                    answers.add(new)
+                on_answer(len(new))
+                for question in chunk:
+                    witnesses.add(question, new[question.id])
+                witnesses.check(at_least=WITNESSES)
             if part is steady:
                 _check_controls(steady, outcome.answers, driver, settings)
-        _check_state(questions, outcome.answers)
+        witnesses.check(at_least=2)
     except DriverError as error:
         outcome.failure = str(error)
     except Exception as error:  # noqa: BLE001  (a driver is code of a user: whatever it raises is its failure)
-        outcome.failure = f"the driver failed: {type(error).__name__}: {error}"
+        outcome.failure = _failure(error)
     finally:
         try:
             if waiting:
@@ -99,19 +106,32 @@ def run(
     return outcome
 
 
-def _check_state(questions: Iterable[Question], answers: Mapping[str, Answer], number: int = 2) -> None:
-    """Raise DriverError if none of the requests that must be allowed is: then the state is not there.
+def _failure(error: BaseException) -> str:
+    return f"the driver failed: {type(error).__name__}: {error}"
 
-    `number`: how many there must be at least. They are about two rows or more, since one row may well be refused to everybody.
-    """
-    needing = (question for question in questions if question.expected and question.rows and question.id in answers)
-    asked = [question for question in needing if answers[question.id] is not Answer.UNSUPPORTED]
-    decided = [answers[question.id] for question in asked]
-    several = number >= WITNESSES or len({question.row for question in asked}) > 1
-    if len(decided) >= number and several and set(decided) <= {Answer.REFUSED, Answer.HIDDEN}:
-        raise DriverError(
-            f"none of {len(decided)} requests that the table allows is allowed: the system does not have the prepared state"
-        )
+
+class _Witnesses:
+    """The requests that must be allowed, as far as they were asked: if none of them is, the state is not there."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._rows: set[str] = set()
+        self._all_refused = True
+
+    def add(self, question: Question, answer: Answer) -> None:
+        """Count an answer, if it is about a request that needs rows of the state."""
+        if question.expected and answer is not Answer.UNSUPPORTED and question.rows:
+            self._number += 1
+            self._rows.add(question.row)
+            self._all_refused = self._all_refused and answer in (Answer.REFUSED, Answer.HIDDEN)
+
+    def check(self, at_least: int) -> None:
+        """Raise DriverError if there are so many, about two rows or more, and none of them was allowed."""
+        several = self._number >= WITNESSES or len(self._rows) > 1  # one row may well be refused to everybody
+        if self._all_refused and several and self._number >= at_least:
+            raise DriverError(
+                f"none of {self._number} requests that the table allows is allowed: the system does not have the prepared state"
+            )
 
 
 def _check_controls(
@@ -119,22 +139,23 @@ def _check_controls(
 ) -> None:
     """Ask some questions again; raises DriverError if an answer is another one, since the state then changed meanwhile."""
     step = max(1, len(asked) // CONTROLS)
-    for question, answer in _asked(asked[::step][:CONTROLS], driver, settings, 1):
-        if answer is not answers[question.id]:
-            raise DriverError(
-                f"`{question.id}` was answered `{answers[question.id]}` first and `{answer}` later: "
-                "the state changed while questions were asked"
-            )
+    for chunk, given in _asked(asked[::step][:CONTROLS], driver, settings, 1):
+        for question, answer in zip(chunk, given, strict=True):
+            if answer is not answers[question.id]:
+                raise DriverError(
+                    f"`{question.id}` was answered `{answers[question.id]}` first and `{answer}` later: "
+                    "the state changed while questions were asked"
+                )
 
 
 def _asked(
     questions: Sequence[Question], driver: Driver, settings: Settings, jobs: int
-) -> Iterator[tuple[Question, Answer]]:
-    """The answers as they come. Raises DriverError if there is none for too long; the threads are then left behind."""
+) -> Iterator[tuple[Sequence[Question], Sequence[Answer]]]:
+    """The answers as they come, by as many questions as the driver takes at once. Raises DriverError if there is none for too long; the threads are then left behind."""
     size = max(1, driver.batch)
     chunks = [questions[start : start + size] for start in range(0, len(questions), size)]
     work: queue.SimpleQueue[Sequence[Question]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[Sequence[Question], Sequence[Answer] | Exception]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Sequence[Question], Sequence[Answer] | BaseException]] = queue.SimpleQueue()
     stopped = threading.Event()
     pace = _Pace(settings.rate)
     for chunk in chunks:
@@ -150,7 +171,7 @@ def _asked(
             try:
                 requests = [question.request for question in chunk]
                 done.put((chunk, driver.ask_many(requests) if size > 1 else [driver.ask(requests[0])]))
-            except Exception as error:  # noqa: BLE001
+            except BaseException as error:  # noqa: BLE001  (also SystemExit: the thread must not end without a word)
                 done.put((chunk, error))
 
     for _ in range(min(jobs, len(chunks))):
@@ -162,9 +183,14 @@ def _asked(
                 chunk, answers = done.get(timeout=settings.timeout + pause)
             except queue.Empty:
                 raise DriverError(f"the driver gave no answer for {settings.timeout:g} s") from None
-            if isinstance(answers, Exception):
+            if isinstance(answers, DriverError):
                 raise answers
-            yield from zip(chunk, answers, strict=True)
+            if isinstance(answers, BaseException):
+                raise DriverError(_failure(answers)) from answers
+            if len(answers) != len(chunk):
+                given = count(len(answers), "answer")
+                raise DriverError(f"the driver gave {given} to {count(len(chunk), 'question')}")
+            yield chunk, answers
     finally:
         stopped.set()
 
@@ -189,12 +215,12 @@ class _Pace:
 
 def _bounded(function: Callable[[], T], seconds: float, what: str) -> T:
     """The result of a function in a thread of its own. Raises DriverError if it takes too long."""
-    done: queue.SimpleQueue[tuple[bool, T | Exception]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[bool, T | BaseException]] = queue.SimpleQueue()
 
     def work() -> None:
         try:
             done.put((True, function()))
-        except Exception as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001
             done.put((False, error))
 
     threading.Thread(target=work, daemon=True).start()
@@ -204,6 +230,8 @@ def _bounded(function: Callable[[], T], seconds: float, what: str) -> T:
         raise DriverError(f"{what} took more than {seconds:g} s") from None
     if isinstance(result, Exception) and not succeeded:
         raise result
+    if isinstance(result, BaseException) and not succeeded:
+        raise DriverError(_failure(result)) from result
     return result  # type: ignore[return-value]
 
 
@@ -234,14 +262,14 @@ class AnswerFile:
         except OSError as error:
             raise FileError(f"{path}: {error.strerror}") from error
         if not lines:
-            self._write({"plan": plan.digest})
+            self._write([{"plan": plan.digest}])
 
-    def add(self, question: str, answer: Answer) -> None:
-        """Append an answer."""
-        self._write({"question": question, "answer": str(answer)})
+    def add(self, answers: Mapping[str, Answer]) -> None:
+        """Append answers, by the ids of their questions."""
+        self._write({"question": question, "answer": str(answer)} for question, answer in answers.items())
 
-    def _write(self, value: Mapping[str, str]) -> None:
-        self._file.write(json.dumps(value) + "\n")
+    def _write(self, values: Iterable[Mapping[str, str]]) -> None:
+        self._file.write("".join(f"{json.dumps(value)}\n" for value in values))
         self._file.flush()
 
     def close(self) -> None:
