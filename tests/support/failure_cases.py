@@ -256,7 +256,7 @@ NETWORK, ANSWERS, SHAPES, STATE, TRUST = "The network", "Answers", "Shapes", "Po
 FAILURE_CASES: dict[str, FailureCase] = {
     "refused": FailureCase(
         group=NETWORK,
-        description="nobody listens: connection refused",
+        description="nothing listens: connection refused",
         raises=DecisionUnavailable,
         says="refused",
         starts=refused,
@@ -329,7 +329,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "no-http": FailureCase(
         group=NETWORK,
-        description="something that is no HTTP",
+        description="a response that is not HTTP",
         raises=DecisionUnavailable,
         says="did not answer",
         starts=script(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"),
@@ -345,7 +345,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "two-lengths": FailureCase(
         group=NETWORK,
-        description="an answer that says twice how long it is, each time otherwise",
+        description="two `Content-Length` headers that differ",
         raises=DecisionUnavailable,
         says="did not answer",
         starts=script(reply(YES, "200 OK", f"Content-Length: {2 * len(YES)}") + YES.encode()),
@@ -449,7 +449,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "key-twice": FailureCase(
         group=SHAPES,
-        description="an object with a key that stands there twice",
+        description="an object with a duplicate key",
         raises=PolicyError,
         says="twice",
         tries=1,
@@ -539,7 +539,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
     ),
     "age-unknown": FailureCase(
         group=STATE,
-        description="`max_staleness` is set and OPA does not tell its status",
+        description="`max_staleness` is set and OPA does not report its status",
         raises=DecisionUnavailable,
         says="does not tell",
         starts=silent_on_age,

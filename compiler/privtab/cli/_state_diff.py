@@ -95,7 +95,7 @@ def run(
         typer.Option(
             "--fail-on",
             metavar="WHAT",
-            help="Exit code 1 for: wider (a sensitive operation gained), gained, lost, or any difference.",
+            help="Exit with 1 for wider (a sensitive operation gained), gained, lost, or any difference.",
         ),
     ] = None,
     sensitive: SensitiveOption = None,
@@ -109,7 +109,7 @@ def run(
             "--limit",
             min=0,
             metavar="N",
-            help=f"Most lines, or most names in a list of JSON; 0 for all. (default: {MOST_LINES} lines, 1,000 names)",
+            help=f"Maximum number of lines, or of names in a JSON list; 0 for all. (default: {MOST_LINES} lines, 1,000 names)",
         ),
     ] = None,
     at: AtOption = None,
@@ -118,7 +118,7 @@ def run(
 ) -> None:
     """Compare two states: which rows differ, and who gains and loses which operations.
 
-    The comparison is exact, and names for each difference the rows that make it.
+    The comparison is exact, and names the rows behind each difference.
 
     Example:
 

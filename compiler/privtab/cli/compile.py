@@ -93,7 +93,7 @@ def run(
     ] = False,
     also: Annotated[
         list[Backend] | None,
-        typer.Option("--also", help="Also write the files of this back end, in a folder of its name."),
+        typer.Option("--also", help="Also write the output of this back end, in a folder named after it."),
     ] = None,
     sharded: Annotated[
         bool,

@@ -53,7 +53,8 @@ def run(
         typer.Option("--reading", metavar="ROW=NAME", help="Use another reading of an ambiguous row in B."),
     ] = None,
     from_reading: Annotated[
-        list[str] | None, typer.Option("--from-reading", metavar="ROW=NAME", help="The same in A.")
+        list[str] | None,
+        typer.Option("--from-reading", metavar="ROW=NAME", help="Use another reading of an ambiguous row in A."),
     ] = None,
     variant: Annotated[str | None, typer.Option("--variant", metavar="NAME", help="Compile this variant of B.")] = None,
     from_variant: Annotated[

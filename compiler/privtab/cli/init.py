@@ -53,16 +53,16 @@ def run(
     ] = Path(),
     system: Annotated[
         str | None,
-        typer.Option("--system", metavar="NAME", help="Name of the system; the folder's name if left out."),
+        typer.Option("--system", metavar="NAME", help="Name of the system. (default: the folder's name)"),
     ] = None,
     start: Annotated[
         Start | None,
-        typer.Option("--start", help="Table to start from: catalogs of data, or workspaces of a service."),
+        typer.Option("--start", help="Template: catalogs of data, or workspaces of a service."),
     ] = None,
 ) -> None:
     """Write a first policy with its state, scenarios, settings, a CI workflow and a guarded example service.
 
-    Asks for what the options leave out if a person is there to answer. Existing files are never overwritten.
+    On a terminal, asks for missing options. Existing files are never overwritten.
 
     Example:
 

@@ -16,7 +16,7 @@ from privtab.errors import BundleWriteError, UsageError
 
 PANEL = "Ship"
 
-app = typer.Typer(help="Keys to sign bundles with.", no_args_is_help=True)
+app = typer.Typer(help="Create and show keys for signing bundles.", no_args_is_help=True)
 
 
 class Algorithm(StrEnum):

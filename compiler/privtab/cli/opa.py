@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PANEL = "Serve"
 
-app = typer.Typer(help="A pinned OPA: find it, build it, run it on a policy.", no_args_is_help=True)
+app = typer.Typer(help="Find, build and run the pinned OPA.", no_args_is_help=True)
 
 
 RequireBuiltOption = Annotated[

@@ -259,7 +259,7 @@ def release(
     storage: StorageOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Release other revisions to a channel, in one step. What is not named stays; a canary ends.
+    """Release other revisions to a channel, in one step. Other bundles stay; a canary ends.
 
     `privtab rollback` does this and watches the sidecars.
 

@@ -70,7 +70,7 @@ def run(
     ] = None,
     storage: StorageOption = None,
     poll: Annotated[
-        float, typer.Option("--poll", min=0.05, metavar="SECONDS", help="Interval between looks for new releases.")
+        float, typer.Option("--poll", min=0.05, metavar="SECONDS", help="Interval between checks for new releases.")
     ] = 0.3,
     forget: Annotated[
         float,
@@ -106,7 +106,7 @@ def run(
     ] = None,
     refresh: Annotated[
         float | None,
-        typer.Option("--refresh", min=0.1, metavar="SECONDS", help="Interval between looks for newer bundles."),
+        typer.Option("--refresh", min=0.1, metavar="SECONDS", help="Interval between checks for newer bundles."),
     ] = None,
     max_staleness: Annotated[
         float | None,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PANEL = "Ship"
 
-app = typer.Typer(help="Check who holds what, and pack it for OPA.", no_args_is_help=True)
+app = typer.Typer(help="Validate, compare, import and pack states: who holds what.", no_args_is_help=True)
 
 StateArgument = Annotated[Path, typer.Argument(metavar="STATE", help=STATE_HELP)]
 
@@ -79,9 +79,9 @@ def lint(
     variant: VariantOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Find rows that are valid and probably mistakes: expired, unused, superfluous.
+    """Find valid rows that are probably mistakes: expired, unused, superfluous.
 
-    Exits with 1 if there is any finding but notes.
+    Exits with 1 for any finding except notes.
 
     Example:
 

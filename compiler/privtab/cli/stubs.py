@@ -24,7 +24,7 @@ def run(
     variant: VariantOption = None,
     reading: ReadingOption = None,
 ) -> None:
-    """Write a Python module with the names of a policy, so that a type checker finds wrong ones.
+    """Write a Python module with the names of a policy, so that type checkers reject wrong ones.
 
     It has a class for each entity type, an enum of its operations, and a client that accepts only these, with their
     further objects and flags. The module needs only the base install of privtab.

@@ -9,6 +9,6 @@ JOBS: Mapping[str, str] = {
     "visible": "Keep the rows of a table that a user may see.",
     "entitlements": "Write the entitlement matrix: who may do what, and through which grants.",
     "certify": "Write the matrix with figures, findings and a page to sign.",
-    "state": "Read a state from any Spark source, check it, write the good rows.",
+    "state": "Read a state from any Spark source, validate it, and write the valid rows.",
 }
 """Each job is a module of this package with `main(arguments) -> exit code`."""
