@@ -5,6 +5,7 @@ Standard library only: the adapter checks the attributes of requests with it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, assert_never
@@ -15,10 +16,13 @@ from privtab.hints import hint
 Kind: TypeAlias = Literal["user", "entity", "request"]
 """What has an attribute: the caller, an object of the request, or the request itself."""
 TypeName: TypeAlias = Literal["text", "bool", "enum", "set", "integer"]
+Origin: TypeAlias = Literal["state", "request"]
+"""Where a value comes from."""
 Operator: TypeAlias = Literal["=", "<", "<=", ">", ">=", "in"]
 Scalar: TypeAlias = str | int | bool
 Value: TypeAlias = Scalar | Sequence[str]
 
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,15}")
 MOST_TEXT = 65_536
 """The most characters of a text."""
 WIDEST = 2**53
@@ -36,6 +40,8 @@ class Attribute:
     highest: int = WIDEST - 1
     on: tuple[str, ...] = ()
     """Of an entity: the types that have it."""
+    origins: tuple[Origin, ...] = ("request",)
+    """Where values come from. With both, the value that a request gives takes the place of the state's."""
 
     def fits(self, value: object) -> bool:
         """Whether a value given by a request is of the type."""
@@ -54,6 +60,19 @@ class Attribute:
                 return listed and all(isinstance(item, str) and item in self.values for item in value)  # type: ignore[attr-defined]
             case _:
                 assert_never(self.type)
+
+    def read(self, text: str) -> Scalar | None:
+        """The value that the text of a row means, of a set one of its words; None if it is not of the type."""
+        value: Scalar = text
+        if self.type == "bool":
+            if text not in ("true", "false"):
+                return None
+            value = text == "true"
+        elif self.type == "integer":
+            if not _WHOLE.fullmatch(text):
+                return None
+            value = int(text)
+        return value if self.fits([value] if self.type == "set" else value) else None
 
     def describe(self) -> str:
         """The type in words, for messages."""
@@ -77,7 +96,9 @@ class Attribute:
         """The type as the program's JSON has it."""
         listed = {"values": list(self.values)} if self.type in ("enum", "set") else {}
         bounds = {"range": [self.lowest, self.highest]} if self.type == "integer" else {}
-        return {"type": self.type, **listed, **bounds, **({"on": list(self.on)} if self.on else {})}
+        on = {"on": list(self.on)} if self.on else {}
+        origins = {} if self.origins == ("request",) else {"from": list(self.origins)}
+        return {"type": self.type, **listed, **bounds, **on, **origins}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Attribute:
@@ -89,6 +110,7 @@ class Attribute:
             lowest=lowest,
             highest=highest,
             on=tuple(value.get("on", ())),
+            origins=tuple(value.get("from", ("request",))),
         )
 
 
@@ -119,6 +141,11 @@ class Attributes:
     def declared_on(self, type_: str) -> Mapping[str, Attribute]:
         """The attributes that entities of a type have."""
         return {name: attribute for name, attribute in self.entity.items() if type_ in attribute.on}
+
+    def from_origin(self, origin: Origin) -> Attributes:
+        """The attributes whose values may come from requests, or from the state."""
+        kinds: tuple[Kind, ...] = ("user", "entity", "request")
+        return Attributes(**{kind: {n: a for n, a in self.of(kind).items() if origin in a.origins} for kind in kinds})
 
     def to_json(self) -> dict[str, Any]:
         """The declarations as the program's JSON has them."""
@@ -191,6 +218,8 @@ def check_given(given: Given, declared: Mapping[str, Attribute], what: str) -> N
         attribute = declared.get(name)
         if attribute is None:
             raise InvalidRequest(f"unknown attribute `{name}` of {what}" + hint(name, declared))
+        if "request" not in attribute.origins:
+            raise InvalidRequest(f"the attribute `{name}` of {what} comes from the state, so requests do not give it")
         if not attribute.fits(value):
             raise InvalidRequest(f"the attribute `{name}` of {what} must be {attribute.describe()}")
 

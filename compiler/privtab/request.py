@@ -5,11 +5,11 @@ Standard library only: the adapter, the reference engine and the tests share it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from privtab.attributes import NO_ATTRIBUTES, NONE_GIVEN, Attributes, Given, GivenAttributes
+from privtab.attributes import NO_ATTRIBUTES, NONE_GIVEN, Attribute, Attributes, Given, GivenAttributes
 from privtab.effects import Effect, effects_of, with_changes
 from privtab.errors import InvalidRequest
 from privtab.names import bare_name
@@ -322,9 +322,14 @@ def _given_attributes(request: Mapping[str, Any], declared: Attributes) -> Given
     )
 
 
-def _declared(part: Mapping[str, Any], where: str, names: Collection[str]) -> Given:
+def _declared(part: Mapping[str, Any], where: str, declared: Mapping[str, Attribute]) -> Given:
+    """The properties that the policy takes from requests."""
     properties = _mapping(part.get("properties", {}), f"{where}.properties")
-    return {name: value for name, value in properties.items() if name in names}
+    return {name: value for name, value in properties.items() if _is_given(declared.get(name))}
+
+
+def _is_given(attribute: Attribute | None) -> bool:
+    return attribute is not None and "request" in attribute.origins
 
 
 def _flags(context: Mapping[str, Any]) -> Iterable[str]:

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privtab.analysis.changes import AddToGroup, Assign, apply
+from privtab.attributes import Attribute, Attributes
 from privtab.ir.nodes import Program
 from privtab.moments import moment
 from privtab.state import raw
@@ -95,7 +96,20 @@ CELLS = {
     "owner": [*USERS, *PRINCIPALS],
     "from": TIMES,
     "until": TIMES,
+    "attribute": ["class", "rank", "badges", "claas", "device"],
+    "value": ["public", "red", "3", "3", "03", "x ", "a\tb"],
 }
+ATTRIBUTES = Attributes(
+    user={
+        "rank": Attribute(type="integer", lowest=0, highest=9, origins=("state",)),
+        "badges": Attribute(type="set", values=("red", "blue"), origins=("state", "request")),
+        "device": Attribute(type="text"),
+    },
+    entity={
+        "class": Attribute(type="enum", values=("public", "secret"), on=("table", "user"), origins=("state",)),
+        "rank": Attribute(type="text", on=("table",), origins=("state",)),
+    },
+)
 
 
 @st.composite
@@ -104,6 +118,8 @@ def states(draw: st.DrawFn) -> dict[str, list[dict[str, str]]]:
     tables = {}
     for table in TABLES:
         cells = {name: st.sampled_from(CELLS[name]) for name in COLUMNS[table].all}
+        if table == "attributes":
+            cells |= {"user": st.sampled_from(["", "", *USERS[:3]]), "entity": st.sampled_from(["", *ENTITIES[:4]])}
         tables[table] = draw(st.lists(st.fixed_dictionaries(cells), max_size=12))
     return tables
 
@@ -139,7 +155,7 @@ def agree(one: Checked, other: Checked) -> None:
 def programs(program: Program) -> list[Program]:
     """Policies that take fewer rows for good."""
     plain = replace(program.semantics, deny="none", owner=None, groups=("request",))
-    return [program, replace(program, semantics=plain)]
+    return [replace(program, attributes=ATTRIBUTES), replace(program, semantics=plain)]
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -29,19 +29,19 @@ def read(text: str) -> tuple[Policy | None, list[str]]:
 def test_every_type() -> None:
     policy, found = read("""\
 attributes:
-  user: {name: {text: true, from: request}, rank: {integer: [0, 9], from: request}}
-  entity: {class: {enum: [a, b], on: [shelf], from: request}, tags: {set: [x, y], from: [request]}}
+  user: {name: text, rank: {integer: [0, 9], from: request}}
+  entity: {class: {enum: [a, b], on: [shelf], from: request}, tags: {set: [x, y], from: [state, request]}}
   request: {mfa: bool, hour: integer}
 """)
     assert found == []
     assert policy is not None
     assert policy.attributes.user == {
-        "name": Attribute(type="text"),
+        "name": Attribute(type="text", origins=("state",)),
         "rank": Attribute(type="integer", lowest=0, highest=9),
     }
     assert policy.attributes.entity == {
         "class": Attribute(type="enum", values=("a", "b"), on=("shelf",)),
-        "tags": Attribute(type="set", values=("x", "y"), on=("shop", "shelf")),
+        "tags": Attribute(type="set", values=("x", "y"), on=("shop", "shelf"), origins=("state", "request")),
     }
     assert policy.attributes.request == {"mfa": Attribute(type="bool"), "hour": Attribute(type="integer")}
 
@@ -49,7 +49,6 @@ attributes:
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        ("user: {rank: {text: true}}", "P007 missing key `from` in the attribute `rank`"),
         ("request: {mfa: {bool: true, from: request}}", "P009 an attribute of the request has no `from`"),
         (
             "request: {mfa: {bool: true, on: [shelf]}}",

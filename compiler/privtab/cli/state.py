@@ -41,7 +41,8 @@ def counts(state: State) -> str:
     """The number of rows in each table of a state."""
     from privtab.state.nodes import TABLES
 
-    return ", ".join(count(len(getattr(state, name)), name.replace("_", " ")[:-1]) for name in TABLES)
+    shown = (name for name in TABLES if name != "attributes" or state.attributes)
+    return ", ".join(count(len(getattr(state, name)), name.replace("_", " ")[:-1]) for name in shown)
 
 
 @app.command("validate")

@@ -1,4 +1,4 @@
-"""Comparisons of attributes, over what a request gives."""
+"""Comparisons of attributes, over what a request gives and what the state holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from privtab.attributes import NONE_GIVEN, GivenAttributes, Operator, holds
+from privtab.attributes import NONE_GIVEN, Attributes, GivenAttributes, Operator, holds
+from privtab.engines.index import Index
 from privtab.request import Request
 
 
@@ -18,6 +19,8 @@ class Operand:
     attribute: str
     slot: str = ""
     type: str = ""
+    held: bool = False
+    """Whether the state may give the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,41 +48,55 @@ class Comparison:
         return right is not None and holds(left, self.operator, right)
 
 
-def operand(value: Mapping[str, Any], slot: str) -> Operand:
+def operand(value: Mapping[str, Any], slot: str, declared: Attributes) -> Operand:
     """Read an operand of the program's JSON; `slot` is that of the resource of its condition."""
-    if value["of"] != "entity":
-        return Operand(value["of"], value["attribute"])
-    return Operand("entity", value["attribute"], value["slot"] or slot, value["type"])
+    of, name = value["of"], value["attribute"]
+    held = "state" in declared.of(of)[name].origins
+    if of != "entity":
+        return Operand(of, name, held=held)
+    return Operand(of, name, value["slot"] or slot, value["type"], held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestValues:
-    """The attributes that a request gives."""
+    """The attributes that a request gives, and those that the state has."""
 
     given: GivenAttributes = NONE_GIVEN
     entities: Mapping[tuple[str, str], object] = field(default_factory=dict)
     """Of its objects, by key and name."""
+    of_user: Mapping[str, object] = field(default_factory=dict)
+    """Of the user in the state."""
+    held: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Of entities in the state, by key."""
 
     @classmethod
-    def of(cls, request: Request, slots: Sequence[str]) -> RequestValues:
+    def of(cls, request: Request, slots: Sequence[str], index: Index) -> RequestValues:
         """Those of a request for an operation with these `with` objects."""
+        of_user, held = index.user_attributes.get(request.user, _NOTHING), index.entity_attributes
         if not request.attributes:
-            return NO_VALUES
+            return cls(of_user=of_user, held=held) if of_user or held else NO_VALUES
         objects = (("", request.resource), *((slot, request.with_[slot]) for slot in slots))
         entities = {
             (str(entity), name): value
             for slot, entity in objects
             for name, value in request.attributes.of_slot(slot).items()
         }
-        return cls(given=request.attributes, entities=entities)
+        return cls(given=request.attributes, entities=entities, of_user=of_user, held=held)
 
     def value(self, operand: Operand, path: str | None) -> object:
         """The value of an attribute, None if it is absent; `path` is that of its entity, None if the request does not name it."""
-        if operand.of == "user":
-            return self.given.user.get(operand.attribute)
+        name = operand.attribute
         if operand.of == "request":
-            return self.given.request.get(operand.attribute)
-        return None if path is None else self.entities.get((f"{operand.type}:{path}", operand.attribute))
+            return self.given.request.get(name)
+        if operand.of == "user":
+            given, held = self.given.user.get(name), self.of_user
+        elif path is None:
+            return None
+        else:
+            key = f"{operand.type}:{path}"
+            given, held = self.entities.get((key, name)), self.held.get(key, _NOTHING)
+        return held.get(name) if given is None and operand.held else given
 
 
+_NOTHING: Mapping[str, object] = {}
 NO_VALUES = RequestValues()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
+from privtab.attributes import Attributes
 from privtab.engines.attributes import Comparison, operand
 from privtab.paths import Chains, at_level, located, shapes_of
 
@@ -62,7 +63,7 @@ class RequestShape:
     levels: Mapping[str, int] = field(default_factory=dict)
     """By slot, the number of levels on the path of its object, if a type on it nests."""
     attributes: bool = False
-    """Whether the request gives any attributes; without them no comparison holds."""
+    """Whether the request gives any attributes; without them only values in the state are compared."""
 
 
 class ConditionReader:
@@ -77,6 +78,7 @@ class ConditionReader:
         self.nested = frozenset(name for name, shape in self.shapes.items() if shape.nested is not None)
         """The types on whose paths a type nests."""
         self._parents: dict[str, str | None] = {name: e["parent"] for name, e in program["entities"].items()}
+        self.attributes = Attributes.from_json(program.get("attributes", {}))
         self.principal: dict[str, str | None] = {n: e["principal"] for n, e in program["entities"].items()}
 
     def depth(self, type_: str) -> int:
@@ -162,16 +164,17 @@ class ConditionReader:
     def _compare(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         right = value["right"]
         compared = Comparison(
-            operand(value["left"], slot),
+            operand(value["left"], slot, self.attributes),
             value["operator"],
-            tuple(right) if isinstance(right, list) else operand(right, slot),
+            tuple(right) if isinstance(right, list) else operand(right, slot, self.attributes),
         )
         unnamed = any(
             term.of == "entity" and term.slot == RESOURCE and self.depth(term.type) >= self.own_depth(form)
             for term in compared.operands
             if not form.named
         )
-        return Atom("compare", comparison=compared) if form.attributes and not unnamed else NEVER
+        possible = form.attributes or all(term.held for term in compared.operands)
+        return Atom("compare", comparison=compared) if possible and not unnamed else NEVER
 
     def _can(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         rule = self.rules[value["type"]][value["operation"]]

@@ -168,8 +168,8 @@ class Explanation:
 
     def _comparison(self, atom: Atom) -> Comparison:
         right = atom["right"]
-        compared = tuple(right["constants"]) if "constants" in right else operand(right, "")
-        return Comparison(operand(atom["left"], ""), atom["operator"], compared)
+        compared = tuple(right["constants"]) if "constants" in right else operand(right, "", self.reader.attributes)
+        return Comparison(operand(atom["left"], "", self.reader.attributes), atom["operator"], compared)
 
     def _operand_path(self, operand: Operand) -> str | None:
         return self.path({"slot": operand.slot, "type": operand.type}) if operand.type else None

@@ -126,6 +126,11 @@ class Index:
     windows: Mapping[str, Any] = {}
     """What parts of the state hold for a time besides this: engines need the index of a moment (`WindowedIndex`)."""
 
+    user_attributes: Mapping[str, Mapping[str, Any]] = {}
+    """User → attribute → value, if the policy takes any from the state."""
+    entity_attributes: Mapping[str, Mapping[str, Any]] = {}
+    """Key → attribute → value."""
+
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Read `data.privtab_state.<system>`. Raises PolicyError if it is not an index."""
         try:
@@ -206,6 +211,8 @@ class Index:
         """User → key of a scope → the declared roles that they hold there."""
         self.group_scoped = _scopes(document["group_scoped"])
         self.service_admins = frozenset(document["service_admins"])
+        self.user_attributes = document.get("user_attributes", {})
+        self.entity_attributes = document.get("entity_attributes", {})
 
     def table(self, type_: str) -> Table:
         """What is held on entities of a type."""

@@ -90,9 +90,9 @@ class Batch:
 
 
 def in_columns(plan: Plan) -> bool:
-    """Whether a form of request can be decided in columns; otherwise its condition has too many privileges, or `or below`."""
-    below = any(atom.kind in ("has_below", "owns_below") for atom in atoms_of(plan.condition))
-    return not below and len(_privileges(plan)) <= MOST_PRIVILEGES
+    """Whether a form of request can be decided in columns; otherwise it has too many privileges, `or below` or comparisons."""
+    by_row = any(atom.kind in ("has_below", "owns_below", "compare") for atom in atoms_of(plan.condition))
+    return not by_row and len(_privileges(plan)) <= MOST_PRIVILEGES
 
 
 def _privileges(plan: Plan) -> list[str]:

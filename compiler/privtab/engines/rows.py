@@ -171,7 +171,7 @@ class RowEngine:
         groups = request.groups if self.semantics.request_groups else ()
         index, user = self.index, request.user
         scopes = index.scopes(user, groups) if self.semantics.roles else _NOTHING
-        values = RequestValues.of(request, self.shapes[request.resource.type, request.action][1])
+        values = RequestValues.of(request, self.shapes[request.resource.type, request.action][1], index)
         principals = index.principals(user, groups)
         if request.active_roles is None or not self.semantics.active_roles:
             return Caller(user=user, principals=principals, scopes=scopes, active=principals, values=values)

@@ -74,7 +74,10 @@ def _term(scope: Scope, written: x.Name, cell: Cell) -> m.TermUse | None:
         if type_ not in attribute.on:
             scope.fail(p109_unknown_attribute.not_on(span, name, type_, attribute.on))
             return None
-    if place is not None and place.slot == RESOURCE and (place.types[0], place.level) != (scope.entity, "nearest"):
+    contains = (
+        place is not None and place.slot == RESOURCE and (place.types[0], place.level) != (scope.entity, "nearest")
+    )
+    if place is not None and contains and "state" not in attribute.origins:
         scope.fail(p109_unknown_attribute.not_given(span, name, place.types[0]))
         return None
     return m.TermUse(kind, name, place, attribute)

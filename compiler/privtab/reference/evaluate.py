@@ -203,12 +203,16 @@ class EvaluationContext:
         """The value of an attribute; None if it is absent."""
         match term.kind:
             case "user":
-                return self.attributes.user.get(term.attribute)
+                given = self.attributes.user.get(term.attribute)
+                return self.holdings.attribute("user", self.user, term.attribute) if given is None else given
             case "request":
                 return self.attributes.request.get(term.attribute)
             case "entity":
                 path = self.path(term.target) if term.target is not None else ()
-                return self.given.get((path[-1], term.attribute)) if path else None
+                if not path:
+                    return None
+                given = self.given.get((path[-1], term.attribute))
+                return self.holdings.attribute("entity", path[-1], term.attribute) if given is None else given
             case _:
                 assert_never(term.kind)
 

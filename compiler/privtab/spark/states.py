@@ -15,8 +15,8 @@ from privtab.errors import HasWindows, UsageError
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Packed
 from privtab.spark.state.bundles import bundled, is_address, is_bundle, require_complete, rows_of_bundles
-from privtab.spark.state.schemas import is_written
-from privtab.state.nodes import TABLES, State
+from privtab.spark.state.schemas import TABLES, is_written
+from privtab.state.nodes import State
 from privtab.state.written import as_written
 
 if TYPE_CHECKING:

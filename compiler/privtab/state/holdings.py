@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Literal
 
+from privtab.attributes import Value
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.state.attribute_rows import value_of
 from privtab.state.chains import GROUP, ScopeOverlap
 from privtab.state.hierarchy import closed
 from privtab.state.nodes import State
@@ -34,6 +37,7 @@ class Holdings:
         self._grants: dict[str, Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {}
         self._owners: dict[str, frozenset[str]] = {}
         self._members: dict[str, frozenset[str]] = {}
+        self._attributes = program.attributes.from_origin("state")
         self._named: tuple[str, ...] | None = None
         self.service_admins: frozenset[str] = frozenset(state.service_admins)
 
@@ -146,6 +150,14 @@ class Holdings:
         if user not in self._members:
             self._members[user] = self._values_where("members", "user", user, "of")
         return key in self._members[user]
+
+    def attribute(self, owner: Literal["user", "entity"], name: str, attribute: str) -> Value | None:
+        """The value that the state gives an attribute of a user or of an entity, by name or key; None if there is none."""
+        rows = self._state.column("attributes", owner).where([name])
+        columns = (self._state.column("attributes", column).take(rows) for column in ("attribute", "value"))
+        texts = [str(value) for named, value in zip(*columns, strict=True) if named == attribute]
+        declared = self._attributes.of(owner).get(attribute)
+        return None if declared is None else value_of(declared, texts)
 
     def _values_where(self, table: str, column: str, text: str, result_column: str) -> frozenset[str]:
         """The values of one column in the rows that have a text in another column."""

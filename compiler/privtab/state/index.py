@@ -14,7 +14,7 @@ from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOWED
 from privtab.request import Entity
-from privtab.state import below, brought, windowed
+from privtab.state import attribute_rows, below, brought, windowed
 from privtab.state.chains import GROUP
 from privtab.state.hierarchy import closed
 from privtab.state.names import StateNames
@@ -53,7 +53,9 @@ def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     from privtab.state.large_index import coded_parts
 
     parts, within = coded_parts(program, state)
-    return json_columns.stamped({**parts, **brought.part(program, state), "within": within})
+    return json_columns.stamped(
+        {**parts, **brought.part(program, state), **attribute_rows.part(program, state), "within": within}
+    )
 
 
 def revision(document: Mapping[str, Any]) -> str:
@@ -118,6 +120,7 @@ def _plain(program: Program, state: State) -> dict[str, Any]:
         "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
         **_people(program, state, uses(program)),
         **brought.part(program, state),
+        **attribute_rows.part(program, state),
     }
     return document | (below.parts(program, document) if uses_below(program) else {})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from privtab.moments import ALWAYS, FIRST, LAST, WINDOW, Window, edge_text, mome
 from privtab.moments import text as text_of
 from privtab.names import KINDS
 from privtab.request import Entity
+from privtab.state.attribute_rows import attribute_row, value_problem
 from privtab.state.coded import CodedColumn
 from privtab.state.links import holding_roles
 from privtab.state.nodes import State
@@ -54,6 +56,7 @@ class ColumnChecker:
             grants=grants,
             owners=owners,
             service_admins=self._table("service_admins", self._service_admins, checker.service_admin),
+            attributes=self._table("attributes", self._attributes, partial(attribute_row, checker)),
             windows=checker.windows,
         )
 
@@ -168,6 +171,27 @@ class ColumnChecker:
     def _service_admins(self, columns: Mapping[str, CodedColumn]) -> _Screened:
         assessments = {"user": self.assessor.bare(columns["user"], "user")}
         return _Screened(self._without_finding(columns, assessments) & self.checker.uses.service_admins, assessments)
+
+    def _attributes(self, columns: Mapping[str, CodedColumn]) -> _Screened:
+        assessor, program = self.assessor, self.program
+        users, entities, attributes = columns["user"], columns["entity"], columns["attribute"]
+        assessments = {
+            "attribute": assessor.each(attributes, lambda _: True),
+            "value": assessor.each(columns["value"], lambda text: text == text.strip()),
+            "user": assessor.bare(users, "user"),
+            "entity": assessor.entities(entities),
+        }
+        passes = self._without_finding(columns, assessments) & ((users.codes >= 0) != (entities.codes >= 0))
+        names, values, count = attributes.names, columns["value"].names, len(attributes.names)
+        _, types = assessments["entity"].of_rows(entities)
+
+        def is_value(pair: int, value: int) -> bool:
+            type_, name = divmod(pair, count)
+            entity = Entity(assessor.types[type_ - 1], "") if type_ else None
+            return value_problem(program, entity, names[name], values[value]) is None
+
+        passes &= all_pairs((types + 1) * count + attributes.codes, columns["value"].codes, is_value)
+        return _Screened(passes, assessments)
 
     def _without_finding(self, columns: Mapping[str, CodedColumn], assessments: Mapping[str, Assessment]) -> Truth:
         found = np.ones(len(next(iter(columns.values()))), np.bool_)

@@ -59,11 +59,12 @@ def without_wrong_links(checker: Checker, state: State) -> State:
         if wrong:
             for row, problem in wrong.items():
                 checker.error(checker.valid_rows[table][row], problem)
-            state = _without(checker, state, table, wrong)
+            state = without_rows(checker, state, table, wrong)
     return state
 
 
-def _without(checker: Checker, state: State, table: str, wrong: Collection[int]) -> State:
+def without_rows(checker: Checker, state: State, table: str, wrong: Collection[int]) -> State:
+    """The state without some rows of a table, by number."""
     kept = [row for row in range(len(getattr(state, table))) if row not in wrong]
     rows: dict[str, Any] = {table: tuple(getattr(state, table)[row] for row in kept)}
     some = getattr(getattr(state, table), "some", None)

@@ -14,7 +14,7 @@ from privtab.request import Entity
 from privtab.state.columns import Column, ListColumn, LongerColumn
 
 Effect: TypeAlias = Literal["allow", "deny"]
-TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins")
+TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins", "attributes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,16 @@ class Assignment:
     scope: Entity | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeRow:
+    """The value of an attribute of a user (a bare name) or of an entity, as text; of a set, one of its words."""
+
+    user: str | None = None
+    entity: Entity | None = None
+    attribute: str
+    value: str
+
+
 _ROWS: Mapping[str, tuple[str, ...]] = {
     "members": ("user", "of"),
     "memberships": ("user", "group"),
@@ -59,7 +69,13 @@ _ROWS: Mapping[str, tuple[str, ...]] = {
     "service_admins": ("user",),
 }
 """The columns of the tables whose rows are plain tuples or texts."""
-_NAMING = (("members", "of"), ("assignments", "scope"), ("grants", "entity"), ("owners", "entity"))
+_NAMING = (
+    ("members", "of"),
+    ("assignments", "scope"),
+    ("grants", "entity"),
+    ("owners", "entity"),
+    ("attributes", "entity"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +94,7 @@ class State:
     owners: Sequence[tuple[Entity, str]] = ()
     """(entity, principal: `user:…`, `group:…` or `role:…`)"""
     service_admins: Sequence[str] = ()
+    attributes: Sequence[AttributeRow] = ()
     windows: Mapping[str, Sequence[Window]] = field(default_factory=dict)
     """The window of each row, for the tables that have any: look-ups need the rows of one moment (`at`)."""
     _columns: Any = field(default_factory=dict, init=False, repr=False, compare=False)

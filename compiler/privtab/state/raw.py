@@ -51,7 +51,9 @@ COLUMNS: Mapping[str, Columns] = {
     "grants": Columns(("grantee", "effect", "privilege", "entity"), window=WINDOW),
     "owners": Columns(("entity", "owner"), window=WINDOW),
     "service_admins": Columns(("user",)),
+    "attributes": Columns(("attribute", "value"), ("user", "entity")),
 }
+_TRUTH = "the truth value "
 ENTITIES = ("entity", "of", "scope")
 """The columns that hold entities."""
 
@@ -187,6 +189,9 @@ class RawReader:
             elif type(value) is int:
                 text[name] = str(value)
                 continue
+            elif (row.table, name) == ("attributes", "value") and str(value).startswith(_TRUTH):
+                text[name] = str(value).removeprefix(_TRUTH).lower()
+                continue
             elif value is None or value == "":
                 if name not in columns.required:
                     continue
@@ -244,4 +249,4 @@ def _advice(kind: str) -> str | None:
         return "store it with a time zone, such as UTC"
     if kind.endswith("without a time"):
         return "store the moment, with a time zone such as UTC"
-    return "put it in quotes" if kind.startswith(("the truth value", "a number")) else None
+    return "put it in quotes" if kind.startswith((_TRUTH, "a number")) else None

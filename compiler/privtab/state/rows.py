@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from privtab.request import Entity
-from privtab.state.nodes import Assignment, Grant
+from privtab.state.nodes import Assignment, AttributeRow, Grant
 from privtab.state.raw import ENTITIES
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ _MAKE: Mapping[str, Callable[..., Any]] = {
     ),
     "owners": lambda entity, owner: (entity, owner),
     "service_admins": lambda user: user,
+    "attributes": lambda attribute, value, user, entity: AttributeRow(
+        user=user, entity=entity, attribute=attribute, value=value
+    ),
 }
 
 

@@ -68,6 +68,8 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
     """Split a whole index, with or without its revision; the parts share its inner maps."""
     if uses_below(program):
         raise UsageError("a state for a policy with `or below` cannot be sharded")
+    if program.attributes.from_origin("state"):
+        raise UsageError("a state for a policy that takes attributes from the state cannot be sharded")
     root = root_keys(program)
     always, windows = parts_of(document)
     found: dict[str, Document] = {}

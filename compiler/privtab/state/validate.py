@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Literal, TypeVar, cast
 
 from privtab.hints import did_you_mean
@@ -12,6 +13,7 @@ from privtab.moments import ALWAYS, WINDOW, Window, WrongTime, moment
 from privtab.names import KINDS
 from privtab.request import Entity
 from privtab.state import raw as raw_rows
+from privtab.state.attribute_rows import attribute_row, without_two_values
 from privtab.state.findings import in_order
 from privtab.state.links import holding_roles, inherits_scope, without_wrong_links
 from privtab.state.names import Problem, StateNames
@@ -44,7 +46,7 @@ def validate_with_places(program: Program, raw: RawState) -> tuple[State, Places
         from privtab.state.large import ColumnChecker
 
         state = ColumnChecker(checker).state()
-    state = without_wrong_links(checker, state)
+    state = without_two_values(checker, without_wrong_links(checker, state))
     checker.note_unused_names(state)
     checker.report_omitted()
     return state, Places(rows=checker.valid_rows), in_order(checker.findings)
@@ -65,6 +67,7 @@ class RowChecker:
             "grants": self._checker.grant,
             "owners": self._checker.owner,
             "service_admins": self._checker.service_admin,
+            "attributes": partial(attribute_row, self._checker),
         }
 
     def check(self, row: RawRow) -> tuple[object, Window, tuple[StateFinding, ...]]:
@@ -117,6 +120,7 @@ class Checker:
             grants=grants,
             owners=owners,
             service_admins=self.table("service_admins", self.service_admin),
+            attributes=self.table("attributes", partial(attribute_row, self)),
             windows=self.windows,
         )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
-from privtab.attributes import WIDEST, Attribute, Kind, TypeName
-from privtab.findings import p007_missing_key, p009_wrong_value, p207_duplicate_name
+from privtab.attributes import WIDEST, Attribute, Kind, Origin, TypeName
+from privtab.findings import p009_wrong_value, p207_duplicate_name
 from privtab.hints import listed
 from privtab.syntax.nodes import AttributeDecl, Word
 from privtab.syntax.reader import Fields, PolicyReader
@@ -68,15 +69,16 @@ def _attribute(reader: PolicyReader, kind: Kind, name: Word, node: Node) -> Attr
     if kind == "request" and "from" in fields:
         span = reader.span(fields["from"][0])
         reader.take(p009_wrong_value.other(span, "an attribute of the request has no `from`", "leave it out"))
-    elif kind != "request" and not sources and "from" not in fields:
-        span = reader.span(node)
-        reader.take(p007_missing_key.finding(span, "from", what, "from: request"))
     on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
     if kind != "entity" and "on" in fields:
         span = reader.span(fields["on"][0])
         reader.take(p009_wrong_value.other(span, f"{what} is not of an entity, so it has no `on`", "leave it out"))
     attribute = _type(reader, types[0], fields[types[0]][1])
-    return None if attribute is None else AttributeDecl(kind=kind, name=name, type=attribute, on=on)
+    if attribute is None:
+        return None
+    written = tuple(dict.fromkeys(cast("Origin", source.value) for source in sources or ()))
+    origins = ("request",) if kind == "request" else written or ("state",)
+    return AttributeDecl(kind=kind, name=name, type=replace(attribute, origins=origins), on=on)
 
 
 def _type(reader: PolicyReader, type_: TypeName, node: Node) -> Attribute | None:

@@ -92,7 +92,11 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("set", "words", "any of these words"),
         Key("integer", "bounds", "a whole number; `[LOWEST, HIGHEST]`: between these"),
         Key("on", "words", "of an entity: the types that have it; all, where absent"),
-        Key("from", "from", "of a user or an entity: `request`, the request gives it"),
+        Key(
+            "from",
+            "from",
+            "of a user or an entity: `state`, `request` or both, where values come from; `state` where absent",
+        ),
         Key("note", "text", "a remark"),
     ),
     "semantics": (
@@ -189,7 +193,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "hierarchy": ("groups", "roles"),
     "active_roles": ("none", "request"),
     "kinds": ("user", "group", "role"),
-    "from": ("request",),
+    "from": ("state", "request"),
 }
 """Shapes whose values are a closed set of words."""
 LISTED = ("groups", "hierarchy", "kinds")
@@ -199,7 +203,7 @@ SECTIONS: dict[str, str] = {
     "sources": "sources: {NAME: {document: FILE}}",
     "entities": "entities: {TYPE: {TYPE: }}",
     "types": "types: {TYPE: {single: true}}",
-    "attributes": "attributes: {user: {NAME: {text: true, from: request}}}",
+    "attributes": "attributes: {user: {NAME: text}}",
     "sets": "sets: {NAME: [PRIVILEGE, PRIVILEGE]}",
     "semantics": "semantics: {inheritance: down}",
     "core": "core: {OPERATION: CONDITION}",

@@ -1,14 +1,17 @@
-"""Attributes of users, entities and requests: of every type, absent in a quarter of the requests."""
+"""Attributes of users, entities and requests: of every type, from requests, from the state and from both, often absent."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from privtab.attributes import Attribute, GivenAttributes
 from privtab.ir.nodes import Program
 from privtab.request import Entity
+from privtab.state.nodes import AttributeRow, State
+from worlds.names import entity, names
 
 if TYPE_CHECKING:
     from worlds.policies import Draft
@@ -16,14 +19,16 @@ if TYPE_CHECKING:
 DECLARED = """\
 attributes:
   user:
-    team: {text: true, from: request}
+    team: {text: true, from: [state, request]}
     rank: {integer: [0, 3], from: request}
-    badges: {set: [red, blue, green], from: request}
+    badges: {set: [red, blue, green]}
+    trained: bool
   entity:
     team: {text: true, from: request}
-    level: {integer: [0, 3], from: request}
-    color: {enum: [red, blue, gray], from: request}
-    hidden: {bool: true, from: request}
+    level: {integer: [0, 3]}
+    color: {enum: [red, blue, gray], from: [state, request]}
+    hidden: {bool: true, from: state}
+    tags: {set: [red, blue], from: [request, state]}
   request:
     mfa: bool
     hour: {integer: [0, 3]}
@@ -32,26 +37,30 @@ attributes:
 TEXTS = ("one", "two words", "3")
 
 
-def comparison(draft: Draft, objects: Sequence[str]) -> str | None:
+def comparison(draft: Draft, type_: str, objects: Sequence[str]) -> str | None:
     """A term that compares attributes, in some places; `objects`: the names of `with` objects."""
     rnd = draft.generator("attributes")
     if rnd is None or rnd.random() < 0.7:
         return None
     on, other = rnd.choice(["entity", *objects]), rnd.choice(["entity", *objects])
+    near = rnd.choice([on, *(above for above in draft.chain(type_) if above != "user")])
     order = rnd.choice(["=", "<", "<=", ">", ">="])
     return rnd.choice(
         [
             "request.mfa",
-            f"{on}.hidden = false",
-            f"{on}.hidden = {other}.hidden",
+            "user.trained",
+            f"{near}.hidden = false",
+            f"{near}.hidden = {other}.hidden",
             f"user.team = {on}.team",
             f"{on}.team = {other}.team",
             "user.team = request.team",
             f'{on}.team in {{one, "two words"}}',
-            f"{on}.color in {{red, gray}}",
+            f"{near}.color in {{red, gray}}",
             f"{on}.color in user.badges",
-            f"{on}.color = {other}.color",
-            f"user.rank {order} {on}.level",
+            f"{near}.color in {on}.tags",
+            f"{near}.color = {other}.color",
+            f"user.rank {order} {near}.level",
+            f"{near}.level {order} {rnd.randint(0, 3)}",
             f"request.hour {order} {rnd.randint(0, 3)}",
         ]
     )
@@ -59,16 +68,41 @@ def comparison(draft: Draft, objects: Sequence[str]) -> str | None:
 
 def given(program: Program, rnd: random.Random, resource: Entity, with_: Mapping[str, Entity]) -> GivenAttributes:
     """The attributes that a request gives; an entity that is named twice has the same values."""
-    declared = program.attributes
+    declared = program.attributes.from_origin("request")
     by_entity: dict[Entity, dict[str, object]] = {}
-    for entity in (resource, *with_.values()):
-        by_entity.setdefault(entity, _values(declared.declared_on(entity.type), rnd))
+    for asked in (resource, *with_.values()):
+        by_entity.setdefault(asked, _values(declared.declared_on(asked.type), rnd))
     return GivenAttributes(
         user=_values(declared.user, rnd),
         entity=by_entity[resource],
         request=_values(declared.request, rnd),
-        with_={slot: by_entity[entity] for slot, entity in with_.items()},
+        with_={slot: by_entity[asked] for slot, asked in with_.items()},
     )
+
+
+def with_values(program: Program, state: State, seed: int) -> State:
+    """The state with values of the attributes that it gives."""
+    rnd = random.Random(f"attributes of a state {seed}")
+    declared = program.attributes.from_origin("state")
+    rows = [
+        AttributeRow(user=user, attribute=name, value=text)
+        for user in names(program).users
+        for name, text in _texts(declared.user, rnd)
+    ]
+    found = {entity(program, type_, rnd) for type_ in program.entities for _ in range(3)}
+    rows += [
+        AttributeRow(entity=e, attribute=name, value=text)
+        for e in sorted(found, key=str)
+        for name, text in _texts(declared.declared_on(e.type), rnd)
+    ]
+    rnd.shuffle(rows)
+    return replace(state, attributes=tuple(rows))
+
+
+def _texts(declared: Mapping[str, Attribute], rnd: random.Random) -> Iterator[tuple[str, str]]:
+    for name, value in _values(declared, rnd).items():
+        for one in value if isinstance(value, list) else [value]:
+            yield name, {True: "true", False: "false"}[one] if isinstance(one, bool) else str(one)
 
 
 def _values(declared: Mapping[str, Attribute], rnd: random.Random) -> dict[str, object]:

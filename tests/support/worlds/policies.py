@@ -188,7 +188,7 @@ def _expression(draft: Draft, type_: str, depth: int, withs: Sequence[tuple[str,
         return "(" + rnd.choice([" and ", " or ", " or "]).join(parts) + ")"
     if depth and rnd.random() < 0.12:
         return f"({_expression(draft, type_, 0, withs)} when {rnd.choice(['force', 'deep'])})"
-    return attributes.comparison(draft, [name for name, _ in withs]) or _term(draft, type_, withs)
+    return attributes.comparison(draft, type_, [name for name, _ in withs]) or _term(draft, type_, withs)
 
 
 def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, FIRST, LAST, Window
 from privtab.state.nodes import Assignment, Grant, State
-from worlds import active, hierarchy
+from worlds import active, attributes, hierarchy
 from worlds.names import entity, names
 
 
@@ -55,7 +55,8 @@ def state(program: Program, seed: int) -> State:
         service_admins=tuple(u for u in known.users if rnd.random() < 0.2),
     )
     found = hierarchy.nested(program, flat, seed) if program.semantics.hierarchy else flat
-    return active.with_more_roles(program, found, seed) if program.semantics.active_roles == "request" else found
+    found = active.with_more_roles(program, found, seed) if program.semantics.active_roles == "request" else found
+    return attributes.with_values(program, found, seed) if program.attributes else found
 
 
 EPOCH = 1_772_323_200_000_000_000

@@ -142,9 +142,13 @@ class Body:
 
     def _value(self, term: Term) -> str:
         """The expression for the value of an attribute; undefined if it is absent."""
-        if term.target is None:
-            return f'lib.{term.kind}_value("{term.attribute}")'
-        return f'lib.entity_value({self.key(term.target)}, "{term.attribute}")'
+        if term.target is not None:
+            return f'lib.entity_value({self.place(term.target)}, "{term.attribute}")'
+        return (
+            f'lib.user_value(user, "{term.attribute}")'
+            if term.kind == "user"
+            else f'lib.request_value("{term.attribute}")'
+        )
 
     def _on_levels(self, atom: Has | Owner | Member) -> str:
         """The line for an atom about one or each level of the type that nests."""

@@ -8,10 +8,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privtab._resources import opa
 from privtab._templates import environment
+from privtab.attributes import Kind
 from privtab.backends.rego.clauses import RowView
 from privtab.backends.rego.dispatch import dispatched
 from privtab.backends.rego.view import Emitter
@@ -67,7 +68,8 @@ def render(
             links=links(program),
             paths=key_paths(program),
             shapes=key_shapes(program),
-            attributes=program.attributes.to_json(),
+            attributes=_given_attributes(program),
+            held=_held_attributes(program),
         ),
         f"{base}/explain/explain.rego": explanation(
             name,
@@ -104,6 +106,23 @@ def explanation(
     text += _template("explain_nested.rego.j2").render() if nests else ""
     text += "\n" + _template("explain_active.rego.j2").render() if active else ""
     return _PLACEHOLDER.sub(lambda found: f"privtab_state.{system}" if found[1] else name, text)
+
+
+def _given_attributes(program: Program) -> dict[str, dict[str, Any]]:
+    """The types of the attributes whose values requests give, by kind."""
+    given = program.attributes.from_origin("request").to_json()
+    return {kind: {n: _without_origin(type_) for n, type_ in types.items()} for kind, types in given.items()}
+
+
+def _without_origin(type_: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in type_.items() if key != "from"}
+
+
+def _held_attributes(program: Program) -> dict[str, list[str]]:
+    """The names of the attributes that have values in the state; nothing if there are none."""
+    held = program.attributes.from_origin("state")
+    kinds: tuple[Kind, ...] = ("user", "entity")
+    return {kind: sorted(held.of(kind)) for kind in kinds if held.of(kind)}
 
 
 def links(program: Program) -> dict[str, list[tuple[str, int]]]:

@@ -16,8 +16,8 @@ from privtab.spark.matrix import named
 from privtab.spark.matrix.compute import DDL, Matrix, report_omitted
 from privtab.spark.matrix.opening import Source, open_state
 from privtab.spark.policies import OpenPolicy
-from privtab.spark.state.schemas import is_written
-from privtab.state.nodes import TABLES, State
+from privtab.spark.state.schemas import TABLES, is_written
+from privtab.state.nodes import State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

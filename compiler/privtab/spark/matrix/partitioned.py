@@ -22,10 +22,9 @@ from privtab.spark.matrix.opening import LOCAL, Source, all_users, open_world
 from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.hierarchy import closed as with_chains
-from privtab.spark.state.schemas import CANONICAL
+from privtab.spark.state.schemas import CANONICAL, TABLES
 from privtab.spark.state.shards import by_root
 from privtab.spark.state.tables import from_arrow
-from privtab.state.nodes import TABLES
 from privtab.state.uses import uses
 from privtab.state.written import as_written
 

@@ -35,11 +35,11 @@ from privtab.spark.state.principals import REPORT, people_rows, people_writer, t
 from privtab.spark.state.read import SHOWN, Read, read_state
 from privtab.spark.state.reports import finding_of
 from privtab.spark.state.schemas import FINDINGS, schema, windows_in
+from privtab.spark.state.schemas import TABLES as ALL_TABLES
 from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
 from privtab.spark.state.tables import from_arrow
 from privtab.spark.state.vocabulary import policy_digest
 from privtab.spark.state.worker import RESULTS, work_on
-from privtab.state.nodes import TABLES as ALL_TABLES
 from privtab.state.shards import PEOPLE
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from privtab.errors import DecisionUnavailable, HasWindows, UsageError
 from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
 from privtab.request import Entity
 from privtab.spark.state.checked import program_of
-from privtab.state.nodes import TABLES, Assignment, Effect, Grant, State
+from privtab.spark.state.schemas import TABLES
+from privtab.state.nodes import Assignment, Effect, Grant, State
 from privtab.state.written import as_written
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _from_windowed(document: Mapping[str, Any]) -> State:
     """The rows of a state with windows: those of an index for each window, together."""
     parts = dict(document[WINDOWED])
     windows = parts.pop("windows")
-    lasting = from_index(parts | {part: document[part] for part in HELD_ALWAYS})
+    lasting = from_index(parts | {part: document[part] for part in HELD_ALWAYS if part in document})
     indexes: dict[Window, dict[str, Any]] = {}
 
     def enter(spans: list[list[int]], part: str, *keys: str, value: Any = True) -> None:

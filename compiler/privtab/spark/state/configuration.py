@@ -11,7 +11,7 @@ from privtab.diagnostics import Diagnostic
 from privtab.errors import UsageError
 from privtab.formats import SPARK
 from privtab.source import SourceFile
-from privtab.state.nodes import TABLES
+from privtab.spark.state.schemas import TABLES
 from privtab.state.read_parquet import table_format
 
 

@@ -20,7 +20,7 @@ from privtab.spark.state import checks, files
 from privtab.spark.state.checked import DENIES, program_of
 from privtab.spark.state.hierarchy import wrong
 from privtab.spark.state.reports import finding_of, report, shaped
-from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, windows_in
+from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, TABLES, schema, windows_in
 from privtab.spark.state.source_tables import Source, Sources
 from privtab.spark.state.sources import open_sources
 from privtab.spark.state.tables import SparkState, TimedTables
@@ -28,7 +28,6 @@ from privtab.spark.state.vocabulary import names_of
 from privtab.state.links import COLUMNS
 from privtab.state.load import no_table
 from privtab.state.names import StateNames
-from privtab.state.nodes import TABLES
 from privtab.state.uses import uses
 from privtab.state.validate import RowChecker
 

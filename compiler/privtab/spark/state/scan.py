@@ -11,9 +11,9 @@ from pyspark.sql import functions as fn
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.spark.state import checks
+from privtab.spark.state.schemas import TABLES as ALL_TABLES
 from privtab.spark.state.schemas import windows_in
 from privtab.spark.state.shards import ALLOW, DENY, ENTITY, MEMBER, OWNER, SCOPE, SUSPECT, TABLES
-from privtab.state.nodes import TABLES as ALL_TABLES
 from privtab.state.raw import COLUMNS
 
 if TYPE_CHECKING:

@@ -21,6 +21,9 @@ CANONICAL: Mapping[str, tuple[str, ...]] = {
 
 A table with rows that hold for a time also has `from` and `until`, as RFC 3339 in UTC, null for an edge that a row lacks."""
 
+TABLES = tuple(CANONICAL)
+"""The tables that Spark reads: all but `attributes`, since Spark refuses policies with attributes (`ir/support.py`)."""
+
 MANIFEST = "_MANIFEST.json"
 """The file that completes a folder of tables that `Read.write` wrote."""
 

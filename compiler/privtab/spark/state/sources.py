@@ -45,8 +45,8 @@ from privtab.spark.state.configuration import (
     read_configuration,
     wrong_count,
 )
+from privtab.spark.state.schemas import TABLES
 from privtab.spark.state.source_tables import Source, Sources, with_same_columns
-from privtab.state.nodes import TABLES
 from privtab.state.raw import COLUMNS
 from privtab.state.read_parquet import table_format
 

@@ -17,11 +17,11 @@ from privtab.errors import HasWindows, UsageError
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW, Window
 from privtab.spark.state.checked import program_of
-from privtab.spark.state.schemas import CANONICAL, FINDINGS, schema
+from privtab.spark.state.schemas import CANONICAL, FINDINGS, TABLES, schema
 from privtab.spark.state.vocabulary import differences, names_of
 from privtab.state.coded import CodedColumn, groups
 from privtab.state.large_index import coded_column, given_privileges
-from privtab.state.nodes import TABLES, State
+from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, ENTITIES
 from privtab.state.rows import ColumnRows
 

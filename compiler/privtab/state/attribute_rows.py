@@ -1,0 +1,132 @@
+"""The rows of `attributes`: checked against the declared types, looked up by user and by entity, and as parts of an index.
+
+    {"user_attributes": {user: {attribute: value}}, "entity_attributes": {key: {attribute: value}}}
+
+Values are as in requests; the words of a set are a sorted list. A policy that takes no values from the state has no such parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from privtab.attributes import MOST_TEXT, Attribute, Value
+from privtab.characters import unusable
+from privtab.hints import did_you_mean, listed
+from privtab.ir.nodes import Program
+from privtab.request import Entity
+from privtab.state.links import without_rows
+from privtab.state.names import Problem
+from privtab.state.nodes import AttributeRow, State
+from privtab.state.raw import RawRow
+
+if TYPE_CHECKING:
+    from privtab.state.validate import Checker
+
+TABLE = "attributes"
+COLUMNS = ("user", "entity", "attribute", "value")
+_MOST_SHOWN = 3
+
+
+def attribute_row(checker: Checker, row: RawRow) -> AttributeRow | None:
+    """The value of a row of `attributes`; None after reporting what is wrong with it."""
+    cells = row.cells
+    if ("user" in cells) == ("entity" in cells):
+        message = f"the row names {'a user and an entity' if 'user' in cells else 'neither a user nor an entity'}"
+        checker.error(row, Problem("S190", message, "a value belongs to one `user` or to one `entity`"))
+        return None
+    user = checker.bare(row, "user", "user") if "user" in cells else None
+    entity = checker.entity(row, "entity") if "entity" in cells else None
+    if user is None and entity is None:
+        return None
+    problem = value_problem(checker.program, entity, cells["attribute"], cells["value"])
+    if problem is not None:
+        checker.error(row, problem)
+        return None
+    return AttributeRow(user=user, entity=entity, attribute=cells["attribute"], value=cells["value"])
+
+
+def value_problem(program: Program, entity: Entity | None, name: str, text: str) -> Problem | None:
+    """Why a user, or an entity, cannot have a value of an attribute; of the entity only the type counts."""
+    declared = program.attributes.user if entity is None else program.attributes.entity
+    what = "users" if entity is None else f"a `{entity.type}`"
+    attribute = declared.get(name)
+    if attribute is None:
+        advice = did_you_mean(name, declared)
+        other = program.attributes.entity if entity is None else program.attributes.user
+        if advice is None and name in other:
+            advice = f"`{name}` is an attribute of {'entities' if entity is None else 'users'}"
+        return Problem("S187", f"unknown attribute `{name}` of {what}", advice)
+    if entity is not None and entity.type not in attribute.on:
+        return Problem("S187", f"{what} has no attribute `{name}`", f"`{name}` is declared on {listed(attribute.on)}")
+    if "state" not in attribute.origins:
+        message = f"requests give `{name}` of {what}, so the state does not"
+        return Problem("S187", message, "declare it `from: state` or `from: [state, request]`, or leave the row out")
+    character = unusable(text)
+    if character is not None:
+        return Problem("S116", f"the value of `{name}` holds the character {character}")
+    if len(text) > MOST_TEXT:
+        return Problem("S117", f"the value of `{name}` has {len(text):,} characters; {MOST_TEXT:,} is the most")
+    if attribute.read(text) is None:
+        a_word = f"one of {listed(attribute.values)}, in a row for each" if attribute.type == "set" else None
+        return Problem("S188", f"`{text[:80]}` is no value of `{name}`", f"it must be {a_word or attribute.describe()}")
+    return None
+
+
+def without_two_values(checker: Checker, state: State) -> State:
+    """The state without values of attributes that have more than one, after reporting them: none of them is taken."""
+    rows: dict[tuple[str | None, str | None, str], list[int]] = {}
+    for number, key in enumerate(state.texts(TABLE, *COLUMNS[:3])):
+        rows.setdefault(key, []).append(number)
+    values = state.column(TABLE, "value")
+    wrong: dict[int, Problem] = {}
+    for (user, entity, name), numbers in rows.items():
+        if len(numbers) < 2 or _declared(checker.program, entity)[name].type == "set":
+            continue
+        shown = sorted({str(value) for value in values.take(numbers)})
+        more = f" and {len(shown) - _MOST_SHOWN:,} more" if len(shown) > _MOST_SHOWN else ""
+        message = f"`{name}` of `{entity or user}` has the values {listed(shown[:_MOST_SHOWN])}{more}"
+        wrong |= dict.fromkeys(numbers, Problem("S189", message, "keep one of the rows"))
+    if not wrong:
+        return state
+    for number, problem in wrong.items():
+        checker.error(checker.valid_rows[TABLE][number], problem)
+    return without_rows(checker, state, TABLE, wrong)
+
+
+def value_of(attribute: Attribute, texts: Iterable[str]) -> Value | None:
+    """The value that rows give an attribute; None if it has none, or more than one."""
+    values = {value for text in texts if (value := attribute.read(text)) is not None}
+    if attribute.type == "set":
+        return sorted(str(value) for value in values) or None
+    return values.pop() if len(values) == 1 else None
+
+
+def part(program: Program, state: State) -> dict[str, Any]:
+    """The parts of the index of a state; nothing if the policy takes no values from the state."""
+    held = program.attributes.from_origin("state")
+    if not held:
+        return {}
+    texts: dict[str, dict[str, dict[str, list[str]]]] = {"user_attributes": {}, "entity_attributes": {}}
+    for user, entity, name, value in state.texts(TABLE, *COLUMNS):
+        of_kind = texts["user_attributes" if entity is None else "entity_attributes"]
+        of_kind.setdefault(user if entity is None else entity, {}).setdefault(name, []).append(value)
+    return {
+        "user_attributes": {
+            u: values for u, own in sorted(texts["user_attributes"].items()) if (values := _values(held.user, own))
+        },
+        "entity_attributes": {
+            key: values
+            for key, own in sorted(texts["entity_attributes"].items())
+            if (values := _values(held.declared_on(key.partition(":")[0]), own))
+        },
+    }
+
+
+def _values(declared: Mapping[str, Attribute], texts: Mapping[str, list[str]]) -> dict[str, Value]:
+    found = {name: value_of(declared[name], texts[name]) for name in sorted(texts) if name in declared}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _declared(program: Program, entity: str | None) -> Mapping[str, Attribute]:
+    return program.attributes.user if entity is None else program.attributes.entity

@@ -1,0 +1,134 @@
+"""Attributes that the state holds: every engine decides as the reference, also by those of what contains an object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests as http
+from engine_agreement import World, ask, differences, put_state, serving
+
+from privtab.attributes import GivenAttributes
+from privtab.engines.index import Index
+from privtab.engines.python import PythonEngine
+from privtab.errors import InvalidRequest
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity, Request
+from privtab.state.index import index
+from privtab.state.nodes import AttributeRow, Grant, State
+
+POLICY = """
+privtab: 1
+system: lake
+version: "1"
+entities: {catalog: {schema: {table: }}}
+privileges: [SELECT]
+semantics: {inheritance: down}
+attributes:
+  user:
+    department: text
+    rank: {integer: [0, 9], from: [state, request]}
+    badges: {set: [public, secret]}
+  entity:
+    department: {text: true, on: [table]}
+    class: {enum: [public, secret], on: [schema, table], from: [state, request]}
+tables:
+  table:
+    read: SELECT (table) and user.department = entity.department
+    browse: SELECT (table) and schema.class = public
+    open: SELECT (table) and entity.class in user.badges
+    promote: SELECT (table) and user.rank > 2
+    list: {requires: "schema.class = public", each: "entity.class = public"}
+    share: {with: {to: schema}, requires: SELECT (table) and to.class = entity.class}
+"""
+
+
+def value(name: str, text: str, user: str | None = None, entity: str | None = None) -> AttributeRow:
+    return AttributeRow(user=user, entity=entity and Entity.parse(entity), attribute=name, value=text)  # type: ignore[arg-type]
+
+
+STATE = State(
+    grants=(Grant(grantee="user:ann", effect="allow", privilege="SELECT", entity=Entity("catalog", "c")),),
+    attributes=(
+        value("department", "hr", user="ann"),
+        value("rank", "3", user="ann"),
+        value("badges", "secret", user="ann"),
+        value("department", "hr", entity="table:c/s/t"),
+        value("class", "public", entity="schema:c/s"),
+        value("class", "secret", entity="table:c/s/t"),
+    ),
+)
+
+
+def asked(action: str, table: str = "c/s/t", to: str | None = None, **given: Any) -> Request:
+    with_ = {"to": Entity("schema", to)} if to else {}
+    return Request(
+        user="ann", action=action, resource=Entity("table", table), with_=with_, attributes=GivenAttributes(**given)
+    )
+
+
+CASES = [
+    (asked("read"), True),
+    (asked("read", "c/s/other"), False),
+    (asked("browse"), True),
+    (asked("browse", "c/r/t"), False),
+    # A request gives attributes of its object, not of what contains it.
+    (asked("browse", "c/r/t", entity={"class": "public"}), False),
+    (asked("open"), True),
+    (asked("open", entity={"class": "public"}), False),
+    (asked("open", "c/s/other", entity={"class": "secret"}), True),
+    (asked("promote"), True),
+    (asked("promote", user={"rank": 2}), False),
+    (asked("promote", user={"rank": 9}), True),
+    (asked("list", "c/s"), True),
+    (asked("list", "c/r"), False),
+    (asked("list"), False),
+    (asked("list", entity={"class": "public"}), True),
+    (asked("share", to="c/s"), False),
+    (asked("share", to="c/s", with_={"to": {"class": "secret"}}), True),
+]
+
+
+@pytest.fixture(scope="module")
+def world(opa_binary: Path) -> Iterator[tuple[str, World]]:
+    with serving([POLICY], opa_binary) as (url, [world]):
+        with http.Session() as session:
+            put_state(session, url, world.program, STATE)
+        yield url, world
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].action} {case[0].resource.id} {case[0].attributes}")
+def test_reference_and_python(world: tuple[str, World], case: tuple[Request, bool]) -> None:
+    request, allowed = case
+    program = world[1].program
+    expected = Reference(program, STATE, world[1].artifacts.revision).decide(request)
+    engine = PythonEngine(world[1].artifacts.program, Index(index(program, STATE)))
+    assert expected.allowed == allowed
+    assert (engine.decide(request), engine.allow(request)) == (expected, allowed)
+    assert Request.from_json(request.to_json(), program.attributes) == request
+
+
+def test_opa(world: tuple[str, World]) -> None:
+    with http.Session() as session:
+        assert differences(session, world[0], world[1], STATE, [request for request, _ in CASES]) == []
+
+
+def test_many_requests_at_once(world: tuple[str, World]) -> None:
+    engine = PythonEngine(world[1].artifacts.program, Index(index(world[1].program, STATE)))
+    assert engine.allow_many([request for request, _ in CASES] * 60) == [allowed for _, allowed in CASES] * 60
+    plain = [(request, allowed) for request, allowed in CASES if request.plain]
+    assert engine.allow_many([request for request, _ in plain] * 60) == [allowed for _, allowed in plain] * 60
+
+
+def test_requests_give_only_what_the_policy_takes_from_them(world: tuple[str, World]) -> None:
+    request = asked("read", "c/s/other", entity={"department": "hr"})
+    with pytest.raises(InvalidRequest, match="`department` of `table` comes from the state"):
+        Reference(world[1].program, STATE).decide(request)
+    read = Request.from_json(request.to_json(), world[1].program.attributes)
+    assert read == asked("read", "c/s/other")
+    with http.Session() as session:
+        assert ask(session, world[0], "lake", "allow", request.to_json()) is False
+        body = asked("read", user={"department": 3}).to_json()
+        assert ask(session, world[0], "lake", "allow", body) is True
