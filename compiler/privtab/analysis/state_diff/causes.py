@@ -172,6 +172,9 @@ class CausesAt:
             "assignments": state.column("assignments", "principal").where(principals),
             "members": state.column("members", "user").where(users),
             "service_admins": state.column("service_admins", "user").where(users),
+            "attributes": sorted(
+                (*state.column("attributes", "user").where(users), *state.column("attributes", "entity").where(keys))
+            ),
         }
         for table, principal_column in PRINCIPAL_COLUMN.items():
             rows = state.column(table, "entity").where(keys)
