@@ -27,5 +27,5 @@ def not_given(span: Span, name: str, type_: str) -> Diagnostic:
     return KIND.at(
         span,
         f"requests do not give `{name}` of the `{type_}` that contains their object",
-        "compare an attribute of the object itself, or name the other one by `with:`",
+        "declare it `from: [state, request]`, or name the other one by `with:`",
     )
