@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -121,10 +123,12 @@ def serving(answers: Mapping[str, Callable[[dict[str, list[str]]], object] | obj
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             answer = answers.get(unquote(parts.path))
+            if callable(answer):
+                answer = answer(parse_qs(parts.query))
             status = 404 if answer is None else 200
             if token and self.headers.get("Authorization") != f"Bearer {token}":
                 status = 401
-            body = json.dumps(answer(parse_qs(parts.query)) if callable(answer) else answer).encode()
+            body = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -188,6 +192,92 @@ def test_nothing_is_taken_where_a_server_goes_away_in_the_middle(lake: Path) -> 
         pytest.raises(FileError, match="no answer to `/Groups"),
     ):
         imported("scim", url, lake)
+
+
+def users(*pages: object) -> Callable[[dict[str, list[str]]], object]:
+    """The pages of a list of users, of which each has one; None: there is no answer."""
+    return lambda query: pages[int(query.get("startIndex", ["1"])[0]) - 1]
+
+
+ONE_OF_TWO = {"totalResults": 2, "Resources": [{"id": "1", "userName": "ann"}]}
+
+
+@pytest.mark.parametrize(
+    ("pages", "message"),
+    [
+        ((ONE_OF_TWO, None), "no answer to `/Users.*startIndex=2`, a further page"),
+        ((ONE_OF_TWO, {"totalResults": 2, "Resources": []}), "ends after 1 of 2 items"),
+        ((ONE_OF_TWO, {"totalResults": 2}), "ends after 1 of 2 items"),
+        ((ONE_OF_TWO, {"detail": "try again"}), "has no number at `totalResults`"),
+        (({"Resources": [{"id": "1", "userName": "ann"}]},), "has no number at `totalResults`"),
+    ],
+    ids=["a page is gone", "an empty page", "a page without items", "another answer", "no total"],
+)
+def test_nothing_is_taken_where_pages_are_missing(lake: Path, pages: tuple[object, ...], message: str) -> None:
+    groups = {"totalResults": 0, "Resources": []}
+    with serving({"/Users": users(*pages), "/Groups": groups}) as url, pytest.raises(FileError, match=message):
+        imported("scim", url, lake)
+
+
+def test_nothing_is_taken_from_an_answer_that_ends_in_the_middle(lake: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n{"totalResults": 0')
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(FileError, match=re.escape(url)):
+            imported("scim", url, lake)
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"policies": [{"id": 1, "isEn', "is not JSON"),
+        ('{"policies": [{"name": "zo\u00eb"}]}'.encode("latin-1"), "is not JSON"),
+        (b'{"policies": [], "policies": []}', "is not JSON"),
+        (b"", "is not JSON"),
+    ],
+    ids=["half written", "another encoding", "a doubled key", "empty"],
+)
+def test_nothing_is_taken_from_a_broken_file(tmp_path: Path, lake: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "export.json"
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=message):
+        imported("ranger", str(path), lake)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("create table grants (grantee, effect, privilege)", "no such column: entity"),
+        ("insert into members values (cast(x'fffe41' as text), 'lake:l')", "UTF-8"),
+    ],
+    ids=["a column is missing", "another encoding"],
+)
+def test_nothing_is_taken_from_a_database_with_wrong_tables(
+    tmp_path: Path, lake: Path, script: str, message: str
+) -> None:
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "state.db") as connection:
+        connection.executescript(
+            'create table members ("user", "of"); create table memberships ("user", "group");'
+            f"create table assignments (principal, role, scope); {script};"
+        )
+    with pytest.raises(FileError, match=message):
+        imported("tables", f"sqlite:///{tmp_path / 'state.db'}", lake)
 
 
 def test_gravitino_is_read_through_its_api() -> None:

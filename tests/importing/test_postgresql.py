@@ -101,6 +101,24 @@ def test_a_database_is_read_from_its_catalogs(url: str, tmp_path: Path) -> None:
     assert "`o'neil/1` is a member of `ann`, which is a user: a user has no members" in left_out
 
 
+GOES_AWAY = """\
+import: 1
+title: a database that goes away after the first table
+steps:
+  - sql: select 'ann' as member, 'hr' as "group"
+    rows: {memberships: {user: "{member}", group: "{group}"}}
+  - sql: select pg_terminate_backend(pg_backend_pid()) as gone
+"""
+
+
+def test_nothing_is_taken_from_a_database_that_goes_away_in_the_middle(url: str, tmp_path: Path) -> None:
+    policy, document = tmp_path / "warehouse.yaml", tmp_path / "goes_away.yaml"
+    policy.write_text(WAREHOUSE, encoding="utf-8")
+    document.write_text(GOES_AWAY, encoding="utf-8")
+    with pytest.raises(FileError, match="terminat"), opened(url) as answers:
+        run(load(str(document)), answers, load_program(policy))
+
+
 def test_a_database_that_is_not_reached_is_named_without_its_password(tmp_path: Path) -> None:
     with (
         pytest.raises(FileError, match=r"postgresql\+psycopg://ann:\*\*\*@127.0.0.1:1/db: ") as caught,

@@ -12,7 +12,6 @@ from privtab.cli._output import Format, complain, show_state_findings
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
-from privtab.state.nodes import TABLES
 
 if TYPE_CHECKING:
     from privtab.analysis.diff.nodes import Waiver
@@ -114,7 +113,7 @@ def load_state_to_ask(
 
     The state is that of the moment `at`, by default now.
     An invalid row that can only allow is reported and left out, since that cannot allow more. One that may carry a denial
-    results in exit code 1 unless `allow_partial`.
+    results in exit code 1 unless `allow_partial`, as does a file or a table that was not read whole.
     """
     state, _, partial = load_places_to_ask(program, path, allow_partial=allow_partial, at=at)
     return state, partial
@@ -131,12 +130,17 @@ def load_places_to_ask(
 
 def load_windows_to_ask(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, Places, bool]:
     """As `load_places_to_ask`, with the rows of every moment."""
+    from privtab.state.findings import stops
+
     state, places, errors = _load_and_check(program, path)
     if allow_partial or not errors:
         return state, places, False
-    denying = [error for error in errors if _may_deny(program, error)]
-    if denying:
-        complain(f"{len(denying)} wrong row(s) in {path} may carry a denial; `--allow-partial` continues without them")
+    stopping = [error for error in errors if stops(program, error)]
+    if stopping:
+        problem = f"{len(stopping)} wrong row(s) in {path} may carry a denial"
+        if program.semantics.deny == "none":
+            problem = f"{path} was not read whole"
+        complain(f"{problem}; `--allow-partial` continues without them")
         raise typer.Exit(ExitCode.FINDINGS)
     complain(f"{len(errors)} wrong row(s) in {path}: answered without them")
     return state, places, True
@@ -150,15 +154,3 @@ def _load_and_check(program: Program, path: Path) -> tuple[State, Places, list[S
     errors = [finding for finding in findings if finding.severity == "error"]
     show_state_findings(errors)
     return state, places, errors
-
-
-def _may_deny(program: Program, error: StateFinding) -> bool:
-    """Whether leaving out a row could allow more: it denies, or it gives a role or group that may be denied."""
-    if program.semantics.deny == "none":
-        return False
-    place = error.place
-    if place.row == 0 or place.table not in TABLES:
-        return True
-    if place.table == "grants":
-        return str(error.row.get("effect", "")).lower() != "allow"
-    return place.table in {"assignments", "memberships"}

@@ -154,7 +154,7 @@ class _Collector:
         if answer is None and not step.optional:
             raise FileError(f"there is no answer to `{address}`")
         yield answer
-        if page is None:
+        if page is None or answer is None:
             return
         separator, marks, count = "&" if "?" in address else "?", set[str](), 0
         for _ in range(PAGES):
@@ -165,13 +165,20 @@ class _Collector:
                 items = self._value(page.items, answer) or []
                 count += len(items)
                 total = None if page.total is None else self._value(page.total, answer)
-                mark = count + 1 if items and isinstance(total, int) and count < total else None
+                if page.total is not None and (not isinstance(total, int) or isinstance(total, bool)):
+                    raise FileError(f"an answer to `{address}` has no number at `{page.total.text}`")
+                if total is not None and count < total and not items:
+                    raise FileError(f"`{address}` ends after {count:,} of {total:,} items")
+                mark = count + 1 if total is not None and count < total else None
             if mark is None or mark == "":
                 return
             if str(mark) in marks:
                 raise FileError(f"`{address}` gives the same page twice")
             marks.add(str(mark))
-            answer = self.answers.get(f"{address}{separator}{page.parameter}={quote(str(mark), safe='')}")
+            further = f"{address}{separator}{page.parameter}={quote(str(mark), safe='')}"
+            answer = self.answers.get(further)
+            if answer is None:
+                raise FileError(f"there is no answer to `{further}`, a further page")
             yield answer
         raise FileError(f"`{address}` has more than {PAGES:,} pages")
 

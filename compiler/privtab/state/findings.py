@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from privtab.ir.nodes import Program
 from privtab.printable import printable
-from privtab.state.nodes import StateFinding
+from privtab.state.nodes import TABLES, StateFinding
 
 CODES = {
     "S001": "unreadable-file",
@@ -70,10 +71,28 @@ CODES = {
     "S207": "superfluous-row",
 }
 
+_UNREAD = frozenset({"S001", "S002", "S007", "S107"})
+"""The rest of a file or a table was not read, even if the finding is at one of its rows, or the file may end within that row."""
+
 
 def errors(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
     """The findings that removed a row, or a whole table, from the state."""
     return tuple(f for f in findings if f.severity == "error")
+
+
+def stops(program: Program, finding: StateFinding) -> bool:
+    """Whether a state is of no use without what an error left out: part of a file, or a row without which callers may be allowed more.
+
+    Such a row denies, or it gives a role or a group that may be denied.
+    """
+    place = finding.place
+    if place.row == 0 or finding.code in _UNREAD or place.table not in TABLES:
+        return True
+    if program.semantics.deny == "none":
+        return False
+    if place.table == "grants":
+        return str(finding.row.get("effect", "")).lower() != "allow"
+    return place.table in {"assignments", "memberships"}
 
 
 def in_order(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:

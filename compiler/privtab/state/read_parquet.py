@@ -63,12 +63,14 @@ class _File:
         from pyarrow import parquet
 
         self._file = file
+        self._parts: list[str] = []
+        """The files of a folder: it is listed once, so that a part that is removed meanwhile is missed."""
         self.schema: Any
         if file.is_dir():
             from pyarrow import dataset
 
             found = dataset.dataset(file, format="parquet", partitioning=None)
-            self.schema = found.schema
+            self.schema, self._parts = found.schema, found.files
             groups = [group for fragment in found.get_fragments() for group in fragment.row_groups]
         else:
             with parquet.ParquetFile(file) as opened:
@@ -95,7 +97,18 @@ class _File:
         return all(f.name in texts or types.is_integer(f.type) or _is_moment(f.name, f.type) for f in self.schema)
 
     def batches(self) -> Iterator[Any]:
-        """The rows in batches."""
+        """The rows in batches. Raises OSError if there are not as many as before."""
+        count = 0
+        for batch in self._batches():
+            count += batch.num_rows
+            yield batch
+        self._check(count)
+
+    def _check(self, rows: int) -> None:
+        if rows != self.rows:
+            raise OSError("it changed while it was read")
+
+    def _batches(self) -> Iterator[Any]:
         from pyarrow import parquet
 
         if self._file.is_dir():
@@ -104,21 +117,23 @@ class _File:
             as_written = dataset.ParquetFileFormat(
                 read_options=dataset.ParquetReadOptions(dictionary_columns=self.texts)
             )
-            read = dataset.dataset(self._file, format=as_written, partitioning=None)
+            read = dataset.dataset(self._parts, format=as_written, partitioning=None)
             yield from read.to_batches(batch_size=65536, batch_readahead=1, fragment_readahead=1, use_threads=False)
             return
         with parquet.ParquetFile(self._file, read_dictionary=self.texts) as opened:
             yield from opened.iter_batches(batch_size=65536, use_threads=False)
 
     def table(self) -> Any:
-        """All rows."""
+        """All rows, as `batches`."""
         import pyarrow
         from pyarrow import parquet
 
         if self._file.is_dir():
             return pyarrow.Table.from_batches(self.batches())
         with parquet.ParquetFile(self._file, read_dictionary=self.texts) as opened:
-            return opened.read(use_threads=False)
+            found = opened.read(use_threads=False)
+        self._check(found.num_rows)
+        return found
 
 
 def _columns(content: _File, path: str, reader: RawReader, table: str) -> bool:

@@ -12,6 +12,8 @@ from privtab.state.nodes import State
 
 DENIES = "they may include a denial, and ignoring it would widen access"
 """Why invalid rows make a state unusable."""
+UNREAD = "it was not read whole"
+"""Why a state with a file or a table that cannot be read is unusable, if there are no denials."""
 
 
 def program_of(policy: object) -> Program:
@@ -37,24 +39,14 @@ def program_of(policy: object) -> Program:
 
 
 def checked_rows(program: Program, path: Path) -> State:
-    """The valid rows of files; raises StateInvalid if an invalid row may affect a denial."""
+    """The valid rows of files; raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole."""
     from privtab.errors import StateInvalid
+    from privtab.state.findings import errors, stops
     from privtab.state.load import load
     from privtab.state.validate import validate
 
     state, findings = validate(program, load(path))
-    stopping = tuple(
-        f for f in findings if f.severity == "error" and may_deny(program, f.place.table, f.row.get("effect"))
-    )
+    stopping = tuple(error for error in errors(findings) if stops(program, error))
     if stopping:
-        raise StateInvalid(stopping, DENIES)
+        raise StateInvalid(stopping, UNREAD if program.semantics.deny == "none" else DENIES)
     return state
-
-
-def may_deny(program: Program, table: str, effect: object) -> bool:
-    """Whether leaving a row out could widen access: it may be a denial, or assign a role or group with a denial."""
-    if program.semantics.deny == "none":
-        return False
-    if table == "grants":
-        return str(effect or "").lower() != "allow"
-    return table in {"assignments", "memberships", ""}

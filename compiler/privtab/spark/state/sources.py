@@ -61,6 +61,10 @@ _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "csv": {"header": "true", "escape": '"', "multiLine": "true", "mode": "FAILFAST", "inferSchema": "false"},
     "json": {"primitivesAsString": "true", "mode": "FAILFAST"},
 }
+_FILES = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter")
+"""Options that choose among the files of a folder."""
+_WHOLE: Mapping[str, str] = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+"""Whatever the session says: otherwise Spark takes what is left of a broken or removed file for the whole."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
@@ -239,7 +243,20 @@ class _Opening:
                 f"write `format: {versioned}`",
             )  # fmt: skip
             return None
-        return reader.load(path)
+        given = {name.lower() for name in options}
+        if format_ in _DEFAULTS and not given & {"encoding", "charset"}:
+            self.check_encoding(table, path, options)
+        return reader.options(**{name: value for name, value in _WHOLE.items() if name.lower() not in given}).load(path)
+
+    def check_encoding(self, table: str, path: str, options: Mapping[str, str]) -> None:
+        """Report a file with bytes that are not UTF-8: Spark would read each as U+FFFD."""
+        choice = {name: value for name, value in options.items() if name.lower() in _FILES}
+        lines = self.spark.read.options(**{**_WHOLE, **choice}).text(path)
+        broken = lines.where(~fn.is_valid_utf8("value")).select(fn.col("_metadata.file_name")).take(1)
+        if broken:
+            self.wrong(
+                table, f"`{broken[0][0]}` is not UTF-8", "give its encoding under `options`, or save it as UTF-8"
+            )
 
     def columns(
         self,
