@@ -70,14 +70,14 @@ def test_a_broken_source_stops_whatever_reads_it(
 def test_a_source_that_goes_away_is_not_taken_for_what_is_left(
     spark: SparkSession, shop: Program, tmp_path: Path
 ) -> None:
+    folder = tmp_path / "rows" / "owners.parquet"
+    folder.mkdir(parents=True)
     for part in ("part-0.parquet", "part-1.parquet"):
-        file = tmp_path / "rows" / "owners.parquet" / part
-        file.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"entity": [f"lake:{part}"], "owner": ["user:ann"]}), file)
+        pq.write_table(pa.table({"entity": [f"lake:{part}"], "owner": ["user:ann"]}), folder / part)
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     try:
         read = read_state(spark, tmp_path / "rows", shop)
-        file.unlink()
+        (folder / "part-1.parquet").unlink()
         with pytest.raises(spark_errors(), match=r"part-1\.parquet"):
             read.write(tmp_path / "written")
     finally:
