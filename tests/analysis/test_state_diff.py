@@ -19,7 +19,9 @@ from privtab.analysis.state_diff import ChangedAccess, ChangedRow, StateDiff, ch
 from privtab.analysis.universe import Universe, rows_entities
 from privtab.ir.nodes import RESOURCE, Program, Rule
 from privtab.ir.request_dependence import rule_flags
+from privtab.ir.serialise import vocabulary
 from privtab.moments import Window
+from privtab.paths import count_names
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import TABLES, Assignment, Grant, State
@@ -32,6 +34,7 @@ entities: {top:}
 privileges: [READ]
 tables: {top: {read: READ (top)}}
 """
+FEATURES = ((), worlds.FEATURES, (*worlds.IN_SPARK, "nested"))
 Key: TypeAlias = tuple[bool, str, str, str, tuple[tuple[str, str], ...], tuple[str, ...]]
 
 
@@ -50,7 +53,7 @@ def test_what_changed_in_many_worlds(policy: int, seed: int, changes: int) -> No
 
 
 def check(policy: int, seed: int, changes: int) -> None:
-    program = generated_programs.program(policy, *(worlds.IN_SPARK if policy % 2 else ()))  # `or below` is refused
+    program = generated_programs.program(policy, *FEATURES[policy % len(FEATURES)])
     before = worlds.state(program, seed)
     after = changed(program, before, seed, changes) if changes else worlds.state(program, seed + 1)
     found = state_diff(program, before, after)
@@ -128,8 +131,11 @@ def objects(program: Program, universe: Universe, rule: Rule) -> Iterator[tuple[
     type_ = program.entities[rule.entity]
     asked = [*universe.by_type[rule.entity].values()] if not rule.creates or type_.single else []
     if rule.unnamed and not type_.single:
-        above = [Entity(rule.entity, "")] if type_.parent is None else universe.by_type[type_.parent].values()
-        asked += [Entity(rule.entity, parent.id) for parent in above]
+        shape = vocabulary(program).shapes[rule.entity]
+        above = [Entity(rule.entity, "")] if type_.parent is None else [*universe.by_type[type_.parent].values()]
+        above += universe.by_type[rule.entity].values() if type_.nested else ()
+        end = "" if shape.nested is None else "/"
+        asked += [Entity(rule.entity, parent.id + end) for parent in above if count_names(parent.id) < shape.most]
     pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
     for resource in asked:
         for chosen in product(*pools):
@@ -241,3 +247,55 @@ def test_equal_states_need_no_decision() -> None:
     program = generated_programs.program(1)
     state = worlds.state(program, 1)
     assert state_diff(program, state, worlds.state(program, 1)) == StateDiff(rows=(), notes=())
+
+
+TREE = """\
+privtab: 1
+system: world
+version: "1"
+entities: {top: {mid: {low:}}}
+TYPES
+privileges: [READ]
+semantics: {inheritance: down}
+tables:
+  top: {see: READ (SEEN)}
+  mid: {see: READ (MID), create: {requires: READ (PARENT), creates: true}}
+  low: {see: READ (low)}
+"""
+
+
+def granted(*entities: Entity) -> State:
+    return State(grants=tuple(Grant(grantee="user:ann", effect="allow", privilege="READ", entity=e) for e in entities))
+
+
+def changes(text: str, before: State, after: State) -> set[tuple[str, str]]:
+    program, found = generated_programs.read(text)
+    assert program is not None, found
+    access = state_diff(program, before, after).access
+    assert all(one.rows for one in access)
+    return {
+        (one.rule.id.partition("/")[2], objects[RESOURCE].id) for one in access for objects in one.requested_objects()
+    }
+
+
+def test_each_level_of_a_type_that_nests_changes_on_its_own() -> None:
+    text = TREE.replace("TYPES", "types: {mid: {nested: 3}}").replace("SEEN", "top")
+    text = text.replace("MID", "parent").replace("PARENT", "parent")
+    before = granted(Entity("low", "t/a/b/x"))
+    found = changes(text, before, granted(Entity("low", "t/a/b/x"), Entity("mid", "t/a")))
+    # `parent` of the outermost is not changed, and `x` was granted before.
+    assert found == {("mid/see", "t/a/b"), ("mid/create", "t/a/"), ("mid/create", "t/a/b/")}
+    deepest = granted(Entity("mid", "t/a/b/c"))
+    assert ("mid/create", "t/a/b/c/") not in changes(text, State(), deepest)
+
+
+def test_a_row_changes_what_is_seen_of_all_that_contain_its_entity() -> None:
+    text = (
+        TREE.replace("TYPES", "")
+        .replace("SEEN", "top or below")
+        .replace("MID", "mid or below")
+        .replace("PARENT", "top")
+    )
+    found = changes(text, granted(Entity("low", "t/b/y")), granted(Entity("low", "t/b/y"), Entity("low", "t/a/x")))
+    assert found == {("low/see", "t/a/x"), ("mid/see", "t/a")}
+    assert ("top/see", "t") in changes(text, State(), granted(Entity("low", "t/a/x")))

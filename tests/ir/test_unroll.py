@@ -95,7 +95,7 @@ def test_more_levels_than_those_that_matter_change_no_answer(tmp_path: Path) -> 
             f, g = (item_condition(rule) for rule in (one, other))
             if one.entity != other.entity:
                 continue
-            most = levels_that_matter(program, f, g)
+            most = levels_that_matter((program, f), (program, g))
             try:
                 answer = exact.implies(f, g)
                 assert answer == implies_up_to(program, f, g, most + 2), (seed, one.id, other.id)

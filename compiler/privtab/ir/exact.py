@@ -129,9 +129,7 @@ class ImplicationChecker:
 
     def _levels(self, f: Formula, g: Formula) -> Iterator[tuple[Levels, int]]:
         """The numbers of levels that a question has to be answered for, each with the largest of them."""
-        most = levels_that_matter(self.program, f, g)
-        if self.other_program is not self.program:
-            most = max(most, levels_that_matter(self.program, f) + levels_that_matter(self.other_program, g))
+        most = levels_that_matter((self.program, f), (self.other_program, g))
         for levels in unrolled(self.program).requests((f, g), most):
             yield levels, most
 

@@ -188,12 +188,12 @@ class FactSemantics:
         }
         return known and frozenset(known.on), frozenset(self.names_of(privilege, "deny")), ways, roles
 
-    def place(self, type_: str) -> tuple[tuple[str, bool, str | None], ...]:
+    def place(self, type_: str) -> tuple[tuple[str, bool, str | None, int], ...]:
         """The chain of a type and the properties of each of its types; empty if the type is unknown."""
         if type_ not in self.program.entities:
             return ()
         kinds = (self.program.entities[name] for name in self.program.chain(type_))
-        return tuple((kind.name, kind.single, kind.principal) for kind in kinds)
+        return tuple((kind.name, kind.single, kind.principal, kind.nested) for kind in kinds)
 
     def given(self, name: str, type_: str, effect: str) -> frozenset[str]:
         """The privileges that a row of the name allows or denies on a type; none if either is unknown."""

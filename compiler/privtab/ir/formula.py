@@ -175,15 +175,19 @@ class RequestAlgebra(Algebra[T]):
         self.program = program
         self.flags = flags
         self.types = types
-        self._levels = levels or {}
-        self._nested = nested_on(program.entities) if levels else {}
+        self.levels = levels or {}
+        self._nested = nested_on(program.entities)
         self._referred: dict[Can, T] = {}
 
     def fold(self, formula: Formula) -> T:
         """As Algebra.fold."""
-        if not self._nested or not isinstance(formula, Has | Owner | Member) or formula.target.type not in self._nested:
+        if (
+            not (self._nested and self.levels)
+            or not isinstance(formula, Has | Owner | Member)
+            or formula.target.type not in self._nested
+        ):
             return super().fold(formula)
-        targets = located(self.program, formula.target, self._levels[formula.target.slot])
+        targets = located(self.program, formula.target, self.levels[formula.target.slot])
         join = self.any_of if formula.target.level == "any" else self.all_of
         return join(self.atom(replace(formula, target=target)) for target in targets)
 

@@ -45,16 +45,12 @@ class Tool(Enum):
 UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     # The texts are the subjects of the messages.
     Feature.NESTED: {
-        Tool.DIFF: "comparisons of policies",
         Tool.PATHS: "searches for paths",
         Tool.SPARK: "Spark jobs",
-        Tool.STATE_DIFF: "comparisons of states",
-        Tool.STUBS: "stubs",
     },
     Feature.BELOW: {
         Tool.NEEDS: "`needs`",
         Tool.SPARK: "Spark",
-        Tool.STATE_DIFF: "`state diff`",
     },
     Feature.ATTRIBUTES: {
         Tool.CONFORM: "`conform`",

@@ -8,7 +8,7 @@ next level below that is read, so that the level can be left out. Therefore a qu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import TypeAlias
@@ -65,18 +65,31 @@ def _located_atoms(program: Program, atom: Leaf, levels: Levels, distance: int) 
         yield replace(atom, target=target)
 
 
-def levels_that_matter(program: Program, *formulas: Formula) -> int:
+def levels_that_matter(*conditions: tuple[Program, Formula]) -> int:
     """The most levels that the answer to a question about these conditions depends on, whatever the bound of the type."""
-    last, quantified = 1, set()
-    for formula in formulas:
-        for node in followed(program, formula):
-            if isinstance(node, ATOMS) and not isinstance(node, ServiceAdmin | Compare):
-                last = 2 if node.target.level == "parent" else last
-                if node.target.level in ("any", "every"):
-                    quantified.add(node)
-    bound = max((type_.nested for type_ in program.entities.values()), default=1)
-    # The outermost, the last ones, and for each `any` and `every` one level in each of two programs.
-    return min(1 + last + 2 * len(quantified), bound)
+    last, quantified, owned = 1, 0, False
+    for program, formula in conditions:
+        for atom in {node for node in followed(program, formula) if isinstance(node, ATOMS)}:
+            if not isinstance(atom, ServiceAdmin | Compare):
+                last = 2 if atom.target.level == "parent" else last
+                # A condition holds or fails by one level for each `any` and `every`.
+                quantified += atom.target.level in ("any", "every")
+                owned = owned or isinstance(atom, Owner)
+    most = 1 + last + quantified  # the outermost, the last ones, and those
+    if _rows_stay([program for program, _ in conditions], owned=owned):
+        most *= 2
+    bound = max((type_.nested for program, _ in conditions for type_ in program.entities.values()), default=1)
+    return min(most, bound)
+
+
+def _rows_stay(programs: Collection[Program], *, owned: bool) -> bool:
+    """Whether rows of levels that are not read need a level of their own above the next one that is read.
+
+    A row there would say something new about that level: to a program without inheritance, or to a condition on owners.
+    """
+    inheritance = {program.semantics.inheritance for program in programs}
+    holds = any(program.semantics.owner is not None and program.semantics.owner.holds for program in programs)
+    return len(inheritance) > 1 or (owned and holds and "down" in inheritance)
 
 
 @once
@@ -114,7 +127,7 @@ class Unrolled:
                 for name, role in program.roles.items()
             },
             rules={
-                (self.at(type_, level), operation): self._rule(rule, level)
+                (self.at(type_, level), operation): self.rule(rule, {RESOURCE: level})
                 for (type_, operation), rule in program.rules.items()
                 if not rule.withs
                 for level in (range(1, levels + 1) if type_ in self.nested else (1,))
@@ -137,14 +150,18 @@ class Unrolled:
     def _types_of(self, type_: str, levels: int) -> tuple[str, ...]:
         return tuple(at_level(type_, level) for level in range(1, levels + 1)) if type_ in self.nested else (type_,)
 
-    def _rule(self, rule: Rule, level: int) -> Rule:
-        levels = {RESOURCE: level}
+    def rule(self, rule: Rule, levels: Levels) -> Rule:
+        """The row for requests whose paths have these numbers of levels, without effects."""
         return replace(
             rule,
-            entity=self.at(rule.entity, level),
+            entity=self.at(rule.entity, levels.get(RESOURCE, 1)),
             gate=self.formula(rule.gate, levels),
             requires=self.formula(rule.requires, levels),
             each=None if rule.each is None else self.formula(rule.each, levels),
+            withs=tuple(
+                replace(slot, types=tuple(self.at(type_, levels.get(slot.name, 1)) for type_ in slot.types))
+                for slot in rule.withs
+            ),
             effects=(),
         )
 
@@ -158,6 +175,12 @@ class Unrolled:
 
     def requests(self, formulas: Iterable[Formula], most: int) -> Iterator[Levels]:
         """Every combination of numbers of levels, up to `most`, of the objects that the conditions name."""
+        named = sorted(self.varying(formulas))
+        for counts in product(range(1, most + 1), repeat=len(named)):
+            yield dict(zip(named, counts, strict=True))
+
+    def varying(self, formulas: Iterable[Formula]) -> frozenset[str]:
+        """The slots of the objects whose numbers of levels the conditions may depend on."""
         varying: set[str] = set()
         for formula in formulas:
             for node in followed(self.program, formula):
@@ -165,9 +188,7 @@ class Unrolled:
                     varying |= {node.slot} if any(type_ in self.nested for type_, _ in node.cases) else set()
                 elif isinstance(node, (*ATOMS, Can)) and not isinstance(node, ServiceAdmin | Compare):
                     varying |= {node.target.slot} if node.target.type in self.nested else set()
-        named = sorted(varying)
-        for counts in product(range(1, most + 1), repeat=len(named)):
-            yield dict(zip(named, counts, strict=True))
+        return frozenset(varying)
 
 
 class _AtLevels(Rebuilt):

@@ -22,6 +22,7 @@ from privtab.ir.facts import (
     OwnedBelow,
 )
 from privtab.ir.nodes import RESOURCE, Program, Rule, Target
+from privtab.paths import base_type, level_of
 from privtab.request import Entity, Request
 from privtab.state.load import to_tables
 from privtab.state.nodes import Assignment, Grant, State, merged
@@ -42,11 +43,12 @@ class WitnessBuilder:
         *,
         user: str = "alice",
         unnamed: bool = False,
+        slash: bool = False,
         separate_ancestors: bool = True,
     ) -> None:
         """`types`: the type of each `with` object that allows several. `facts`: those that the state must have.
 
-        `unnamed`: the request omits the last name of the resource. `separate_ancestors`: objects of different slots share
+        `unnamed`: the request omits the last name of the resource, `slash`: and its path ends with `/`. `separate_ancestors`: objects of different slots share
         no ancestor; otherwise ancestors of one type are the same entity, which reads better if the facts allow it.
         """
         self.program = program
@@ -54,6 +56,7 @@ class WitnessBuilder:
         self.facts = facts
         self.user = user
         self.unnamed = unnamed
+        self.slash = slash
         self.separate_ancestors = separate_ancestors
         self.types = {
             RESOURCE: rule.entity,
@@ -65,7 +68,7 @@ class WitnessBuilder:
         """The request of the caller."""
         resource = self.entity(Target(slot=RESOURCE, type=self.rule.entity))
         if self.unnamed:
-            resource = Entity(resource.type, resource.id.rpartition("/")[0])
+            resource = Entity(resource.type, resource.id.rpartition("/")[0] + ("/" if self.slash else ""))
         in_request_group = any(getattr(fact, "carrier", None) == "brought" for fact in self.facts)
         return Request(
             user=self.user,
@@ -88,14 +91,14 @@ class WitnessBuilder:
             for type_ in chain
             if not self.program.entities[type_].single
         ]
-        return Entity(target.type, "/".join(names))
+        return Entity(base_type(target.type), "/".join(names))
 
     def _elsewhere(self, target: Target, privilege: str | None = None) -> Entity:
         """An entity strictly below a target, which is none of the request's, where a privilege can be granted."""
         type_ = FactSemantics(self.program).elsewhere(target, privilege)[0]
         inside = self.program.chain(type_)[len(self.program.chain(target.type)) :]
-        names = [f"other_{t}" for t in inside if not self.program.entities[t].single]
-        return Entity(type_, "/".join([*self.entity(target).names, *names]))
+        names = [f"other_{base_type(t)}" for t in inside if not self.program.entities[t].single]
+        return Entity(base_type(type_), "/".join([*self.entity(target).names, *names]))
 
     def _name(self, target: Target) -> str:
         """The name of one entity: the caller's or their group's if the facts say so, otherwise one made from its type."""
@@ -107,7 +110,10 @@ class WitnessBuilder:
         is_object = target.type == self.types[target.slot]
         is_first = target.slot == RESOURCE or (not self.separate_ancestors and not is_object)
         number = 1 if is_first else 1 + list(self.types).index(target.slot)
-        return _fresh(f"{target.type}{number}", self.program.roles)
+        type_ = base_type(target.type)
+        above = self.program.entities[target.type].parent
+        level = f"_{level_of(target.type)}" if above is not None and base_type(above) == type_ else ""
+        return _fresh(f"{type_}{number}{level}", self.program.roles)
 
     def state(self) -> State:
         """The smallest state with the facts."""

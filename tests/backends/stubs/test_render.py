@@ -219,3 +219,35 @@ def test_odd_policies_give_modules_that_load(
         assert (module.A1.TYPE, module.A1_.TYPE) == ("a_1", "a1")
         assert module.A1_Operation.MRO == "mro"
     assert mypy(tmp_path, "odd_names.py", render(load_program(policy)), cache, monkeypatch) == []
+
+
+def test_a_type_that_nests_takes_the_names_of_all_its_levels(tmp_path: Path) -> None:
+    path = tmp_path / "lake.yaml"
+    path.write_text(NESTED, encoding="utf-8")
+    text = render(load_program(path))
+    assert '"""A `table`: `catalog/namespace/…/table`."""' in text
+    (tmp_path / "lake_names.py").write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("lake_names", tmp_path / "lake_names.py")
+    assert spec is not None
+    assert spec.loader is not None
+    names = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(names)
+    assert str(names.Table.of("c", ("a", "b/d"), "t")) == "table:c/a/b%2Fd/t"
+    assert str(names.Namespace.of("c", ("a",))) == "namespace:c/a"
+    # Where it is created: at the top of a catalog, and in a namespace.
+    assert str(names.Namespace.within("c")) == "namespace:c/"
+    assert str(names.Namespace.within("c", ("a",))) == "namespace:c/a/"
+    assert str(names.Table.within("c", ("a",))) == "table:c/a/"
+
+
+NESTED = """
+privtab: 1
+system: lake
+version: '1'
+entities: {catalog: {namespace: {table:}}}
+types: {namespace: {nested: true}}
+privileges: [USE]
+tables:
+  namespace: {create: {requires: USE (catalog), creates: true}}
+  table: {create: {requires: USE (namespace), creates: true}, read: USE (table)}
+"""

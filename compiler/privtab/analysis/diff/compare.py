@@ -7,6 +7,7 @@ from typing import Literal, assert_never
 
 from privtab.analysis.diff.counterexample import Separation, common_request, separation
 from privtab.analysis.diff.effects import combine_verdicts, compare_effects, effect_texts, verdict
+from privtab.analysis.diff.levels import ComparedRequests, LevelComparison
 from privtab.analysis.diff.mapping import Renaming
 from privtab.analysis.diff.nodes import Cell, Declared, Pair, RowChange, Verdict, Witness
 from privtab.analysis.diff.shapes import Shape
@@ -53,6 +54,9 @@ class Comparison:
         unused_names = frozenset({*after.aliases, *after.sets} - known)
         self._forward = ImplicationChecker(before, self._comparable_after, unused_names)
         self._backward = ImplicationChecker(self._comparable_after, before, unused_names)
+        self._levels = (
+            LevelComparison(before, self._comparable_after, unused_names) if before.nests or after.nests else None
+        )
         self._declared = tuple(
             declaration
             for declaration in declared
@@ -184,40 +188,49 @@ class Comparison:
 
     def _condition(self, pair: Pair) -> tuple[Verdict, tuple[Witness, ...]]:
         """The verdict on the condition, and a witness for each direction in which the sides differ."""
-        shapes = self._shapes(pair)
+        found: dict[Literal["wider", "narrower"], tuple[Shape, Shape, Separation]] = {}
+
+        def add(
+            shows: Literal["wider", "narrower"], allowing: Shape, denying: Shape, exact: ImplicationChecker
+        ) -> None:
+            if shows not in found and (difference := separation(exact, allowing, denying, alike=not self._declared)):
+                found[shows] = allowing, denying, difference
+
         try:
-            widening = separation(self._backward, shapes[1], shapes[0], alike=not self._declared)
-            narrowing = separation(self._forward, shapes[0], shapes[1], alike=not self._declared)
+            for (before, after), forward, backward in self._compared(pair):
+                add("wider", after, before, backward)
+                add("narrower", before, after, forward)
         except Undecided:
             return Verdict.UNKNOWN, ()
-        found: list[tuple[Literal["wider", "narrower"], Shape, Shape, Separation]] = []
-        if widening is not None:
-            found.append(("wider", shapes[1], shapes[0], widening))
-        if narrowing is not None:
-            found.append(("narrower", shapes[0], shapes[1], narrowing))
         if not found:
             return Verdict.EQUAL, ()
         witness_check = self._witness_check(pair)
         witnesses = [
             witness_check.witness(shows, allowing, denying.program, self._original_types, difference)
-            for shows, allowing, denying, difference in found
+            for shows, (allowing, denying, difference) in sorted(found.items(), reverse=True)
         ]
-        return verdict(more=widening is not None, less=narrowing is not None), tuple(witnesses)
+        return verdict(more="wider" in found, less="narrower" in found), tuple(witnesses)
 
     def _effects_witness(self, pair: Pair) -> Witness | None:
         """A request that both sides allow; None if there is none."""
-        before, after = self._shapes(pair)
-        common = common_request(self._forward, self._backward, before, after)
-        if common is None:
-            return None
-        return self._witness_check(pair).witness("effects", before, after.program, self._original_types, common)
+        for (before, after), forward, backward in self._compared(pair):
+            common = common_request(forward, backward, before, after)
+            if common is not None:
+                check = self._witness_check(pair)
+                return check.witness("effects", before, after.program, self._original_types, common)
+        return None
 
-    def _shapes(self, pair: Pair) -> tuple[Shape, Shape]:
-        comparable_pair = self._type_renaming.pair(*pair)
-        return (
-            Shape.of(self.before, self.before.rules[pair], self._flags[0]),
-            Shape.of(self._comparable_after, self._comparable_after.rules[comparable_pair], self._flags[1]),
+    def _compared(self, pair: Pair) -> Iterator[ComparedRequests]:
+        """What to compare for a row: everything at once or, where types nest, for each number of levels."""
+        rules = self.before.rules[pair], self._comparable_after.rules[self._type_renaming.pair(*pair)]
+        if self._levels is not None:
+            yield from self._levels.of(rules)
+            return
+        shapes = (
+            Shape.of(self.before, rules[0], self._flags[0]),
+            Shape.of(self._comparable_after, rules[1], self._flags[1]),
         )
+        yield ComparedRequests(shapes, self._forward, self._backward)
 
     def _witness_check(self, pair: Pair) -> WitnessCheck:
         return WitnessCheck((self._forward.semantics, self.before.rules[pair]), (self._after, self.after.rules[pair]))

@@ -9,7 +9,7 @@ from functools import partial
 from math import prod
 from typing import TypeAlias
 
-from privtab.analysis.diff.shapes import Shape, Types, stated_flags
+from privtab.analysis.diff.shapes import PathForm, Shape, Types, stated_flags
 from privtab.errors import Undecided
 from privtab.ir.canonical import AtomSet, canonical
 from privtab.ir.exact import ImplicationChecker
@@ -18,8 +18,8 @@ from privtab.ir.formula import atoms
 from privtab.ir.nodes import NEVER, And, Formula, Has, Owner
 from privtab.request import NOT_SET
 
-_Kind: TypeAlias = tuple[int, frozenset[str], Types]
-"""A kind of request: the number of names of the resource, the flags, and the types of the `with` objects."""
+_Kind: TypeAlias = tuple[PathForm, frozenset[str], Types]
+"""A kind of request: the form of the path of the resource, the flags, and the types of the `with` objects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class Separation:
     facts: Facts
     flags: frozenset[str]
     types: Types
-    names: int
-    """The number of names in the path of the resource."""
+    form: PathForm
+    """The form of the path of the resource."""
 
 
 def separation(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike: bool = False) -> Separation | None:
@@ -66,11 +66,11 @@ def _solve(
     # A request may omit a flag that only the other side requires; a flag that is set is never omitted.
     omitted = {flag: solver.flag(f"{flag} left off") for flag in second.required_flags - first.required_flags}
     flag_constraints = [solver.any_of([-solver.flag(flag), -omission]) for flag, omission in omitted.items()]
-    for names, condition in first.conditions.items():
+    for form, condition in first.conditions.items():
         other_holds = -solver.true
-        if names in second.conditions and other_slots.keys() <= slots.keys():
+        if form in second.conditions and other_slots.keys() <= slots.keys():
             other_condition = solver.literal(
-                second.conditions[names], 0 if exact.semantics is exact.other_semantics else 1
+                second.conditions[form], 0 if exact.semantics is exact.other_semantics else 1
             )
             other_holds = solver.all_of(
                 [other_condition, solver.requests(other_slots), *(-omission for omission in omitted.values())]
@@ -83,7 +83,7 @@ def _solve(
                 for flag in (first.required_flags | second.required_flags) - model.flags
                 if f"{flag} left off" not in model.flags
             }
-            return Separation(facts=model.facts, flags=flags | unset, types=model.types, names=names)
+            return Separation(facts=model.facts, flags=flags | unset, types=model.types, form=form)
     return None
 
 
@@ -105,14 +105,14 @@ def _fewest(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike
             sets = tuple(set_ for set_ in sets if not form.implies([set_], denying_sets))
         candidates += [(_lower_bound(exact, set_), len(set_), kind, set_, other_condition) for set_ in sets]
     best: Separation | None = None
-    for lower_bound, _, (names, flags, types), required, other_condition in sorted(
+    for lower_bound, _, (form, flags, types), required, other_condition in sorted(
         candidates, key=lambda candidate: candidate[:2]
     ):
         if best is not None and lower_bound >= len(best.facts):
             break
         facts = exact.counterexample(_all_of(required), other_condition, flags, types)
         if facts is not None and (best is None or len(facts) < len(best.facts)):
-            best = Separation(facts=facts, flags=flags, types=types, names=names)
+            best = Separation(facts=facts, flags=flags, types=types, form=form)
     return best and _smallest(exact, allowing, denying, best)
 
 
@@ -142,7 +142,7 @@ def _all_of(required: AtomSet) -> Formula:
 
 def _smallest(exact: ImplicationChecker, allowing: Shape, denying: Shape, separation_: Separation) -> Separation:
     """Replace facts by fewer ones that give several things at once, and sets by privileges where these suffice."""
-    f, g = _conditions(allowing, denying, separation_.names, separation_.flags, separation_.types)
+    f, g = _conditions(allowing, denying, separation_.form, separation_.flags, separation_.types)
 
     def distinguishes(facts: Facts) -> bool:
         allowed = exact.semantics.holds(f, facts, separation_.flags, separation_.types)
@@ -231,8 +231,8 @@ def _fewest_common(
 ) -> Separation | None:
     best: Separation | None = None
     _check_number_of_kinds(before, after)
-    for names, flags, types in _kinds(before, after):
-        conditions = _conditions(before, after, names, flags, types)
+    for form, flags, types in _kinds(before, after):
+        conditions = _conditions(before, after, form, flags, types)
         facts_before = forward.counterexample(conditions[0], NEVER, flags, types)
         facts_after = backward.counterexample(conditions[1], NEVER, flags, types)
         if facts_before is None or facts_after is None:
@@ -243,7 +243,7 @@ def _fewest_common(
         facts = next(filter(both_hold, sufficient))
         facts = _without_sets(backward, _without_sets(forward, facts, both_hold), both_hold)
         if best is None or len(facts) < len(best.facts):
-            best = Separation(facts=facts, flags=flags, types=types, names=names)
+            best = Separation(facts=facts, flags=flags, types=types, form=form)
     return best
 
 
@@ -256,9 +256,9 @@ def _both_hold(
 
 
 def _conditions(
-    first: Shape, second: Shape, names: int, flags: frozenset[str], types: Types
+    first: Shape, second: Shape, form: PathForm, flags: frozenset[str], types: Types
 ) -> tuple[Formula, Formula]:
-    return first.condition(names, flags, types), second.condition(names, flags, types)
+    return first.condition(form, flags, types), second.condition(form, flags, types)
 
 
 MAX_KINDS = 256
@@ -273,7 +273,7 @@ def _check_number_of_kinds(first: Shape, second: Shape) -> None:
 
 
 def _kinds(first: Shape, second: Shape) -> Iterator[_Kind]:
-    for names in first.conditions:
+    for form in first.conditions:
         for flags in stated_flags(first, second):
             for types in first.objects():
-                yield names, flags, types
+                yield form, flags, types

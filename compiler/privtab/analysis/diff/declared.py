@@ -81,6 +81,7 @@ def _types(before: Program, after: Program) -> Iterator[Declared]:
             continue
         details = [
             Detail(what="parent", before=old.parent, after=new.parent),
+            Detail(what="nested", before=_levels(old), after=_levels(new)),
             Detail(what="single", before=_yes_no(old.single), after=_yes_no(new.single)),
             Detail(what="principal", before=old.principal, after=new.principal),
         ]
@@ -169,6 +170,10 @@ def _changed(
 
 def _alias_text(alias: Alias | None) -> str | None:
     return None if alias is None else f"of {alias.of}"
+
+
+def _levels(kind: EntityType) -> str:
+    return f"{kind.nested} levels" if kind.nested else "no"
 
 
 def _type_text(kind: EntityType | None) -> str | None:

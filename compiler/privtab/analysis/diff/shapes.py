@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, product
+from typing import NamedTuple
 
 from privtab.ir.canonical import AtomSet, canonical
 from privtab.ir.formula import asked_condition, item_condition, references, walk
@@ -15,28 +16,38 @@ Types = dict[str, str]
 """The type of the object in each `with` slot."""
 
 
+class PathForm(NamedTuple):
+    """How many names the path of a resource has, and whether it ends with `/`: so it does where types nest, without its last name."""
+
+    names: int
+    slash: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """The requests that a row accepts."""
 
     program: Program
     rule: Rule
-    conditions: Mapping[int, Formula]
-    """By the number of names in the path of the resource; with any other number a request is invalid."""
+    conditions: Mapping[PathForm, Formula]
+    """By the form of the path of the resource; with any other form a request is invalid."""
     flags: frozenset[str]
     required_flags: frozenset[str]
     """Flags that a request must state, set or not set."""
-    _sets: dict[tuple[int, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = field(
+    _sets: dict[tuple[PathForm, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = field(
         default_factory=dict
     )
 
     @classmethod
-    def of(cls, program: Program, rule: Rule, cache: dict[tuple[str, str], frozenset[str]]) -> Shape:
-        """The shape of a row. `cache`: results of `flags_of` for other rows."""
+    def of(
+        cls, program: Program, rule: Rule, cache: dict[tuple[str, str], frozenset[str]], *, slash: bool = False
+    ) -> Shape:
+        """The shape of a row. `cache`: results of `flags_of` for other rows. `slash`: paths without their last name end with `/`."""
         depth = program.depth(rule.entity)
-        conditions = {depth: item_condition(rule)}
+        conditions = {PathForm(depth): item_condition(rule)}
         if rule.unnamed and not program.entities[rule.entity].single:
-            conditions[depth - 1] = asked_condition(program, rule, named=False)
+            form = PathForm(depth, slash=True) if slash else PathForm(depth - 1)
+            conditions[form] = asked_condition(program, rule, named=False)
         return cls(
             program=program,
             rule=rule,
@@ -45,21 +56,21 @@ class Shape:
             required_flags=frozenset(rule.required_flags),
         )
 
-    def sets(self, names: int, flags: frozenset[str], types: Types) -> tuple[AtomSet, ...]:
-        """The minimal sets for a request with that many names, these flags and these types; empty if it is invalid."""
+    def sets(self, form: PathForm, flags: frozenset[str], types: Types) -> tuple[AtomSet, ...]:
+        """The minimal sets for a request of that form, these flags and these types; empty if it is invalid."""
         if not self.required_flags <= {flag_name(flag) for flag in flags}:
             return ()
-        if names not in self.conditions or not all(types.get(slot.name) in slot.types for slot in self.rule.withs):
+        if form not in self.conditions or not all(types.get(slot.name) in slot.types for slot in self.rule.withs):
             return ()
-        key = names, flags & self.flags, tuple((slot.name, types[slot.name]) for slot in self.rule.withs)
+        key = form, flags & self.flags, tuple((slot.name, types[slot.name]) for slot in self.rule.withs)
         if key not in self._sets:
-            sets = canonical(self.program).minimal_sets(self.conditions[names], key[1], types)
+            sets = canonical(self.program).minimal_sets(self.conditions[form], key[1], types)
             self._sets[key] = tuple(map(frozenset, sets))
         return self._sets[key]
 
-    def condition(self, names: int, flags: frozenset[str], types: Types) -> Formula:
+    def condition(self, form: PathForm, flags: frozenset[str], types: Types) -> Formula:
         """The same as a condition, which is much shorter than one that goes through `can`."""
-        return Or(parts=tuple(And(parts=tuple(atoms)) for atoms in self.sets(names, flags, types)))
+        return Or(parts=tuple(And(parts=tuple(atoms)) for atoms in self.sets(form, flags, types)))
 
     def objects(self) -> Iterator[Types]:
         """Every choice of types for the `with` objects."""

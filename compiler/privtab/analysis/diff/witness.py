@@ -14,6 +14,7 @@ from privtab.ir.canonical import Listing
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import atoms, item_condition, references, targets_of
 from privtab.ir.nodes import Has, Privilege, Program, Rule, Target
+from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
 from privtab.reference.witness import WitnessBuilder
@@ -35,7 +36,7 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
         separate_ancestors: bool,
     ) -> None:
         """`original_types`: the original names of types that were renamed for the comparison."""
-        unnamed = separation.names < shape.program.depth(shape.rule.entity)
+        unnamed = separation.form.slash or separation.form.names < shape.program.depth(shape.rule.entity)
         super().__init__(
             shape.program,
             shape.rule,
@@ -43,6 +44,7 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
             separation.facts,
             unnamed=unnamed,
             separate_ancestors=separate_ancestors,
+            slash=separation.form.slash,
         )
         self.other_program = other
         self.original_types = original_types
@@ -52,7 +54,8 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
         slot_entity = super().entity(Target(slot=target.slot, type=self.types[target.slot]))
         known = self.program if target.type in self.program.entities else self.other_program
         names = slot_entity.names[: known.depth(target.type)]
-        return Entity(self.original_types.get(target.type, target.type), "/".join(names))
+        type_ = base_type(target.type)
+        return Entity(self.original_types.get(type_, type_), "/".join(names))
 
 
 class WitnessCheck:

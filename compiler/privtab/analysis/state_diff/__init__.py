@@ -13,15 +13,17 @@ from math import prod
 
 from privtab.analysis.state_diff.affected import Affected
 from privtab.analysis.state_diff.causes import Causes
-from privtab.analysis.state_diff.entities import Division, EntityClass, EntityTree
+from privtab.analysis.state_diff.entities import Division, EntityClass, EntityTree, prefixes
 from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab.analysis.state_diff.rows import changed_rows, with_windows
 from privtab.analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
 from privtab.analysis.what_can import questions
-from privtab.ir.nodes import RESOURCE, Program, Rule
+from privtab.ir.formula import atoms, item_condition
+from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule
 from privtab.ir.request_dependence import rule_flags
 from privtab.ir.support import Tool, check_support
 from privtab.moments import now
+from privtab.paths import count_names
 from privtab.state.nodes import State
 from privtab.state.places import NOWHERE, Places
 
@@ -81,6 +83,10 @@ class _Comparison:
         self.most = most
         self.decided = 0
         self.undecided: list[str] = []
+        below = (atom for rule in program.rules.values() for atom in atoms(item_condition(rule)))
+        depths = [program.depth(atom.target.type) for atom in below if isinstance(atom, HasBelow | OwnsBelow)]
+        self.least_below = min(depths, default=None)
+        """The fewest names of an entity that a condition asks about with all that lies below it; None if none does."""
         self._questions: dict[tuple[str, bool], list[Question]] = {}
 
     def all(self, tell: Callable[[int, int], None] | None = None) -> Iterator[ChangedAccess]:
@@ -117,13 +123,18 @@ class _Comparison:
 
     def _of(self, subjects: Sequence[Subject], roots: frozenset[str]) -> Iterator[ChangedAccess]:
         """The changed access of subjects that are affected at or below the same paths."""
-        division = self.tree.divided(roots | self._cuts(subjects))
+        cuts = roots | self._cuts(subjects)
+        if (least := self.least_below) is not None:
+            # A row concerns all that contain its entity, and whatever lies in these.
+            cuts = {outer for path in cuts for outer in prefixes(path)}
+            roots |= {outer for path in roots for outer in prefixes(path) if count_names(outer) >= least}
+        division = self.tree.divided(cuts)
         under = division.under(roots)
         sets = (SubjectSets(self.sides[0], subjects), SubjectSets(self.sides[1], subjects))
         for type_ in ("", *self.program.entities):
             plain, others = self._questions_of_type(type_)
             for cut in sorted(under):
-                if (found := division.of(type_, cut)) is not None:
+                for found in division.of(type_, cut):
                     yield from self._changes(plain, {RESOURCE: found}, sets)
             for question in others:
                 for classes in self._combinations(question[0].rule, type_, division, under):
@@ -173,7 +184,7 @@ class _Comparison:
         slots = {RESOURCE: (type_,), **{slot.name: slot.types for slot in rule.withs}}
 
         def affected(slot: str) -> list[EntityClass]:
-            return [class_ for t in slots[slot] for cut in under if (class_ := division.of(t, cut)) is not None]
+            return [class_ for t in slots[slot] for cut in under for class_ in division.of(t, cut)]
 
         def all_classes(slot: str) -> list[EntityClass]:
             return [class_ for t in slots[slot] for _, class_ in division.all(t)]
@@ -208,6 +219,8 @@ class _Comparison:
         for variants in questions_of_rules:
             found_before: dict[bool, list[tuple[frozenset[str], frozenset[Subject]]]] = {True: [], False: []}
             for question in variants:
+                if not question.accepts(objects[RESOURCE]):
+                    continue
                 self.decided += 1
                 before, after = (subject_sets.allowed(question, objects) for subject_sets in sets)
                 for gained, changed in ((True, after - before), (False, before - after)):
@@ -222,6 +235,7 @@ class _Comparison:
                             gained=gained,
                             rule=question.rule,
                             unnamed=question.unnamed,
+                            ending=question.ending,
                             flags=tuple(sorted(question.flags)),
                             subjects=subjects,
                             entities=classes[RESOURCE],

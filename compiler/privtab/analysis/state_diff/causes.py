@@ -7,8 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain
 from typing import Any, TypeAlias
 
+from privtab.analysis.state_diff.entities import prefixes
 from privtab.analysis.state_diff.nodes import ChangedRow
 from privtab.analysis.state_diff.subjects import PRINCIPAL_COLUMN, Holding, Question, Side, Subject, SubjectSets
+from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.state.chains import GROUP
@@ -42,6 +44,7 @@ class Causes:
         self._grantees: dict[str, frozenset[str]] = {}
         self._containers: dict[str, tuple[str, ...]] = {}
         self._holds_roles = "roles" in program.semantics.hierarchy
+        self.asks_below = uses_below(program)
         self.tried = 0
         """The number of questions that were decided to find causes."""
 
@@ -53,7 +56,8 @@ class Causes:
         """The changed rows that may change a decision for a subject on objects with these paths and what contains them."""
         before, after = (side.holding(subject) for side in self.sides)
         held = before.everything | after.everything
-        found = [row for path in paths for row in self._by_path.get(path, ()) if self._is_about(row, subject, held)]
+        on_paths = self._by_path if self.asks_below else paths
+        found = [row for path in on_paths for row in self._by_path.get(path, ()) if self._is_about(row, subject, held)]
         groups = [f"group:{group}" for group in sorted(before.groups | after.groups)]
         holders = [subject, *groups, *self.roles_of(before, after)]
         if self._assigned:
@@ -64,6 +68,7 @@ class Causes:
                 for row in self._assigned.get(holder, ())
                 if self.uses.holds
                 or self._holds_roles
+                or self.asks_below
                 or row.cells["role"] in self.program.roles
                 or f"role:{row.cells['role']}" in mentioned
             ]
@@ -116,7 +121,7 @@ class CausesAt:
     def __init__(self, causes: Causes, objects: Mapping[str, Entity]) -> None:
         self._causes = causes
         self._objects = objects
-        self._paths = list(dict.fromkeys(chain.from_iterable(_prefixes(entity.id) for entity in objects.values())))
+        self._paths = list(dict.fromkeys(chain.from_iterable(prefixes(entity.id) for entity in objects.values())))
         self._relevant: dict[Subject, Rows] = {}
         self._bases: dict[frozenset[Subject], Mapping[str, list[Any]]] = {}
         self._worlds: dict[tuple[frozenset[Subject], Rows], SubjectSets] = {}
@@ -177,6 +182,9 @@ class CausesAt:
             ),
         }
         for table, principal_column in PRINCIPAL_COLUMN.items():
+            if self._causes.asks_below:
+                found[table] = state.column(table, principal_column).where(principals)
+                continue
             rows = state.column(table, "entity").where(keys)
             named = state.column(table, principal_column).take(rows)
             found[table] = [row for row, name in zip(rows, named, strict=True) if name in principals]
@@ -208,11 +216,3 @@ def _smallest(
             yield remaining, rows
             return
         size = max(1, size // 2)
-
-
-def _prefixes(path: str) -> Iterator[str]:
-    """A path and what contains it, from the root of all paths on."""
-    yield ""
-    names = path.split("/") if path else []
-    for depth in range(1, len(names) + 1):
-        yield "/".join(names[:depth])

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from privtab.ir.nodes import Program
+from privtab.ir.type_chains import nested_on
 from privtab.names import last_name
+from privtab.paths import count_names
 from privtab.request import Entity
 from privtab.state.nodes import State
 
@@ -51,11 +53,15 @@ class EntityTree:
         for link in reversed(in_order):
             if link.parent is not None:
                 own = found[link.name]
+                if link.nested:
+                    own |= {outer for path in own for outer in _levels_around(path, program.depth(link.name))}
+                    own = {path for path in own if count_names(path) == program.depth(link.name)}
                 found[link.parent] |= own if link.single else {path.rpartition("/")[0] for path in own}
         for link in in_order:
             if link.single and link.parent is not None:
                 found[link.name] |= found[link.parent]
         self.paths: dict[str, list[str]] = {type_: sorted(paths) for type_, paths in found.items()} | {"": [""]}
+        self.nested = nested_on(program.entities)
 
     def named(self, types: Collection[str]) -> Mapping[str, set[str]]:
         """By name, the paths of the entities of some types that a principal's name may refer to."""
@@ -90,7 +96,7 @@ class Division:
         for cut in cuts:
             if cut:
                 self.below[self.nearest(cut.rpartition("/")[0])].append(cut)
-        self._known: dict[tuple[str, str], EntityClass | None] = {}
+        self._known: dict[tuple[str, str], list[EntityClass]] = {}
         self._listed: dict[str, list[tuple[str, EntityClass]]] = {}
 
     def nearest(self, path: str) -> str:
@@ -110,32 +116,52 @@ class Division:
                 pending += self.below[cut]
         return found
 
-    def of(self, type_: str, cut: str) -> EntityClass | None:
-        """The class of a type at one of the paths; None if it is empty."""
+    def of(self, type_: str, cut: str) -> list[EntityClass]:
+        """The classes of a type at one of the paths: at most one or, where types nest, one for each number of levels."""
         key = type_, cut
         if key not in self._known:
-            self._known[key] = self._class(type_, cut)
+            found = self._class(type_, cut)
+            if type_ in self.tree.nested:
+                by_levels: dict[int, list[str]] = {}
+                for entity in found:
+                    by_levels.setdefault(count_names(entity.id), []).append(entity.id)
+                self._known[key] = [EntityClass(type_, paths, ((0, len(paths)),)) for paths in by_levels.values()]
+            else:
+                self._known[key] = [found] if found.spans else []
         return self._known[key]
 
     def all(self, type_: str) -> list[tuple[str, EntityClass]]:
         """Every class of a type, with its path."""
         if type_ not in self._listed:
-            found = ((cut, self.of(type_, cut)) for cut in sorted(self.below))
-            self._listed[type_] = [(cut, class_) for cut, class_ in found if class_ is not None]
+            self._listed[type_] = [(cut, class_) for cut in sorted(self.below) for class_ in self.of(type_, cut)]
         return self._listed[type_]
 
-    def _class(self, type_: str, cut: str) -> EntityClass | None:
+    def _class(self, type_: str, cut: str) -> EntityClass:
         path_begin, path_end, begin, end = self.tree.span(type_, cut)
         spans = [(path_begin, path_end)]
         for inner in sorted(self._spans(type_, cut)):
             spans.append((begin, inner[0]))
             begin = inner[1]
         spans.append((begin, end))
-        found = EntityClass(type_, self.tree.paths[type_], tuple((a, b) for a, b in spans if a < b))
-        return found if found.spans else None
+        return EntityClass(type_, self.tree.paths[type_], tuple((a, b) for a, b in spans if a < b))
 
     def _spans(self, type_: str, cut: str) -> Iterator[tuple[int, int]]:
         for child in self.below[cut]:
             path_begin, path_end, begin, end = self.tree.span(type_, child)
             yield path_begin, path_end
             yield begin, end
+
+
+def _levels_around(path: str, outermost: int) -> Iterator[str]:
+    """The entities of the same type around one that nests; `outermost`: the number of names of the outermost."""
+    while count_names(path) > outermost:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def prefixes(path: str) -> Iterator[str]:
+    """A path and what contains it, from the root of all paths on."""
+    yield ""
+    names = path.split("/") if path else []
+    for depth in range(1, len(names) + 1):
+        yield "/".join(names[:depth])

@@ -45,6 +45,8 @@ class ChangedAccess:
     gained: bool
     rule: Rule
     unnamed: bool
+    ending: str
+    """What the path of an unnamed call has after the container's: `/` if a type on it nests."""
     flags: tuple[str, ...]
     subjects: tuple[str, ...]
     """`user:alice`; `group:hr` for a user whose request says that they are in this group."""
@@ -71,7 +73,7 @@ class ChangedAccess:
     def _resources(self) -> Iterator[Entity]:
         if not self.unnamed:
             return iter(self.entities)
-        return (Entity(self.rule.entity, entity.id) for entity in self.entities)
+        return (Entity(self.rule.entity, entity.id + self.ending) for entity in self.entities)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,8 @@ from privtab.analysis.caller import Caller
 from privtab.analysis.principal_sets import PrincipalSets, UserSets
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, Atom, Compare, Formula, Program, Rule, ServiceAdmin
+from privtab.ir.serialise import vocabulary
+from privtab.paths import PathShape, count_names
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
 from privtab.state.nodes import State
@@ -28,16 +30,27 @@ class Question:
     unnamed: bool
     flags: frozenset[str]
     condition: Formula
+    shape: PathShape
 
     @classmethod
     def of(cls, program: Program, rule: Rule, flags: Iterable[str], *, unnamed: bool) -> Question:
         """The question for a rule."""
         condition = asked_condition(program, rule, named=not unnamed)
-        return cls(rule=rule, unnamed=unnamed, flags=frozenset(flags), condition=condition)
+        shape = vocabulary(program).shapes[rule.entity]
+        return cls(rule=rule, unnamed=unnamed, flags=frozenset(flags), condition=condition, shape=shape)
+
+    @property
+    def ending(self) -> str:
+        """What follows the path of the container if the last name is left off."""
+        return "/" if self.unnamed and self.shape.nested is not None else ""
+
+    def accepts(self, entity: Entity) -> bool:
+        """Whether the resource of the request about an entity does not lie too deep."""
+        return not self.ending or count_names(entity.id) < self.shape.most
 
     def requested(self, entity: Entity) -> Entity:
         """The resource of the request about an entity."""
-        return Entity(self.rule.entity, entity.id)
+        return Entity(self.rule.entity, entity.id + self.ending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +154,7 @@ class SubjectSets(PrincipalSets):
         if not same:
             self._caller.about(now)
             self._objects = now
-            self.types = self._caller.types
+            self.types, self.levels = self._caller.types, self._caller.levels
             self._bearers_of.clear()
         if not same or self.flags != question.flags:
             self.flags = question.flags

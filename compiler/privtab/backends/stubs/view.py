@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -52,6 +52,25 @@ class GroupView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterView:
+    """A name of a path or, of a type that nests, the names of all its levels."""
+
+    name: str
+    nested: bool = False
+    optional: bool = False
+
+    @property
+    def declared(self) -> str:
+        """As a parameter. A tuple is asked for since a text would pass for an iterable of its letters."""
+        return f"{self.name}: {'tuple[str, ...]' if self.nested else 'str'}{' = ()' if self.optional else ''}"
+
+    @property
+    def argument(self) -> str:
+        """As an argument."""
+        return f"*{self.name}" if self.nested else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EntityView:
     """An entity type."""
 
@@ -59,10 +78,12 @@ class EntityView:
     class_name: str
     path: str
     """For documentation: `catalog/schema`."""
-    parameters: tuple[str, ...]
+    parameters: tuple[ParameterView, ...]
     """The names of a path, from the root down."""
-    within: tuple[str, ...] | None
+    within: tuple[ParameterView, ...] | None
     """Those without the last one, if some operation allows its omission."""
+    ending: str
+    """What follows them: `/` if a type on the path nests."""
     enum: str
     operations: tuple[MemberView, ...]
 
@@ -103,9 +124,12 @@ def view(program: Program) -> ModuleView:
             EntityView(
                 name=name,
                 class_name=classes[name],
-                path="/".join(_named(program, name)),
+                path=known.shapes[name].example()
+                if known.shapes[name].nested is not None
+                else "/".join(_named(program, name)),
                 parameters=parameters,
-                within=parameters[:-1] if any(shape.unnamed for shape in shapes.values()) else None,
+                within=_within(parameters) if any(shape.unnamed for shape in shapes.values()) else None,
+                ending="" if known.shapes[name].nested is None else "/",
                 enum=enums[name],
                 operations=tuple(members.values()),
             )
@@ -166,9 +190,23 @@ def _named(program: Program, name: str) -> list[str]:
     return found
 
 
-def _parameters(program: Program, name: str) -> tuple[str, ...]:
+def _parameters(program: Program, name: str) -> tuple[ParameterView, ...]:
     names = _UniqueNames(_RESERVED_PARAMETERS)
-    return tuple(names.take(f"{type_}_" if keyword.iskeyword(type_) else type_) for type_ in _named(program, name))
+    return tuple(
+        ParameterView(
+            name=names.take(f"{type_}_" if keyword.iskeyword(type_) else type_),
+            nested=bool(program.entities[type_].nested),
+        )
+        for type_ in _named(program, name)
+    )
+
+
+def _within(parameters: tuple[ParameterView, ...]) -> tuple[ParameterView, ...]:
+    """The parameters without the last name; what a type that nests lies in may have any number of levels."""
+    if not parameters:
+        return ()
+    *others, last = parameters
+    return (*others, replace(last, optional=True)) if last.nested else tuple(others)
 
 
 def _members(values: Iterable[str]) -> list[MemberView]:
