@@ -161,6 +161,39 @@ def test_roles_that_are_not_active_are_named_and_those_that_would_allow_it(tmp_p
     assert why("use", "nobody").activating == ()
 
 
+def test_what_allows_is_told_through_active_roles(tmp_path: Path) -> None:
+    path = tmp_path / "office.yaml"
+    path.write_text(OFFICE.replace("active_roles:", "hierarchy: [roles], active_roles:"), encoding="utf-8")
+    program = pipeline.load_program(path)
+    held = [
+        ("user:ann", "boss"),
+        ("user:ann", "clerk"),
+        ("role:boss", "helper"),
+        ("role:clerk", "deputy"),
+        ("role:deputy", "helper"),
+    ]
+    state = State(
+        assignments=tuple(Assignment(principal=principal, role=role, scope=None) for principal, role in held),
+        grants=(Grant(grantee="role:helper", effect="allow", privilege="USE", entity=Entity("site", "s")),),
+    )
+
+    def rows(*active: str) -> list[list[str]]:
+        asked = Request(user="ann", action="use", resource=Entity("desk", "s/d"), active_roles=active)
+        explained = explain(Reference(program, state), asked, state)
+        assert explained.decision.allowed
+        return [
+            [step.text for step in chain[1:]] for parts in explained.sets for part in parts for chain in part.because
+        ]
+
+    by_clerk = ["role:deputy holds role:helper", "role:clerk holds role:deputy", "ann holds role:clerk"]
+    by_boss = ["role:boss holds role:helper", "ann holds role:boss"]
+    assert rows("clerk") == [by_clerk]
+    assert rows("boss") == [by_boss]
+    # A role that the caller holds through another can be active by itself: the rows say how it is held.
+    assert rows("deputy") == [by_clerk]
+    assert rows("helper") == [by_boss, by_clerk]
+
+
 def test_a_group_of_the_state_and_of_the_request_is_told_with_both() -> None:
     text = """\
 privtab: 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
@@ -15,6 +15,7 @@ from privtab.names import path_of, refers_to
 from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext
 from privtab.request import Entity
+from privtab.state.chains import ROLE
 from privtab.state.names import StateNames
 from privtab.state.nodes import Effect, Grant, RowLocation, State
 from privtab.state.places import NOWHERE, Places
@@ -50,6 +51,8 @@ Chain: TypeAlias = tuple[Step, ...]
 """The links from a right on the object back to the user, in order."""
 _Row: TypeAlias = tuple[str, str | None, Step]
 """A row that puts a principal into a group or gives it a role: the principal, the scope, and the link."""
+_Reached: TypeAlias = tuple[str, bool]
+"""A principal of the caller, and whether it counts: a role counts if it, or a role through which it is held, is active."""
 
 
 class Provenance:
@@ -65,7 +68,7 @@ class Provenance:
         self._takes_groups = "state" in self.program.semantics.groups
         self._rows: dict[str, list[_Row]] = defaultdict(list)
         """For each group and role of the caller, the rows by which they are in it or hold it, with the holders in these rows."""
-        self._shortest: dict[frozenset[str], Mapping[str, Chain]] = {}
+        self._shortest: dict[tuple[frozenset[str], bool], Mapping[_Reached, Chain]] = {}
         self._link({f"user:{user}"})
         brought = sorted(evaluation.brought)
         in_state = set(self._rows)
@@ -158,7 +161,7 @@ class Provenance:
             for role in sorted(self.evaluation.default_roles(atom.privilege, path, key)):
                 text = f"{role} has {atom.privilege} at {key} by its declaration"
                 step = Step(kind="role", text=text)
-                found += [(step, *chain) for chain in self._to_caller(role, path[: path.index(key) + 1])]
+                found += [(step, *chain) for chain in self._to_caller(role, path[: path.index(key) + 1], active=True)]
         return tuple(found)
 
     def denied(self, atom: Has) -> tuple[tuple[Grant, Chain], ...]:
@@ -198,7 +201,7 @@ class Provenance:
                 and grant.grantee not in self.evaluation.active_within(path)
             ):
                 continue
-            for chain in self._to_caller(grant.grantee, path):
+            for chain in self._to_caller(grant.grantee, path, active=effect == "allow"):
                 yield (step, *chain)
 
     def _ownership_chains(self, key: str) -> Iterator[Chain]:
@@ -215,31 +218,43 @@ class Provenance:
         steps = [step for _, _, step in self._rows[role]]
         return (found[step] for step in steps if step in found)
 
-    def _to_caller(self, principal: str, path: Iterable[str]) -> Iterator[Chain]:
-        """The chains by which the caller is a principal: one for each row that gives it; scopes count only if they are on the path."""
+    def _to_caller(self, principal: str, path: Iterable[str], *, active: bool = False) -> Iterator[Chain]:
+        """The chains by which the caller is a principal: one for each row that gives it; scopes count only if they are on the path.
+
+        `active`: only those that pass an active role, if the request names active roles and the principal is a role.
+        """
         if principal == f"user:{self.evaluation.user}":
             yield ()
-        shortest = self._chains(frozenset(path))
+        names = self.evaluation.active_roles if active else None
+        shortest = self._chains(frozenset(path), active=active)
         for holder, scope, step in self._rows.get(principal, ()):
-            if (scope is None or scope in path) and holder in shortest:
-                yield (step, *shortest[holder])
+            chains = [
+                shortest[holder, counts]
+                for counts in (True, False)
+                if (holder, counts) in shortest and _counts(holder, principal, names, counts=counts)
+            ]
+            if (scope is None or scope in path) and chains:
+                yield (step, *min(chains, key=len))
 
-    def _chains(self, path: frozenset[str]) -> Mapping[str, Chain]:
+    def _chains(self, path: frozenset[str], *, active: bool) -> Mapping[_Reached, Chain]:
         """The shortest chain by which the caller is each of their principals; of two, the one whose first row comes first."""
-        found = self._shortest.get(path)
+        found = self._shortest.get((path, active))
+        names = self.evaluation.active_roles if active else None
         if found is None:
             found = {}
-            more: dict[str, Chain] = {f"user:{self.evaluation.user}": ()}
+            more: dict[_Reached, Chain] = {(f"user:{self.evaluation.user}", True): ()}
             while more:
                 found = {**found, **more}
                 more = {
-                    principal: (step, *found[holder])
+                    reached: (step, *found[holder, counts])
                     for principal, rows in self._rows.items()
-                    if principal not in found
                     for holder, scope, step in reversed(rows)
-                    if holder in found and (scope is None or scope in path)
+                    if scope is None or scope in path
+                    for counts in (True, False)
+                    if (holder, counts) in found
+                    and (reached := (principal, _counts(holder, principal, names, counts=counts))) not in found
                 }
-            self._shortest[path] = found
+            self._shortest[path, active] = found
         return found
 
     def _member_chains(self, target: Target) -> Iterator[Chain]:
@@ -265,3 +280,10 @@ class Provenance:
         window = self.places.window(table, number)
         text = text if window == ALWAYS else f"{text}, {shown(window)}"
         return Step(kind=kind, text=text, place=self.places.of(table, number), window=window)
+
+
+def _counts(holder: str, principal: str, active: Collection[str] | None, *, counts: bool) -> bool:
+    """Whether a principal counts that is reached by a holder that does or does not; None: every role is active."""
+    if active is None or not principal.startswith(ROLE):
+        return True
+    return principal.removeprefix(ROLE) in active or (holder.startswith(ROLE) and counts)
