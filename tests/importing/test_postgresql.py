@@ -15,6 +15,8 @@ from privtab.importing.answers import opened
 from privtab.importing.document import load
 from privtab.importing.run import run
 from privtab.pipeline import load_program
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity, Request
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql")]
 
@@ -117,6 +119,19 @@ def test_nothing_is_taken_from_a_database_that_goes_away_in_the_middle(url: str,
     document.write_text(GOES_AWAY, encoding="utf-8")
     with pytest.raises(FileError, match="terminat"), opened(url) as answers:
         run(load(str(document)), answers, load_program(policy))
+
+
+def test_groups_in_groups_stay_so_where_the_policy_has_them(url: str, tmp_path: Path) -> None:
+    policy = tmp_path / "warehouse.yaml"
+    policy.write_text(WAREHOUSE.replace("deny: none,", "deny: none, hierarchy: [groups],"), encoding="utf-8")
+    program = load_program(policy)
+    with opened(url) as answers:
+        state = run(load("postgresql"), answers, program).state
+    said = {("ann", "analysts"), ("group:analysts", "hr"), ("o'neil/1", "analysts")}
+    assert {row for row in state.memberships if not row[1].startswith("pg_")} == said
+    assert not any(row[0] == "idle" for row in state.memberships)
+    request = Request(user="o'neil/1", action="select", resource=Entity("table", "postgres/sales/orders 50%25"))
+    assert Reference(program, state).decide(request).allowed, "SELECT by hr in analysts, through ann"
 
 
 def test_a_database_that_is_not_reached_is_named_without_its_password(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def _fewest(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike
     for each every minimal set, starting with those that need the fewest facts. `alike`: what the conditions name is
     known to mean the same on both sides.
     """
-    form = canonical(exact.program)
+    canonical_form = canonical(exact.program)
     candidates: list[tuple[int, int, _Kind, AtomSet, Formula]] = []
     _check_number_of_kinds(allowing, denying)
     for kind in _kinds(allowing, denying):
@@ -102,7 +102,7 @@ def _fewest(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike
         sets = allowing.sets(*kind)
         if alike or exact.alike(condition, other_condition):
             denying_sets = denying.sets(*kind)
-            sets = tuple(set_ for set_ in sets if not form.implies([set_], denying_sets))
+            sets = tuple(set_ for set_ in sets if not canonical_form.implies([set_], denying_sets))
         candidates += [(_lower_bound(exact, set_), len(set_), kind, set_, other_condition) for set_ in sets]
     best: Separation | None = None
     for lower_bound, _, (form, flags, types), required, other_condition in sorted(

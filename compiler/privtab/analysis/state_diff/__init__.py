@@ -123,7 +123,7 @@ class _Comparison:
 
     def _of(self, subjects: Sequence[Subject], roots: frozenset[str]) -> Iterator[ChangedAccess]:
         """The changed access of subjects that are affected at or below the same paths."""
-        cuts = roots | self._cuts(subjects)
+        cuts: set[str] = {*roots, *self._cuts(subjects)}
         if (least := self.least_below) is not None:
             # A row concerns all that contain its entity, and whatever lies in these.
             cuts = {outer for path in cuts for outer in prefixes(path)}
