@@ -126,5 +126,5 @@ bench: setup-test ## decisions a second, by engine and size
 
 clean: ## remove what is generated, but not the virtual environment
 	@find build -mindepth 1 -maxdepth 1 ! -name README.md ! -name .gitignore -exec rm -rf {} +
-	@rm -rf dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov spark-warehouse
+	@rm -rf dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov spark-warehouse
 	@find compiler tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
