@@ -45,3 +45,10 @@ def test_parentheses_within_alternatives_make_no_difference(only: Callable[..., 
     cell = "(READ (shop) or WRITE (shop)) or (READ (shop) or SHARE (shop))"
     found = only(f"privileges: [READ, WRITE, SHARE]\ntables: {{shop: {{open: {cell}}}}}\n", "P310")
     assert found.message == "this alternative occurs twice"
+
+
+def test_comparisons_that_follow_from_others(only: Callable[..., Any]) -> None:
+    attributes = "attributes: {entity: {color: {enum: [red, blue, gray]}}}\n"
+    cell = "READ (shelf) and shelf.color in {red, blue} or READ (shelf) and shelf.color = red"
+    found = only(attributes + f"tables: {{shelf: {{look: '{cell}'}}}}\n", "P310")
+    assert found.message == "this alternative is never needed: another alternative requires less"

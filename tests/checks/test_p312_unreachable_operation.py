@@ -62,3 +62,24 @@ def test_only_with_a_flag(only: Callable[..., Any]) -> None:
 )
 def test_nothing_to_say(codes: Callable[[str], list[str]], type_: str, row: str) -> None:
     assert "P312" not in codes(f"tables: {{shop: {{look: WRITE (shop)}}, {type_}: {{open: {row}}}}}\n")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "shelf.color = red and shelf.color = blue",
+        "user.rank > 3 and shelf.rank >= user.rank and shelf.rank < 4",
+        "can lend (shelf) and shelf.color in {blue, gray}",
+    ],
+)
+def test_comparisons_that_no_values_satisfy(only: Callable[..., Any], condition: str) -> None:
+    attributes = """\
+        attributes:
+          user: {rank: {integer: [0, 9]}}
+          entity: {color: {enum: [red, blue, gray]}, rank: {integer: [0, 9]}}
+    """
+    found = only(
+        attributes + f"    tables: {{shelf: {{look: '{condition}', lend: shelf.color = red and READ (shelf)}}}}\n",
+        "P312",
+    )
+    assert found.message == "no state allows `shelf/look`"

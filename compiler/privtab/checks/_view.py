@@ -192,10 +192,16 @@ class View:
         `unnamed`: the request omits the last name, so no caller holds anything on the resource. `flagless`: it sets no
         flag. In a valid policy every privilege can be granted where a condition requires it.
         """
-        from privtab.ir.formula import without_name
+        from privtab.ir.formula import compares, without_name
 
         if unnamed:
             formula = without_name(self.program, formula, rule.entity)
+        if compares(self.program):  # values decide too: ask about each kind of request
+            try:
+                settings = (s for s in self.settings(rule, formula) if not (flagless and s[0]))
+                return next((s for s in settings if not self.allowed(rule, formula, s)), None)
+            except Undecided:
+                return None
         solver = self.full_access
         solver.renew()
         assumptions = [-solver.literal(formula), *(solver.with_flags(frozenset()) if flagless else ())]

@@ -11,6 +11,9 @@ independent; under the semantics of the file, a set of atoms *entails* an atom i
 
 The last two do not combine: if ownership confers the privilege, the lower one may come from ownership alone.
 
+Comparisons of attributes entail each other by the values that make them true, and sets whose comparisons contradict each other are left
+out. A disjunction of comparisons is not an atom, so sets of equivalent conditions may differ.
+
 Where one privilege implies another, and every grant that gives the first gives the second, the first counts as a grant of the
 second: alone without denials, and with denials together with the second below.
 """
@@ -23,8 +26,9 @@ from typing import NamedTuple, TypeAlias, assert_never
 from privtab._once import once
 from privtab.errors import Undecided
 from privtab.ir import shapes
+from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import RequestAlgebra, call_condition, move, resolve, uses_below
+from privtab.ir.formula import RequestAlgebra, call_condition, compares, move, resolve, uses_below
 from privtab.ir.levels import LEVELS_ABOVE
 from privtab.ir.nodes import (
     RESOURCE,
@@ -76,6 +80,8 @@ class Canonical:
         self._denies = program.semantics.deny == "overrides"
         self._implied = program.implies
         self._below = uses_below(program)
+        self._compares = compares(program)
+        self._comparisons = Comparisons(program)
         self._facts = FactSemantics(program)
         self._minimal_sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
         self._numbers_by_shape: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
@@ -125,12 +131,18 @@ class Canonical:
     @property
     def independent(self) -> bool:
         """Whether no atom entails another."""
-        return not self._down and not self._owner_privileges and not self._implied and not self._below
+        return (
+            not self._down
+            and not self._owner_privileges
+            and not self._implied
+            and not self._below
+            and not self._compares
+        )
 
     @property
     def _ambiguous(self) -> bool:
         """Whether different reduced sets may suffice for each other."""
-        return self._implied or self._below
+        return self._implied or self._below or self._compares
 
     def entails(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether every state that gives all of `atoms` gives `atom`."""
@@ -157,10 +169,16 @@ class Canonical:
                 return any(self._gives_below(a, atom) for a in atoms) or self.entails(atoms, on_it)
             case OwnsBelow(target=target):
                 return any(isinstance(a, Owner | OwnsBelow) and self._within(a.target, target) for a in atoms)
-            case Owner() | Member() | Self() | Holds() | ServiceAdmin() | ByType() | Compare():
+            case Compare():
+                return self._comparisons.follows([a for a in atoms if isinstance(a, Compare)], atom)
+            case Owner() | Member() | Self() | Holds() | ServiceAdmin() | ByType():
                 return False
             case _:
                 assert_never(atom)
+
+    def possible(self, atoms: AtomSet) -> bool:
+        """Whether the atoms can hold together: whether there are values for what they compare."""
+        return not self._compares or self._comparisons.possible(a for a in atoms if isinstance(a, Compare))
 
     def _gives(self, atom: Has, privilege: str) -> bool:
         """Whether every grant that gives the atom gives a privilege on the same object."""
@@ -213,7 +231,7 @@ class Canonical:
                     below += [a for a in belows if self._reaches(lower.target, a.target)]
                     yield from (((upper, under), lower) for upper in above for under in below)
         for head in atoms:
-            if isinstance(head, HasBelow | OwnsBelow):
+            if isinstance(head, HasBelow | OwnsBelow | Compare):
                 yield from (((a,), head) for a in atoms if a is not head and self._follows(frozenset({a}), head))
 
     def implies(self, premise: Iterable[AtomSet], conclusion: Iterable[AtomSet]) -> bool:
@@ -246,7 +264,7 @@ class Canonical:
         """Drop the atoms that the others entail. The result is unique: only implication has cycles, and then order decides."""
         remaining = atoms
         for atom in sorted(atoms, key=self.order, reverse=True) if self._ambiguous else atoms:
-            if isinstance(atom, Has | HasBelow | OwnsBelow):  # nothing else is ever entailed
+            if isinstance(atom, Has | HasBelow | OwnsBelow | Compare):  # nothing else is ever entailed
                 rest = remaining - {atom}
                 remaining = rest if self._follows(rest, atom) else remaining
         return remaining
@@ -308,14 +326,15 @@ class _Sets(RequestAlgebra[frozenset[AtomSet]]):
         self._flags = flags
 
     def atom(self, atom: Atom) -> frozenset[AtomSet]:
-        return frozenset({frozenset({atom})})
+        atoms = frozenset({atom})
+        return frozenset({atoms}) if self._form.possible(atoms) else frozenset()
 
     def all_of(self, values: Iterable[frozenset[AtomSet]]) -> frozenset[AtomSet]:
         form = self._form
         product: frozenset[AtomSet] = frozenset({frozenset()})
         for right in values:
             form.spend(len(product) * len(right))
-            product = form.antichain(form.reduce(a | b) for a in product for b in right)
+            product = form.antichain(form.reduce(a | b) for a in product for b in right if form.possible(a | b))
         return product
 
     def any_of(self, values: Iterable[frozenset[AtomSet]]) -> frozenset[AtomSet]:

@@ -17,8 +17,9 @@ from itertools import chain, combinations, product
 from math import prod
 from typing import assert_never
 
-from privtab.errors import UnsupportedError
+from privtab.errors import Undecided, UnsupportedError
 from privtab.ir.canonical import AtomSet, Leaf, canonical
+from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import (
     Administers,
     Assigned,
@@ -52,6 +53,8 @@ from privtab.ir.nodes import (
 )
 from privtab.paths import base_type
 
+_MAX_CHOICES = 1_000
+"""Limit on the choices of comparisons that hold."""
 _MAX_COMBINATIONS = 50_000
 """Limit on the ways to give one minimal set; to exceed it, a table would have to ask for a dozen things through a dozen owners."""
 
@@ -62,6 +65,7 @@ class CounterexampleSearch:
     def __init__(self, semantics: FactSemantics, other_semantics: FactSemantics) -> None:
         self.semantics = semantics
         self.other_semantics = other_semantics
+        self._comparisons = Comparisons(semantics.program, other_semantics.program)
         self.program = semantics.program
         self.other_program = other_semantics.program
 
@@ -79,10 +83,29 @@ class CounterexampleSearch:
         for atoms in map(frozenset, form.minimal_sets(f, flags, types)):
             if alike and form.implies([atoms], other_sets):
                 continue
-            for base in self._fact_sets(atoms):
+            for base in self._with_comparisons(self._fact_sets(atoms), g):
                 facts = base | self._denials(atoms, base, g)
                 if not self.other_semantics.holds(g, facts, flags, types):
                     yield self._with_fewest_denials(base, facts - base, g, flags, types)
+
+    def _with_comparisons(self, bases: Iterable[Facts], g: Formula) -> Iterator[Facts]:
+        """The facts with every choice of the comparisons of `g` that hold beside theirs, for which there are values."""
+        of_g = sorted({a for a in leaves(self.other_program, g) if isinstance(a, Compare)}, key=repr)
+        for base in bases:
+            own = [fact.compare for fact in base if isinstance(fact, Holding)]
+            choices: list[tuple[list[Compare], list[Compare]]] = [(own, [])]
+            for compare in of_g:
+                wider = [
+                    choice
+                    for true, false in choices
+                    for choice in ((true, [*false, compare]), ([*true, compare], false))
+                    if self._comparisons.values(*choice) is not None
+                ]
+                if len(wider) > _MAX_CHOICES:
+                    raise Undecided(f"not decided: {len(of_g)} comparisons of attributes hold in too many ways")
+                choices = wider
+            for true, _ in choices:
+                yield base | {Holding(compare=compare) for compare in true}
 
     def _fact_sets(self, atoms: AtomSet) -> Iterator[Facts]:
         """The ways to give a set of atoms in the first program."""

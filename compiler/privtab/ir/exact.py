@@ -46,7 +46,8 @@ from privtab.ir.request_dependence import depends_on_request, rule_flags
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 
-_BELOW = (HasBelow, OwnsBelow)
+_RELATED = (HasBelow, OwnsBelow, Compare)
+"""Atoms for which entailment between minimal sets is not complete."""
 
 
 class ImplicationChecker:
@@ -94,7 +95,7 @@ class ImplicationChecker:
 
     def _implied_by_sets(self, f: Formula, g: Formula) -> bool | None:
         """What the solver decides, in less time; None if a condition depends on the request or has too many minimal sets."""
-        if any(depends_on_request(self.program, h) or any(isinstance(a, _BELOW) for a in walk(h)) for h in (f, g)):
+        if any(depends_on_request(self.program, h) or any(isinstance(a, _RELATED) for a in walk(h)) for h in (f, g)):
             return None
         if isinstance(g, Owner | Member | Self | Holds | ServiceAdmin):  # which no other atom entails
             return not self._truth(g, lambda atom: atom != g).fold(f)

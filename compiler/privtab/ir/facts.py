@@ -112,7 +112,7 @@ class OwnedBelow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """A comparison of attributes holds. Comparisons are taken as independent of each other."""
+    """A comparison of attributes holds. Facts whose comparisons no values make true are none of a state (`comparisons.py`)."""
 
     compare: Compare
 

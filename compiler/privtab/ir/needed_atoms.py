@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from privtab.ir.facts import FactSemantics
-from privtab.ir.nodes import Atom, Formula
+from privtab.ir.nodes import Atom, Compare, Formula
 from privtab.ir.solver import Slots, Solver
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ class NeededAtoms(Solver):
 
     def _atom(self, atom: Atom, side: int) -> int:
         if side == 0:
-            return self._new_variable()
+            literal = self._new_variable()
+            if isinstance(atom, Compare):
+                self._compared[atom] = literal
+            return literal
         if atom not in self._without:
             self._without[atom] = self._new_variable()
         return self.all_of([self._atom_literal(atom, 0), -self._without[atom]])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from privtab.ir.circuits import Circuits
+from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import (
     Administers,
     Assigned,
@@ -68,11 +69,13 @@ class Solver(Circuits):
     def __init__(self, *sides: FactSemantics) -> None:
         self.sides = sides
         self._one_program = len({id(semantics) for semantics in sides}) == 1
+        self._comparisons = Comparisons(*(semantics.program for semantics in sides))
         super().__init__()
 
     def _new_circuit(self) -> None:
         super()._new_circuit()
         self._facts: dict[Fact, int] = {}
+        self._compared: dict[Compare, int] = {}
         self._flags: dict[str, int] = {}
         self._type_literals: dict[str, dict[str, int]] = {}
         self._cache: dict[tuple[object, ...], int] = {}
@@ -157,7 +160,8 @@ class Solver(Circuits):
             case ServiceAdmin():
                 return self._any_fact([Administers()])
             case Compare():
-                return self._any_fact([Holding(compare=atom)])
+                literal = self._compared[atom] = self._any_fact([Holding(compare=atom)])
+                return literal
             case HasBelow(privilege=privilege, target=target):
                 return self.any_of(list(self._held_below(privilege, target, side)))
             case OwnsBelow(target=target):
@@ -244,6 +248,20 @@ class Solver(Circuits):
         return self.any_of(literals)
 
     # Questions.
+
+    def possible(self, literals: Iterable[int]) -> bool:
+        """As in `Circuits`. Where values contradict the comparisons of an answer, a clause excludes that, and the solver goes on."""
+        assumed = list(literals)
+        while super().possible(assumed):
+            if not self._compared:
+                return True
+            true_literals = self._true_literals()
+            true = [compare for compare, number in self._compared.items() if number in true_literals]
+            conflict = self._comparisons.conflict(true, self._compared.keys() - true)
+            if conflict is None:
+                return True
+            self._add_clause([*(-self._compared[c] for c in conflict[0]), *(self._compared[c] for c in conflict[1])])
+        return False
 
     def requests(self, slots: Slots) -> int:
         """The literal that the object in each slot has one of its types."""

@@ -67,7 +67,8 @@ class _SomeSets(RequestAlgebra[list[AtomSet]]):
         for right in values:
             # Both sides are sorted by size, so that the first pairs combine the smallest sets.
             pairs = sorted((i + j, i, j) for i in range(len(joined)) for j in range(len(right)))
-            joined = self._smallest(joined[i] | right[j] for _, i, j in islice(pairs, 4 * LISTED))
+            united = (joined[i] | right[j] for _, i, j in pairs)
+            joined = self._smallest(islice(filter(self._form.possible, united), 4 * LISTED))
         return joined
 
     def any_of(self, values: Iterable[list[AtomSet]]) -> list[AtomSet]:

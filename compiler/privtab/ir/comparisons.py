@@ -1,0 +1,218 @@
+"""Which comparisons of attributes can hold together: values that make some comparisons true and others false, if there are any.
+
+Each attribute has a value of its type, or none. Finitely many values represent all others (docs/decisions/0241-attributes-in-the-state.md):
+
+* enumerations and truth values: each of them;
+* texts: the constants, the words of sets, and a text of its own for each attribute;
+* integers: the numbers around each constant and each bound, as many as there are attributes;
+* sets: each word is in or out on its own.
+
+The search assigns one attribute after another and gives up (`Undecided`) after `STEPS` assignments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from privtab.attributes import Attribute, Scalar, Value, holds
+from privtab.errors import Undecided
+from privtab.ir.nodes import RESOURCE, Compare, Program, Term
+
+STEPS = 20_000
+"""Limit on the assignments of one search."""
+Values: TypeAlias = Mapping[Term, Value]
+"""The values of attributes; those without one are left out."""
+
+
+class Comparisons:
+    """Decides questions about the comparisons of one policy, or of two."""
+
+    def __init__(self, *programs: Program) -> None:
+        """`programs`: the policy, or two that are compared with each other."""
+        self._programs = programs
+        self._known: dict[tuple[frozenset[Compare], frozenset[Compare]], Values | None] = {}
+
+    def values(self, true: Iterable[Compare], false: Iterable[Compare] = ()) -> Values | None:
+        """Values, few of them, under which some comparisons hold and others do not; None if there are none. Raises Undecided."""
+        key = frozenset(true), frozenset(false)
+        if key not in self._known:
+            self._known[key] = self._found(*key)
+        return self._known[key]
+
+    def _found(self, true: frozenset[Compare], false: frozenset[Compare]) -> Values | None:
+        """As `values`: attributes that no comparison connects are looked at on their own."""
+        found: dict[Term, Value] = {}
+        left = {compare: frozenset(map(self.term, compare.terms)) for compare in (*true, *false)}
+        for first in sorted(true, key=repr):
+            if first not in left:
+                continue
+            part, terms = {first}, left.pop(first)
+            while near := [compare for compare, own in left.items() if own & terms]:
+                part.update(near)
+                terms = terms.union(*(left.pop(compare) for compare in near))
+            values = _Search(self, true & part, false & part).found()
+            if values is None:
+                return None
+            found |= values
+        return found
+
+    def possible(self, true: Iterable[Compare], false: Iterable[Compare] = ()) -> bool:
+        """Whether some comparisons can hold while others do not. If that is not decided, they can."""
+        try:
+            return self.values(true, false) is not None
+        except Undecided:
+            return True
+
+    def conflict(self, true: Iterable[Compare], false: Iterable[Compare]) -> tuple[list[Compare], list[Compare]] | None:
+        """Some of them, of which none can be left out, that cannot hold and not hold like that; None if all can. Raises Undecided."""
+        kept_true, kept_false = list(true), list(false)
+        if self.values(kept_true, kept_false) is not None:
+            return None
+        for kept in (kept_false, kept_true):
+            for compare in tuple(kept):
+                kept.remove(compare)
+                if self.values(kept_true, kept_false) is not None:
+                    kept.append(compare)
+        return kept_true, kept_false
+
+    def follows(self, premises: Iterable[Compare], conclusion: Compare) -> bool:
+        """Whether a comparison holds wherever the others do."""
+        return not self.possible(premises, [conclusion])
+
+    def term(self, term: Term) -> Term:
+        """The term, of which an entity that all objects of a request share has only one."""
+        if term.target is not None and all(term.target.type == program.shared_root for program in self._programs):
+            return replace(term, target=replace(term.target, slot=RESOURCE))
+        return term
+
+    def type_of(self, term: Term) -> Attribute:
+        """The declared type of an attribute. Raises Undecided if two policies declare different ones."""
+        declared = [program.attributes.of(term.kind).get(term.attribute) for program in self._programs]
+        types = {replace(type_, on=(), origins=()) for type_ in declared if type_ is not None}
+        if len(types) != 1:
+            raise Undecided(f"not decided: the policies declare `{term.attribute}` differently")
+        return types.pop()
+
+
+class _Search:
+    """One search for values."""
+
+    def __init__(self, theory: Comparisons, true: frozenset[Compare], false: frozenset[Compare]) -> None:
+        self._literals = [
+            (_Bound.of(theory, c), truth) for truth, listed in ((True, true), (False, false)) for c in listed
+        ]
+        self._literals.sort(key=lambda literal: (not literal[1], repr(literal[0].compare)))
+        self._types: dict[Term, Attribute] = {}
+        for bound, _ in self._literals:
+            for term in bound.terms:
+                self._types.setdefault(term, theory.type_of(term))
+        self._scalars = [term for term, type_ in self._types.items() if type_.type != "set"]
+        self._domains = {term: self._domain(term) for term in self._scalars}
+        # Comparisons of one scalar with constants or with a set reduce its domain; the rest is checked when both are known.
+        self._last: dict[Term, list[tuple[_Bound, bool]]] = {term: [] for term in self._scalars}
+        for literal in self._literals:
+            terms = [term for term in literal[0].terms if term in self._last]
+            self._last[max(terms, key=self._scalars.index)].append(literal)
+        self._steps = STEPS
+
+    def found(self) -> Values | None:
+        chosen: dict[Term, Value | None] = {}
+        return self._complete(chosen) if self._assign(0, chosen) else None
+
+    def _assign(self, number: int, chosen: dict[Term, Value | None]) -> bool:
+        if number == len(self._scalars):
+            return self._words(chosen) is not None
+        term = self._scalars[number]
+        for value in self._domains[term]:
+            self._steps -= 1
+            if self._steps < 0:
+                raise Undecided(f"not decided: comparisons of attributes take more than {STEPS:,} steps")
+            chosen[term] = value
+            admitted = all(bound.admits(chosen, self._types, truth=truth) for bound, truth in self._last[term])
+            if admitted and self._assign(number + 1, chosen):
+                return True
+        del chosen[term]
+        return False
+
+    def _words(self, chosen: Mapping[Term, Value | None]) -> dict[Term, set[str]] | None:
+        """The words that each set must have; None if it must have and lack one word."""
+        required: dict[Term, set[str]] = {term: set() for term, type_ in self._types.items() if type_.type == "set"}
+        for bound, truth in self._literals:
+            if bound.set is not None and truth:
+                required[bound.set].add(str(chosen[bound.left]))
+        for bound, truth in self._literals:
+            if bound.set is not None and not truth and chosen[bound.left] in required[bound.set]:
+                return None
+        return required
+
+    def _complete(self, chosen: Mapping[Term, Value | None]) -> Values:
+        words = {term: sorted(words) for term, words in (self._words(chosen) or {}).items() if words}
+        return {term: value for term, value in chosen.items() if value is not None} | words
+
+    def _domain(self, term: Term) -> list[Scalar | None]:
+        """The values to try, none of them first."""
+        type_ = self._types[term]
+        match type_.type:
+            case "bool":
+                return [None, True, False]
+            case "enum":
+                return [None, *type_.values]
+            case "integer":
+                return [None, *(n for n in self._numbers() if type_.lowest <= n <= type_.highest)]
+            case _:
+                return [None, *self._texts()]
+
+    def _texts(self) -> Iterator[str]:
+        terms = [term for term in self._scalars if self._types[term].type == "text"]
+        words = {str(c) for bound, _ in self._literals for c in bound.constants if isinstance(c, str)}
+        words |= {word for type_ in self._types.values() if type_.type == "set" for word in type_.values}
+        yield from sorted(words)
+        fresh = (name for number in range(len(words) + len(terms)) if (name := f"text{number + 1}") not in words)
+        yield from (next(fresh) for _ in terms)
+
+    def _numbers(self) -> list[int]:
+        terms = [term for term in self._scalars if self._types[term].type == "integer"]
+        points = {int(c) for bound, _ in self._literals for c in bound.constants if _is_number(c)}
+        points |= {edge for term in terms for edge in (self._types[term].lowest, self._types[term].highest)}
+        return sorted({p + d for p in points for d in range(-len(terms), len(terms) + 1)}, key=lambda n: (abs(n), n))
+
+
+class _Bound:
+    """A comparison with its terms."""
+
+    def __init__(self, compare: Compare, left: Term, right: Term | None, right_type: Attribute | None) -> None:
+        self.compare = compare
+        self.left = left
+        self.right = right
+        self.constants: tuple[Scalar, ...] = compare.right if isinstance(compare.right, tuple) else ()
+        self.set = right if right_type is not None and right_type.type == "set" else None
+        self.terms = (left,) if right is None else (left, right)
+
+    @classmethod
+    def of(cls, theory: Comparisons, compare: Compare) -> _Bound:
+        right = theory.term(compare.right) if isinstance(compare.right, Term) else None
+        return cls(compare, theory.term(compare.left), right, None if right is None else theory.type_of(right))
+
+    def admits(self, chosen: Mapping[Term, Value | None], types: Mapping[Term, Attribute], *, truth: bool) -> bool:
+        """Whether the chosen values of scalars leave it possible that the comparison is true, or false."""
+        left = chosen[self.left]
+        if self.set is not None:
+            return not truth or left in types[self.set].values
+        if left is None:
+            return not truth
+        if self.right is None:
+            held = (
+                left in self.constants
+                if self.compare.operator == "in"
+                else holds(left, self.compare.operator, self.constants[0])
+            )
+        else:
+            right = chosen[self.right]
+            held = right is not None and holds(left, self.compare.operator, right)
+        return held == truth
+
+
+def _is_number(value: Scalar) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
