@@ -86,7 +86,9 @@ class Request:
     @property
     def plain(self) -> bool:
         """Whether the request has a user, an action and a resource, and nothing else."""
-        return not (self.groups or self.with_ or self.flags or self.attributes) and self.active_roles is None
+        if self.groups or self.with_ or self.flags or self.active_roles is not None:
+            return False
+        return self.attributes is NONE_GIVEN or not self.attributes
 
     @classmethod
     def from_json(cls, value: object, declared: Attributes = NO_ATTRIBUTES) -> Request:
