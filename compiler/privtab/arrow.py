@@ -78,3 +78,34 @@ def position(array: pa.Array, text: str) -> int:
     """The first position of a text in an array of strings, or -1."""
     found: int = pc.index(array, texts([text])[0].cast(array.type)).as_py()
     return found
+
+
+class Lists:
+    """Numbers by number: for each of `count` owners a run of values."""
+
+    def __init__(self, owners: Codes, values: Codes, count: int) -> None:
+        """Pairs of an owner and a value, in any order."""
+        order = np.argsort(owners, kind="stable")
+        self.values = values[order]
+        self.first = np.zeros(count + 2, np.int64)
+        np.cumsum(np.bincount(owners, minlength=count), out=self.first[1:-1])
+        # One more, empty run for the owner -1.
+        self.first[-1] = self.first[-2]
+
+    def counts(self, owners: Codes) -> Codes:
+        """How many values each owner has; -1 has none."""
+        counted: Codes = np.where(owners < 0, 0, self.first[owners + 1] - self.first[owners])
+        return counted
+
+    def spread(self, owners: Codes) -> tuple[Codes, Codes]:
+        """All values of some owners: the position of the owner in `owners`, and the position of the value in `values`."""
+        counts = self.counts(owners)
+        rows = np.repeat(np.arange(len(owners)), counts)
+        ends = np.cumsum(counts)
+        within = np.arange(len(rows)) - np.repeat(ends - counts, counts)
+        return rows, self.first[owners][rows] + within
+
+    def values_of(self, owners: Codes) -> tuple[Codes, Codes]:
+        """All values of some owners: the position of the owner in `owners`, and the value."""
+        rows, positions = self.spread(owners)
+        return rows, self.values[positions]

@@ -95,7 +95,7 @@ def test_a_waiver_says_who_why_and_until_when(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "message"),
     [
         (GOOD.replace("2030-12-31", "soon"), 7, "`soon` is not a date"),
         (GOOD.replace("wider", "bigger"), 3, "`change` is `bigger`"),
@@ -109,10 +109,10 @@ def test_a_waiver_says_who_why_and_until_when(key: str) -> None:
         ("", 1, ""),
     ],
 )
-def test_what_cannot_be_read_is_told_at_its_line(text: str, line: int, told: str) -> None:
+def test_what_cannot_be_read_is_told_at_its_line(text: str, line: int, message: str) -> None:
     waivers = read(text)
     assert waivers.waivers == ()
-    assert any(f.span.line == line and told in f.message and f.severity == "error" for f in waivers.found), (
+    assert any(f.span.line == line and message in f.message and f.severity == "error" for f in waivers.found), (
         waivers.found
     )
 

@@ -144,8 +144,8 @@ def test_roles_that_are_not_active_are_named_and_those_that_would_allow_it(tmp_p
     reference = Reference(program, state)
 
     def why(action: str, *active: str) -> RequestExplanation:
-        asked = Request(user="ann", action=action, resource=Entity("desk", "s/d"), active_roles=active)
-        return explain(reference, asked, state)
+        request = Request(user="ann", action=action, resource=Entity("desk", "s/d"), active_roles=active)
+        return explain(reference, request, state)
 
     allowed = why("use", "clerk")
     assert allowed.decision.allowed

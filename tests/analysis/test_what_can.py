@@ -47,8 +47,8 @@ def check(policy: int, seed: int, user: str, force: bool) -> None:
     expected = one_by_one(program, reference, universe, user, flags)
     assert {key(may): may.choices for may in found.allowed} == expected
     for may in found.allowed:
-        said = worlds.stated_flags(program.rules[may.resource.type, may.operation], flags)
-        request = Request(user=user, action=may.operation, resource=may.resource, with_=may.with_, flags=said)
+        stated = worlds.stated_flags(program.rules[may.resource.type, may.operation], flags)
+        request = Request(user=user, action=may.operation, resource=may.resource, with_=may.with_, flags=stated)
         assert reference.decide(request).allowed
 
 
@@ -72,8 +72,8 @@ def one_by_one(
             passed = 0
             for chosen in product(*pools):
                 with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
-                said = worlds.stated_flags(rule, flags)
-                request = Request(user=user, action=rule.operation, resource=entity, with_=with_, flags=said)
+                stated = worlds.stated_flags(rule, flags)
+                request = Request(user=user, action=rule.operation, resource=entity, with_=with_, flags=stated)
                 passed += reference.decide(request).allowed
             if passed:
                 allowed[rule.operation, str(entity), unnamed] = passed if len(rule.withs) == 1 else None

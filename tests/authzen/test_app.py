@@ -45,10 +45,10 @@ ASKED = {
     ids=range(15),
 )
 def test_what_is_no_json_object_is_a_bad_request(library: Server, path: str, body: bytes, says: str) -> None:
-    answered = library.post(path, data=body)
-    assert answered.status_code == 400
-    assert says in answered.text
-    assert answered.headers["Content-Type"].startswith("text/plain")
+    response = library.post(path, data=body)
+    assert response.status_code == 400
+    assert says in response.text
+    assert response.headers["Content-Type"].startswith("text/plain")
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -80,26 +80,26 @@ def test_compressed_bodies_are_refused(library: Server) -> None:
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 def test_only_posts_are_answered(library: Server, path: str, method: str) -> None:
-    answered = library.session.request(method, library.url + path, json=ASKED, timeout=20)
-    assert answered.status_code == 405
-    assert answered.headers["Allow"] == "POST"
+    response = library.session.request(method, library.url + path, json=ASKED, timeout=20)
+    assert response.status_code == 405
+    assert response.headers["Allow"] == "POST"
 
 
 @pytest.mark.parametrize(
     "path", ["/", "/access/v1", EVALUATION + "/", "/access/v2/evaluation", "/other" + EVALUATION, "/docs", "//"]
 )
 def test_unknown_paths_are_not_found(library: Server, path: str) -> None:
-    answered = library.post(path, ASKED)
-    assert answered.status_code == 404
-    assert answered.headers["X-Request-ID"]
+    response = library.post(path, ASKED)
+    assert response.status_code == 404
+    assert response.headers["X-Request-ID"]
 
 
 def test_a_huge_body_is_not_read(library: Server) -> None:
     body = json.dumps({**ASKED, "context": {"padding": "x" * 1_100_000}}).encode()
     assert library.post(EVALUATION, data=body).status_code == 413
     # Without a length, too.
-    answered = library.post(EVALUATION, data=(body[at : at + 65536] for at in range(0, len(body), 65536)))
-    assert answered.status_code == 413
+    response = library.post(EVALUATION, data=(body[at : at + 65536] for at in range(0, len(body), 65536)))
+    assert response.status_code == 413
     assert library.decision(ASKED)
 
 

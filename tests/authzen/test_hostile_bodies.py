@@ -100,11 +100,11 @@ def ask(app: Any, path: str, body: bytes) -> None:
     assert answer.status_code in (200, 400, 501), (answer.status_code, answer.text)
     if answer.status_code != 200:
         return
-    asked, told = json.loads(body), answer.json()
-    if told.get("decision") is True:
+    asked, report = json.loads(body), answer.json()
+    if report.get("decision") is True:
         assert is_granted(asked)
-    if "evaluations" in told:
-        for item, one in zip(asked["evaluations"], told["evaluations"], strict=False):
+    if "evaluations" in report:
+        for item, one in zip(asked["evaluations"], report["evaluations"], strict=False):
             assert one["decision"] is not True or is_granted(merged(asked, item))
 
 

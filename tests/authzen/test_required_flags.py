@@ -73,7 +73,7 @@ def test_a_search_that_forgets_it_finds_nothing(app: Any, kind: str) -> None:
     path = f"/access/v1/search/{kind}"
     forgotten = post(app, path, asked)
     assert not forgotten.json().get("results")
-    said = post(app, path, asked | {"context": {"pii": False}})
-    assert said.status_code == 200, said.text
-    assert len(said.json()["results"]) == 1
+    response = post(app, path, asked | {"context": {"pii": False}})
+    assert response.status_code == 200, response.text
+    assert len(response.json()["results"]) == 1
     assert not post(app, path, asked | {"context": {"pii": True}}).json()["results"]

@@ -56,38 +56,38 @@ def check(number: int, turn: int, *, per_rule: int) -> None:
         service = Service(LocalDecisionPoint(Embedded(folder, mode="enforce")), page_size=1000)
         reference = Reference(program, state)
         named = universe(program, state)
-        for asked in worlds.requests(program, turn, per_rule=per_rule):
-            expected = who_can(reference, state, asked)
-            answer = search(service, Searched.SUBJECT, asked)
+        for request in worlds.requests(program, turn, per_rule=per_rule):
+            expected = who_can(reference, state, request)
+            answer = search(service, Searched.SUBJECT, request)
             found = {one["id"] for one in answer["results"]}
-            if expected.anyone and not asked.groups:
+            if expected.anyone and not request.groups:
                 assert answer["context"] == {"anyone": True}
-            elif not asked.groups:
+            elif not request.groups:
                 assert found == set(expected.users)
                 assert "context" not in answer
-            assert all(reference.decide(replace(asked, user=user)).allowed for user in found)
+            assert all(reference.decide(replace(request, user=user)).allowed for user in found)
 
-            paths = [one["id"] for one in search(service, Searched.RESOURCE, asked)["results"]]
-            pool = named.by_type[asked.resource.type]
+            paths = [one["id"] for one in search(service, Searched.RESOURCE, request)["results"]]
+            pool = named.by_type[request.resource.type]
             assert paths == sorted(
-                p for p in pool if reference.decide(replace(asked, resource=Entity(asked.resource.type, p))).allowed
+                p for p in pool if reference.decide(replace(request, resource=Entity(request.resource.type, p))).allowed
             )
 
-            operations = [one["name"] for one in search(service, Searched.ACTION, asked)["results"]]
-            known = [operation for type_, operation in program.rules if type_ == asked.resource.type]
-            assert operations == sorted(o for o in known if allowed(reference, replace(asked, action=o)))
+            operations = [one["name"] for one in search(service, Searched.ACTION, request)["results"]]
+            known = [operation for type_, operation in program.rules if type_ == request.resource.type]
+            assert operations == sorted(o for o in known if allowed(reference, replace(request, action=o)))
 
 
-def allowed(reference: Reference, asked: Request) -> bool:
+def allowed(reference: Reference, request: Request) -> bool:
     try:
-        reference.vocabulary.check(asked)
+        reference.vocabulary.check(request)
     except InvalidRequest:
         return False
-    return reference.decide(asked).allowed
+    return reference.decide(request).allowed
 
 
-def search(service: Service, kind: Searched, asked: Request) -> dict[str, Any]:
-    return asyncio.run(service.search(kind, asked.to_json()))
+def search(service: Service, kind: Searched, request: Request) -> dict[str, Any]:
+    return asyncio.run(service.search(kind, request.to_json()))
 
 
 # --- pages ---------------------------------------------------------------------------------------------------------------

@@ -326,9 +326,9 @@ def test_answers_hold_under_many_callers(library: Server) -> None:
         body = {**ASKED, "subject": {"type": "user", "id": user}, "action": {"name": "write"}}
         for turn in range(40):
             name = f"{user}-{turn}"
-            answered = session.post(library.url + EVALUATION, json=body, headers={"X-Request-ID": name}, timeout=20)
-            if answered.json()["decision"] is not expected or answered.headers["X-Request-ID"] != name:
-                wrong.append(answered.text)
+            response = session.post(library.url + EVALUATION, json=body, headers={"X-Request-ID": name}, timeout=20)
+            if response.json()["decision"] is not expected or response.headers["X-Request-ID"] != name:
+                wrong.append(response.text)
 
     threads = [threading.Thread(target=call, args=(u, u == "alice")) for u in ("alice", "bob", "alice", "mallory") * 2]
     for thread in threads:

@@ -312,9 +312,9 @@ def test_8_1_what_is_found_is_allowed(library: Server) -> None:
 
 def test_9_metadata(library: Server) -> None:
     """Also C-6, but for TLS."""
-    answered = library.get("/.well-known/authzen-configuration")
-    assert (answered.status_code, answered.headers["Content-Type"]) == (200, "application/json")
-    assert answered.json() == {
+    response = library.get("/.well-known/authzen-configuration")
+    assert (response.status_code, response.headers["Content-Type"]) == (200, "application/json")
+    assert response.json() == {
         "policy_decision_point": library.url,
         "access_evaluation_endpoint": f"{library.url}/access/v1/evaluation",
         "access_evaluations_endpoint": f"{library.url}/access/v1/evaluations",
@@ -327,8 +327,8 @@ def test_9_metadata(library: Server) -> None:
 def test_9_2_metadata_of_one_of_several(library: Server) -> None:
     document = library.get("/.well-known/authzen-configuration/library").json()
     assert document["policy_decision_point"] == f"{library.url}/library"
-    answered = library.session.post(document["access_evaluation_endpoint"], json=READ, timeout=20)
-    assert answered.json()["decision"] is True
+    response = library.session.post(document["access_evaluation_endpoint"], json=READ, timeout=20)
+    assert response.json()["decision"] is True
     assert library.get("/.well-known/authzen-configuration/other").status_code == 404
 
 
@@ -368,7 +368,7 @@ def test_10_1_1_a_missing_attribute_is_a_bad_request(library: Server) -> None:
     ]
     for body in wrong:
         for path in (EVALUATION, EVALUATIONS):
-            answered = library.post(path, body)
-            assert answered.status_code == 400, body
-            assert answered.text
-            assert "decision" not in answered.text
+            response = library.post(path, body)
+            assert response.status_code == 400, body
+            assert response.text
+            assert "decision" not in response.text

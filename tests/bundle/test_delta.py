@@ -253,7 +253,7 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("patch.json", {"data": {}}, "`data` is not a list of operations"),
         ("patch.json", {"data": ["x"]}, "an operation has no `path`"),
@@ -268,7 +268,7 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
         ("a/z/data.json", {"c": 1}, "lies below `z`, which is not an object"),
     ],
 )
-def test_what_a_patch_cannot_be_is_a_broken_bundle(name: str, content: Any, told: str) -> None:
+def test_what_a_patch_cannot_be_is_a_broken_bundle(name: str, content: Any, message: str) -> None:
     files = {"a/data.json": json_bytes({"z": 1}), name: json_bytes(content)}
-    with pytest.raises(BrokenBundle, match=told):
+    with pytest.raises(BrokenBundle, match=message):
         contents(archive(files))

@@ -98,8 +98,8 @@ def test_a_folder_is_told_file_by_file(tmp_path: Path) -> None:
 
 def test_what_was_chosen_is_told(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("x")
-    told = provenance(tmp_path / "p.yaml", variant="wide", readings={}).to_json()
-    assert told == {
+    report = provenance(tmp_path / "p.yaml", variant="wide", readings={}).to_json()
+    assert report == {
         "compiler": f"privtab {__version__}",
         "sources": {"p.yaml": hashlib.sha256(b"x").hexdigest()},
         "variant": "wide",

@@ -94,14 +94,14 @@ def data(opa: OpaServer, system: str) -> object:
 
 def refused(opa: OpaServer, name: str) -> str:
     """What OPA says of a bundle that it does not take."""
-    told: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
 
     def complained() -> bool:
-        told.append(status(opa, name))
-        return told[-1].get("code") == "bundle_error" and bool(told[-1].get("message"))
+        reports.append(status(opa, name))
+        return reports[-1].get("code") == "bundle_error" and bool(reports[-1].get("message"))
 
     until(complained, f"`{name}` is refused")
-    return str(told[-1]["message"])
+    return str(reports[-1]["message"])
 
 
 def until(holds: Callable[[], bool], what: str) -> None:

@@ -238,7 +238,7 @@ def found(text: str, inheritance: str = "none") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("cell", "told"),
+    ("cell", "messages"),
     [
         ("A (shop) and (B (shop) or (C (shop) and A (shop)))", ["condition A (shop))): row"]),
         ("A (shop) or B (shop) and (A (shop) or C (shop))", ["alternative A (shop) or C (shop)): row"]),
@@ -263,8 +263,8 @@ def found(text: str, inheritance: str = "none") -> list[str]:
         ("B (shop) and (anyone when strict)", ["condition when strict): always"]),
     ],
 )
-def test_what_is_told_of(cell: str, told: list[str]) -> None:
-    assert found(f"open: {cell!r}") == told
+def test_what_is_told_of(cell: str, messages: list[str]) -> None:
+    assert found(f"open: {cell!r}") == messages
 
 
 def test_what_each_asks_for_beside_the_call() -> None:

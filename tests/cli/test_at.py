@@ -32,13 +32,13 @@ def timed(tmp_path: Path) -> Path:
 
 
 def test_a_decision_holds_at_its_moment(privtab: Callable[..., Any], policy: Path, timed: Path, tmp_path: Path) -> None:
-    asked = tmp_path / "asked.jsonl"
+    requests_file = tmp_path / "asked.jsonl"
     request = {"action": {"name": "read"}, "resource": {"type": "item", "id": "s/a/x"}}
     people = [{"type": "user", "id": name} for name in ("ann", "ben", "cleo")]
-    asked.write_text("".join(json.dumps({**request, "subject": who}) + "\n" for who in people))
+    requests_file.write_text("".join(json.dumps({**request, "subject": who}) + "\n" for who in people))
 
     def answers(*more: str) -> list[bool]:
-        ran = privtab("decide", "-p", policy, "-s", timed, "-r", asked, *more)
+        ran = privtab("decide", "-p", policy, "-s", timed, "-r", requests_file, *more)
         assert ran.code == 0, ran.err
         return [json.loads(line)["decision"] for line in ran.out.splitlines()]
 

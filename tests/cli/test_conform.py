@@ -63,9 +63,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_wider_row_fails_with_its_request(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["conform", "library.yaml", "--driver", "lax_system:Lax", "--url", "lax://here"]
     assert run([*command, "--format", "json", "-o", "report.json"]) == 1
-    told = capsys.readouterr().err
-    assert "questions about" in told
-    assert "calls to make" in told
+    errors = capsys.readouterr().err
+    assert "questions about" in errors
+    assert "calls to make" in errors
     result = json.loads((here / "report.json").read_text())
     verdicts = {row["row"]: row["verdict"] for row in result["rows"]}
     assert verdicts == {"page/read": "agrees", "page/delete": "wider"}

@@ -259,9 +259,9 @@ def test_a_request_with_two_meanings_is_none(
         "[" * 100_000,
         good,
     ]
-    asked = tmp_path / "twice.jsonl"
-    asked.write_bytes(b"\xef\xbb\xbf" + good.encode() + b"\n" + "\n".join(lines).encode())
-    ran = privtab("decide", "-p", policy, "-s", state, "-r", asked, "-e", engine)
+    requests_file = tmp_path / "twice.jsonl"
+    requests_file.write_bytes(b"\xef\xbb\xbf" + good.encode() + b"\n" + "\n".join(lines).encode())
+    ran = privtab("decide", "-p", policy, "-s", state, "-r", requests_file, "-e", engine)
     assert ran.code == 1
     assert [answer["decision"] for answer in answers(ran.out)] == [True, *[False] * 5, True]
     assert "line 2: not JSON: `id` occurs twice in one object" in ran.err

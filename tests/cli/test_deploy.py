@@ -120,7 +120,7 @@ def test_a_waived_change_passes_and_stands_in_the_history(privtab: Privtab, idle
 
 
 @pytest.mark.parametrize(
-    ("break_it", "said"),
+    ("break_it", "message"),
     [
         (
             lambda idle_fleet: idle_fleet.policy.write_text(POLICY.replace("READ (item)", "REED (item)")),
@@ -138,12 +138,12 @@ def test_a_waived_change_passes_and_stands_in_the_history(privtab: Privtab, idle
     ids=["lint", "state", "tests"],
 )
 def test_what_fails_a_gate_is_neither_kept_nor_switched(
-    privtab: Privtab, idle_fleet: SidecarFleet, break_it: Callable[[SidecarFleet], object], said: str
+    privtab: Privtab, idle_fleet: SidecarFleet, break_it: Callable[[SidecarFleet], object], message: str
 ) -> None:
     break_it(idle_fleet)
     ran = deploy(privtab, idle_fleet, "--state", idle_fleet.state, watched=False)
     assert ran.code == 1
-    assert said in ran.out + ran.err
+    assert message in ran.out + ran.err
     registry = Registry.open(idle_fleet.registry)
     assert registry.channel("dev", "shop").sequence == 0
     assert registry.revisions("shop") == []
@@ -287,10 +287,10 @@ def test_a_canary_that_is_broken_off_goes_back(privtab: Privtab, fleet: SidecarF
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         fleet.wait(lambda: fleet.decides("two", "olga"))
         process.send_signal(number)
-        said, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=30)
         assert process.returncode != 0
-        assert b"the canary was aborted" in said
-        assert b"Traceback" not in said
+        assert b"the canary was aborted" in output
+        assert b"Traceback" not in output
         channel = Registry.open(fleet.registry).channel("dev", "shop")
         assert (channel.sequence, channel.canary) == (sequence, None)
         fleet.wait(lambda: fleet.decides("two", "olga") is False)
@@ -305,7 +305,7 @@ def test_on_a_terminal_the_fleet_is_followed_in_place(privtab: Privtab, fleet: S
     main, other = pty.openpty()
     with subprocess.Popen(command, stdin=other, stdout=other, stderr=other, close_fds=True) as process:
         os.close(other)
-        said = b""
+        output = b""
         while True:
             try:
                 more = os.read(main, 65536)
@@ -313,9 +313,9 @@ def test_on_a_terminal_the_fleet_is_followed_in_place(privtab: Privtab, fleet: S
                 break
             if not more:
                 break
-            said += more
+            output += more
     os.close(main)
-    text = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", said).decode()
+    text = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", output).decode()
     assert process.returncode == 0, text
     assert "watching: 2 of 2 sidecars active after" in text
     assert "standing" in text
@@ -419,7 +419,7 @@ def test_straight_into_an_opa(privtab: Privtab, idle_fleet: SidecarFleet) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ([], "which registry"),
         (["-r", "x", "--fail-on", "narrower"], "wider, any, none"),
@@ -433,10 +433,10 @@ def test_straight_into_an_opa(privtab: Privtab, idle_fleet: SidecarFleet) -> Non
         (["--push", "http://127.0.0.1:9", "--scope", "prod"], "leave that off"),
     ],
 )
-def test_bad_usage(privtab: Privtab, idle_fleet: SidecarFleet, options: list[str], said: str) -> None:
+def test_bad_usage(privtab: Privtab, idle_fleet: SidecarFleet, options: list[str], message: str) -> None:
     ran = privtab("deploy", idle_fleet.policy, *options)
     assert ran.code == 2, ran.out + ran.err
-    assert said in ran.err
+    assert message in ran.err
 
 
 @pytest.mark.slow

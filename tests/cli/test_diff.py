@@ -359,12 +359,21 @@ def test_json_holds_witnesses_that_decide_takes(privtab: Run, tmp_path: Path) ->
     assert comparison["summary"]["operations"] == sum(v for k, v in comparison["summary"].items() if k != "operations")
     for number, row in enumerate(rows):
         for witness in row["witnesses"]:
-            state, asked = tmp_path / f"{number}.json", tmp_path / f"{number}.jsonl"
+            state, requests_file = tmp_path / f"{number}.json", tmp_path / f"{number}.jsonl"
             state.write_text(json.dumps(witness["state"]), encoding="utf-8")
-            asked.write_text(json.dumps(witness["request"]) + "\n", encoding="utf-8")
+            requests_file.write_text(json.dumps(witness["request"]) + "\n", encoding="utf-8")
             for policy, side in (("cdap/initial", "before"), ("cdap/final", "after")):
                 decided = privtab(
-                    "decide", "-p", policy, "-s", state, "--requests", asked, "--engine", "reference", "--allow-partial"
+                    "decide",
+                    "-p",
+                    policy,
+                    "-s",
+                    state,
+                    "--requests",
+                    requests_file,
+                    "--engine",
+                    "reference",
+                    "--allow-partial",
                 )
                 assert json.loads(decided.out)["decision"] == (witness[side]["answer"] == "allow"), decided.err
 

@@ -85,10 +85,10 @@ def test_a_deployment_whose_comparison_is_not_decided_is_stopped(
 
     assert deploy("before.yaml")[0] == 0
     released = Registry.open("registry").channel("dev", "hostile")
-    code, said = deploy("after.yaml", "--fail-on", "wider")
+    code, output = deploy("after.yaml", "--fail-on", "wider")
     assert code == 1
-    assert "diff failed 1 unknown (not decided within the budget); 1 not waived: shop/load" in said
-    assert "stopped; nothing was released" in said
+    assert "diff failed 1 unknown (not decided within the budget); 1 not waived: shop/load" in output
+    assert "stopped; nothing was released" in output
     assert Registry.open("registry").channel("dev", "hostile") == released
     assert deploy("after.yaml", "--fail-on", "none")[0] == 0
     assert Registry.open("registry").channel("dev", "hostile").policy != released.policy

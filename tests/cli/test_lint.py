@@ -189,7 +189,7 @@ def test_select_and_ignore_take_codes_prefixes_and_names_but_errors_stay(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--select", "P3O1"], "did you mean `P301`?"),
         (["--ignore", "X"], "`privtab lint --explain all` lists them"),
@@ -199,10 +199,10 @@ def test_select_and_ignore_take_codes_prefixes_and_names_but_errors_stay(
         (["--fail-on", "warn"], "warn"),
     ],
 )
-def test_wrong_words_are_bad_usage(privtab: Callable[..., Any], policy: Path, words: list[str], said: str) -> None:
+def test_wrong_words_are_bad_usage(privtab: Callable[..., Any], policy: Path, words: list[str], message: str) -> None:
     ran = privtab("lint", policy, *words)
     assert ran.code == 2
-    assert said in ran.err
+    assert message in ran.err
 
 
 def test_a_comment_ignores_and_every_format_knows(privtab: Callable[..., Any], policy: Path) -> None:

@@ -44,8 +44,8 @@ def test_run_serves_the_policy_until_it_is_stopped(policy: Path, state: Path, nu
         with Client(found[0]) as client:
             assert client.check("ann", "read", "item:s/a/x")
             assert not client.check("cleo", "read", "item:s/a/x")
-        asked = subprocess.run(["/bin/sh", "-c", curl], check=True, capture_output=True, text=True, timeout=30)
-        assert '"rule":"shop/store/' in asked.stdout
+        completed = subprocess.run(["/bin/sh", "-c", curl], check=True, capture_output=True, text=True, timeout=30)
+        assert '"rule":"shop/store/' in completed.stdout
     finally:
         process.send_signal(number)
         _, errors = process.communicate(timeout=30)
@@ -180,5 +180,5 @@ def test_the_line_to_try_is_one_that_a_shell_takes(tmp_path: Path, running: Call
     )
     run = running("-p", policy, "--port", "0")
     command = run.until(r"(curl .*)\n")
-    asked = subprocess.run(["/bin/sh", "-c", command], check=True, capture_output=True, text=True, timeout=30)
-    assert '"decision":false' in asked.stdout
+    completed = subprocess.run(["/bin/sh", "-c", command], check=True, capture_output=True, text=True, timeout=30)
+    assert '"decision":false' in completed.stdout

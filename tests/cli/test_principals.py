@@ -115,9 +115,11 @@ def test_requests_may_write_the_kind_of_a_user(privtab: Privtab, policy: Path, s
         parts = {"subject": {"type": "user", "id": user}, "action": {"name": "read"}}
         return json.dumps({**parts, "resource": {"type": "item", "id": "s/a/y"}})
 
-    asked = tmp_path / "asked.jsonl"
-    asked.write_text("\n".join(map(line, ["ben", "user:ben", "user:user:ben", "group:staff", "*"])), encoding="utf-8")
-    ran = privtab("decide", "-p", policy, "-s", staffed, "-r", asked)
+    requests_file = tmp_path / "asked.jsonl"
+    requests_file.write_text(
+        "\n".join(map(line, ["ben", "user:ben", "user:user:ben", "group:staff", "*"])), encoding="utf-8"
+    )
+    ran = privtab("decide", "-p", policy, "-s", staffed, "-r", requests_file)
     answers = [json.loads(one) for one in ran.out.splitlines()]
     assert [answer["decision"] for answer in answers] == [True, True, False, False, False]
     assert answers[0] == answers[1]

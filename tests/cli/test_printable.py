@@ -185,9 +185,9 @@ def texts(value: Any) -> Iterator[str]:
 
 def test_what_is_kept_in_a_registry_is_printed_as_text(privtab: Privtab, folder: Path) -> None:
     (folder / "shop.scenarios.yaml").unlink()
-    asked = ["-r", ODD, "--why", ODD, "--skip-tests", ODD]
-    assert privtab("deploy", "shop.yaml", "--state", "good.yaml", *asked).code == 0
-    assert privtab("deploy", "wider.yaml", *asked, "--fail-on", "none").code == 0
+    arguments = ["-r", ODD, "--why", ODD, "--skip-tests", ODD]
+    assert privtab("deploy", "shop.yaml", "--state", "good.yaml", *arguments).code == 0
+    assert privtab("deploy", "wider.yaml", *arguments, "--fail-on", "none").code == 0
     for line in (
         ["registry", "show", ODD],
         ["registry", "history", ODD, "dev", "shop"],

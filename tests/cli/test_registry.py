@@ -103,11 +103,11 @@ def test_a_canary_is_shown(url: str, files: Path, capsys: pytest.CaptureFixture[
 def test_a_sweep_says_first_and_removes_then(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for version in ("1", "2"):
         answered(capsys, "put", url, files / version, "--channel", "dev")
-    asked = ("gc", url, "--keep", "1", "--older-than", "0")
-    assert "2 revisions" in (dry := answered(capsys, *asked))
+    arguments = ("gc", url, "--keep", "1", "--older-than", "0")
+    assert "2 revisions" in (dry := answered(capsys, *arguments))
     assert "would go" in dry
     assert "0 revisions" in answered(capsys, "gc", url, "--keep", "1")
-    assert "removed; 2 revisions stay" in answered(capsys, *asked, "--remove")
+    assert "removed; 2 revisions stay" in answered(capsys, *arguments, "--remove")
     assert "4 revisions" not in answered(capsys, "list", url)
     assert "0 problems" in answered(capsys, "check", url)
     assert "keeps no policy revision" in answered(capsys, "release", url, "dev", "shop", "--to", "1", code=3)

@@ -31,8 +31,8 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for text, state in ((POLICY, STATE), (WIDER, None), (WIDER, MORE)):
         fleet.policy.write_text(text, encoding="utf-8")
         fleet.state.write_text(state or STATE, encoding="utf-8")
-        given = ["--state", str(fleet.state)] if state else []
-        assert run(["deploy", str(fleet.policy), "-r", fleet.registry, "--fail-on", "none", *given]) == 0
+        arguments = ["--state", str(fleet.state)] if state else []
+        assert run(["deploy", str(fleet.policy), "-r", fleet.registry, "--fail-on", "none", *arguments]) == 0
     return fleet.folder
 
 
@@ -145,7 +145,7 @@ def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--to", "9"], "has no release 9: the last one is 3"),
         (["--to", "ffffffffffffffff"], "keeps no policy or state `ffffffffffffffff`"),
@@ -154,11 +154,11 @@ def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> Non
     ],
 )
 def test_what_never_was(
-    privtab: Privtab, fleet: SidecarFleet, run_before: list[Channel], options: list[str], said: str
+    privtab: Privtab, fleet: SidecarFleet, run_before: list[Channel], options: list[str], message: str
 ) -> None:
     ran = back(privtab, fleet, *options)
     assert ran.code == 2
-    assert said in ran.err
+    assert message in ran.err
     assert Registry.open(fleet.registry).channel("dev", "shop").sequence == len(run_before)
 
 

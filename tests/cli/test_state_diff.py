@@ -69,9 +69,9 @@ def test_the_gate(privtab: Privtab, policy: Path, state: Path, new: Path, words:
 def test_only_sensitive_operations_are_wider(privtab: Privtab, policy: Path, state: Path, tmp_path: Path) -> None:
     less = tmp_path / "less.yaml"
     less.write_text(state.read_text(encoding="utf-8").replace("effect: deny", "effect: allow"), encoding="utf-8")
-    asked = ("state", "diff", state, less, "-p", policy, "--fail-on", "wider")
-    assert privtab(*asked).code == 0
-    assert privtab(*asked, "--sensitive", "read").code == 1
+    arguments = ("state", "diff", state, less, "-p", policy, "--fail-on", "wider")
+    assert privtab(*arguments).code == 0
+    assert privtab(*arguments, "--sensitive", "read").code == 1
 
 
 @pytest.mark.parametrize("row", [GRANT, f"+ {GRANT}", "{new}:4"])

@@ -170,14 +170,14 @@ def test_again_and_again_until_ctrl_c(quiet: SidecarFleet) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "message"),
     [
         ([], 2, "whose status"),
         (["--server", "nowhere"], 2, "write http://"),
         (["--registry", "{folder}/none"], 2, "runs nothing at dev"),
     ],
 )
-def test_bad_usage(privtab: Privtab, tmp_path: Path, options: list[str], code: int, said: str) -> None:
+def test_bad_usage(privtab: Privtab, tmp_path: Path, options: list[str], code: int, message: str) -> None:
     ran = privtab("status", *(option.format(folder=tmp_path) for option in options))
     assert ran.code == code
-    assert said in ran.err
+    assert message in ran.err

@@ -42,9 +42,9 @@ def registry(tmp_path: Path, packed: ExampleBundles) -> Registry:
 
 
 def answers(capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: object, state: object) -> list[bool]:
-    asked = tmp_path / "asked.jsonl"
-    asked.write_text("\n".join(map(json.dumps, ASKED)), encoding="utf-8")
-    code = run(["decide", "-p", str(policy), "-s", str(state), "--requests", str(asked)])
+    requests_file = tmp_path / "asked.jsonl"
+    requests_file.write_text("\n".join(map(json.dumps, ASKED)), encoding="utf-8")
+    code = run(["decide", "-p", str(policy), "-s", str(state), "--requests", str(requests_file)])
     output = capsys.readouterr()
     assert code == 0, output.err
     return [json.loads(line)["decision"] for line in output.out.splitlines()]

@@ -62,16 +62,16 @@ def test_older_ones_are_refused(privtab: Callable[..., Any], build: Path, tmp_pa
     private, key = PAIR.write(tmp_path)
     newer = tmp_path / "newer.tar.gz"
     privtab("sign", bundle, "--signing-key", private, "--sequence", "6", "-o", newer)
-    asked = ("--verification-key", key, "--newer-than")
-    assert privtab("verify", newer, *asked, bundle).code == 0
-    assert privtab("verify", newer, *asked, "5").code == 0
-    ran = privtab("verify", bundle, *asked, newer)
+    arguments = ("--verification-key", key, "--newer-than")
+    assert privtab("verify", newer, *arguments, bundle).code == 0
+    assert privtab("verify", newer, *arguments, "5").code == 0
+    ran = privtab("verify", bundle, *arguments, newer)
     assert ran.code == 1
     assert "it is not newer: its sequence is 5, and 6 was there before" in ran.err
-    assert privtab("verify", bundle, *asked, bundle).code == 1
+    assert privtab("verify", bundle, *arguments, bundle).code == 1
     privtab("sign", bundle, "--signing-key", private, "-o", newer)
-    ran = privtab("verify", bundle, *asked, newer)
+    ran = privtab("verify", bundle, *arguments, newer)
     assert ran.code == 2
     assert "has no sequence" in ran.err
     newer.write_bytes(signing_keys.tampered(bundle.read_bytes())["a missing signature"])
-    assert privtab("verify", bundle, *asked, newer).code == 3
+    assert privtab("verify", bundle, *arguments, newer).code == 3

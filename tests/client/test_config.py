@@ -140,7 +140,7 @@ def test_a_wrong_variable_is_named(variable: str, text: str, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[client]\nretries = true\n", "privtab.toml: retries is `True`: give a whole number"),
         ('[client]\ntimeout = "1"\n', "privtab.toml: timeout is `1`: give seconds"),
@@ -149,11 +149,11 @@ def test_a_wrong_variable_is_named(variable: str, text: str, monkeypatch: pytest
         ("[client\n", "privtab.toml cannot be read as TOML"),
     ],
 )
-def test_a_wrong_file_is_named(text: str, said: str, tmp_path: Path) -> None:
+def test_a_wrong_file_is_named(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "privtab.toml").write_text(text)
     with pytest.raises(UsageError) as caught:
         Client()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_file_that_is_named_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:

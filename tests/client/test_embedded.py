@@ -147,7 +147,7 @@ def test_many_at_once(client: Embedded) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("ann", "lok", "box:s/a/1"), "did you mean `look`"),
         (("ann", "look", "bx:s/a/1"), "unknown entity type"),
@@ -167,9 +167,9 @@ def test_many_at_once(client: Embedded) -> None:
         (("bob", "move", "box:s/a/1"), "needs context.with.target"),
     ],
 )
-def test_what_is_no_request_is_refused(client: Embedded, arguments: tuple[Any, ...], said: str) -> None:
+def test_what_is_no_request_is_refused(client: Embedded, arguments: tuple[Any, ...], message: str) -> None:
     for ask in (client.check, client.decide, client.require):
-        with pytest.raises(InvalidRequest, match=said):
+        with pytest.raises(InvalidRequest, match=message):
             ask(*arguments)
 
 
@@ -181,11 +181,11 @@ def test_one_wrong_request_among_many_is_named(client: Embedded) -> None:
 
 
 def test_hooks_are_told_of_what_is_asked_the_quick_way_too(bundle_files: BundleFiles) -> None:
-    told: list[tuple[Question, Outcome]] = []
-    with Embedded(bundle_files.policy, bundle_files.state, hooks=[lambda *both: told.append(both)]) as client:
+    reports: list[tuple[Question, Outcome]] = []
+    with Embedded(bundle_files.policy, bundle_files.state, hooks=[lambda *both: reports.append(both)]) as client:
         client.check("ann", "look", "box:s/a/1")
         client.check_many([Request(user="ann", action="look", resource=Entity("box", "s/a/2"))] * MANY)
-    assert [(question.kind, question.engine, outcome.allowed) for question, outcome in told] == [
+    assert [(question.kind, question.engine, outcome.allowed) for question, outcome in reports] == [
         ("check", "python", 1),
         ("check_many", "python", 0),
     ]

@@ -126,13 +126,13 @@ def test_the_log_tells_each_decision_and_nothing_secret(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    said: list[str] = []
+    messages: list[str] = []
     with Client(opa.url, token=SECRET, cache_size=5) as client:
         assert client.check("alice", "read", "doc:s/d")
         client.check_many([client_request("bob")])
         with pytest.raises(InvalidRequest):
             client.check("alice", "raed", "doc:s/d")
-        said += [repr(client), str(client.status()), repr(client._transport), repr(client._settings)]
+        messages += [repr(client), str(client.status()), repr(client._transport), repr(client._settings)]
     for status in ("401 Unauthorized", "500 Internal Server Error"):
         server = raw_server(http_reply("no", status))
         with (
@@ -140,17 +140,17 @@ def test_the_log_tells_each_decision_and_nothing_secret(
             pytest.raises(Exception, match=status[:3]) as caught,
         ):
             client.check("alice", "read", "doc:s/d")
-        said.append(str(caught.value))
+        messages.append(str(caught.value))
     with Client("http://127.0.0.1:1", token=SECRET, retries=0, mode="observe") as client:
         client.check("alice", "read", "doc:s/d")
 
     async def main() -> None:
         async with AsyncClient(opa.url, token=SECRET) as asking:
             await asking.check("alice", "read", "doc:s/d")
-            said.append(repr(asking))
+            messages.append(repr(asking))
 
     asyncio.run(main())
-    text = caplog.text + "\n".join(said)
+    text = caplog.text + "\n".join(messages)
     assert "user:alice read doc:s/d: allow (engine opa, rule demo/doc/read, revision p1" in text
     assert "check_many 1 request(s): 0 allowed" in text
     assert "policy revision p1, state revision s1" in text

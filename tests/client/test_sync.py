@@ -87,7 +87,7 @@ def test_a_denial_says_what_is_missing(client: Client) -> None:
 def world(count: int, seed: int) -> tuple[list[Request], list[bool]]:
     """Random requests of every form, and the right answers by the demo's state."""
     chance = random.Random(seed)
-    asked: list[Request] = []
+    requests: list[Request] = []
     right: list[bool] = []
     for _ in range(count):
         user, space, doc = chance.choice(["alice", "bob"]), chance.choice("stu"), chance.choice("de")
@@ -97,7 +97,7 @@ def world(count: int, seed: int) -> tuple[list[Request], list[bool]]:
         reads = (user == "alice" and space == "s") or (user == "bob" and (space, doc) == ("t", "d"))
         writes = user == "alice" and space == "s"
         sees = (user == "alice" and source.id == "s/d") or (user == "bob" and source.id == "t/d")
-        asked.append(
+        requests.append(
             Request(
                 user=user,
                 action=action,
@@ -107,26 +107,26 @@ def world(count: int, seed: int) -> tuple[list[Request], list[bool]]:
             )
         )
         right.append({"read": reads, "create": writes, "copy": writes and sees and not forced}[action])
-    return asked, right
+    return requests, right
 
 
 @pytest.mark.parametrize("chunk_size", [1, 3, 64, 1000])
 def test_many_answers_keep_their_order(opa: OpaServer, chunk_size: int) -> None:
-    asked, right = world(400, seed=chunk_size)
+    requests, right = world(400, seed=chunk_size)
     assert 20 < sum(right) < 380
     with Client(opa.url, chunk_size=chunk_size) as client:
-        assert client.check_many(iter(asked)) == right
+        assert client.check_many(iter(requests)) == right
 
 
 def test_any_number_of_requests_is_asked_in_bounded_calls(opa: OpaServer) -> None:
-    asked, right = world(5000, seed=7)
+    requests, right = world(5000, seed=7)
     recorder = Recorder(opa.url)
     with Client(opa.url, chunk_size=10, transport=recorder) as client:
-        assert client.check_many(asked) == right
+        assert client.check_many(requests) == right
         assert client.check_many([]) == []
     sizes = [len(sent.get("items", sent.get("requests"))) for _, sent in recorder.sent]
     assert max(sizes) <= 10
-    assert sum(sizes) == len({json.dumps(request.to_json()) for request in asked}) > 50  # each asked once
+    assert sum(sizes) == len({json.dumps(request.to_json()) for request in requests}) > 50  # each asked once
 
 
 def test_plain_requests_go_by_type_and_operation_and_the_rest_as_they_are(opa: OpaServer) -> None:
@@ -168,9 +168,9 @@ def test_groups_that_the_policy_reads_take_the_mixed_form(
 
 @pytest.mark.parametrize("chunk_size", [1, 5, 1000])
 def test_many_explanations_keep_their_order(opa: OpaServer, decision_bundle: Any, chunk_size: int) -> None:
-    asked = [request for request, _ in decision_bundle.cases]
+    requests = [request for request, _ in decision_bundle.cases]
     with Client(opa.url, chunk_size=chunk_size) as client:
-        assert client.decide_many(iter(asked)) == [client.decide(request) for request in asked]
+        assert client.decide_many(iter(requests)) == [client.decide(request) for request in requests]
         assert client.decide_many([]) == []
         with pytest.raises(InvalidRequest, match="request 1: "):
             client.decide_many([READ, Request(user="alice", action="raed", resource=READ.resource)])
@@ -320,12 +320,12 @@ def test_a_connection_that_opa_closed_is_opened_anew(
 
 
 def test_threads_share_a_client(opa: OpaServer) -> None:
-    asked, right = world(60, seed=3)
+    requests, right = world(60, seed=3)
     wrong: list[Request] = []
     with Client(opa.url, pool_size=4) as client:
 
         def work() -> None:
-            wrong.extend(r for r, expected in zip(asked, right, strict=True) if client.check(r) is not expected)
+            wrong.extend(r for r, expected in zip(requests, right, strict=True) if client.check(r) is not expected)
 
         threads = [threading.Thread(target=work) for _ in range(6)]
         for thread in threads:
@@ -438,14 +438,14 @@ def test_effects_are_those_of_an_allow(client: Client) -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_what_is_asked_twice_is_sent_once(opa: OpaServer, concurrency: int) -> None:
-    asked, right = world(300, seed=5)
+    requests, right = world(300, seed=5)
     recorder = Recorder(opa.url)
     with Client(opa.url, transport=recorder, chunk_size=7, concurrency=concurrency) as client:
-        assert client.check_many(asked) == right
+        assert client.check_many(requests) == right
         sent = sum(len(document.get("items", document.get("requests"))) for _, document in recorder.sent)
-        assert sent == len({json.dumps(request.to_json()) for request in asked}) < 300
+        assert sent == len({json.dumps(request.to_json()) for request in requests}) < 300
         recorder.sent.clear()
-        assert [d.allowed for d in client.decide_many(asked)] == right
+        assert [d.allowed for d in client.decide_many(requests)] == right
         assert sum(len(document["requests"]) for _, document in recorder.sent) == sent
         recorder.sent.clear()
         assert client.visible("bob", "list", "doc", ["t/d", "s/d"] * 20) == ["t/d"] * 20

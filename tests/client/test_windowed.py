@@ -234,10 +234,10 @@ def test_rules_that_know_no_windows_find_no_state(tmp_path: Path, program: Progr
         http.put(f"{server.url}/v1/data/privtab_program/lake", json=dict(artifacts.program), timeout=5)
         http.put(f"{server.url}/v1/data/privtab_state/lake", json=document, timeout=5)
         for rule, expected in (("allow", {"result": False}), ("check", {}), ("decision", {})):
-            said = http.post(
+            response = http.post(
                 f"{server.url}/v1/data/privtab/lake/{rule}", json={"input": REQUEST.to_json()}, timeout=5
             ).json()
-            said.pop("decision_id", None)
-            assert said == expected, rule
+            response.pop("decision_id", None)
+            assert response == expected, rule
         with Client(server.url, system="lake") as client, pytest.raises((PolicyError, DecisionUnavailable)):
             client.check("ann", "load", "table:m/t")

@@ -51,8 +51,8 @@ def test_all_clients_agree_with_the_reference(opa_binary: Path) -> None:
     assert 0.05 < allowed / checked < 0.95
 
 
-async def together(url: str, system: str, asked: list[Request]) -> list[bool]:
+async def together(url: str, system: str, requests: list[Request]) -> list[bool]:
     """All at once, coalesced; then all as one call."""
     async with AsyncClient(url, system=system, chunk_size=64, concurrency=2) as client:
-        first = await asyncio.gather(*(client.check(request) for request in asked))
-        return [*first, *await client.check_many(asked)]
+        first = await asyncio.gather(*(client.check(request) for request in requests))
+        return [*first, *await client.check_many(requests)]

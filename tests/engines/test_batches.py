@@ -89,12 +89,12 @@ def differences(
         for turn in range(number * 100, number * 100 + states):
             state = worlds.state(program, turn)
             engine = PythonEngine(document, Index(index(program, state)))
-            asked = worlds.requests(program, turn, per_rule)
-            expected = [engine.allow(request) for request in asked]
-            got = batches(engine).allow_requests(asked)
-            total += len(asked)
+            requests = worlds.requests(program, turn, per_rule)
+            expected = [engine.allow(request) for request in requests]
+            got = batches(engine).allow_requests(requests)
+            total += len(requests)
             allowed += sum(expected)
-            for at, request in enumerate(asked):
+            for at, request in enumerate(requests):
                 if got is None or got[at] != expected[at]:
                     message = "nothing" if got is None else got[at]
                     found.append(f"{json.dumps(request.to_json())}: {message}\n{policy.read_text()}\n{state}")
@@ -342,10 +342,10 @@ WRONG: list[Callable[[Request], object]] = [
 
 @pytest.mark.parametrize("spoil", WRONG)
 def test_one_wrong_request_sends_all_of_them_the_long_way(batches: Batches, spoil: Callable[[Request], object]) -> None:
-    asked: list[Request] = [Request(user="ann", action="look", resource=Entity("box", "s/a/1"))] * MANY
-    assert batches.allow_requests(asked) == [True] * MANY
-    asked[random.Random(1).randrange(MANY)] = spoil(asked[0])  # type: ignore[call-overload]
-    assert batches.allow_requests(asked) is None
+    requests: list[Request] = [Request(user="ann", action="look", resource=Entity("box", "s/a/1"))] * MANY
+    assert batches.allow_requests(requests) == [True] * MANY
+    requests[random.Random(1).randrange(MANY)] = spoil(requests[0])  # type: ignore[call-overload]
+    assert batches.allow_requests(requests) is None
 
 
 def test_what_columns_refuse_is_what_the_names_refuse(batches: Batches) -> None:

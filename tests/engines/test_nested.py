@@ -135,7 +135,7 @@ def test_an_unnamed_call_holds_nothing_on_what_is_to_be(lake: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "resource", "said"),
+    ("action", "resource", "message"),
     [
         ("load", "table:c/t", "`table:c/t` has 2 name(s), a `table` path has 3 to 6 (catalog/namespace/…/table)"),
         ("load", "table:c/1/2/3/4/5/t", "has 7 name(s), a `table` path has 3 to 6"),
@@ -148,10 +148,10 @@ def test_an_unnamed_call_holds_nothing_on_what_is_to_be(lake: Program) -> None:
         ("change", "settings:c/a/", "a name is empty"),
     ],
 )
-def test_what_is_no_path(action: str, resource: str, said: str, lake: Program) -> None:
+def test_what_is_no_path(action: str, resource: str, message: str, lake: Program) -> None:
     with pytest.raises(InvalidRequest) as refused:
         vocabulary(lake).check(Request(user="ann", action=action, resource=Entity.parse(resource)))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("resource", ["table:c/a/t", "table:c/1/2/3/4/t", "table:c/a/", "table:c/1/2/3/4/"])
@@ -202,13 +202,13 @@ def compared(seeds: range, folder: Path, per_rule: int) -> tuple[int, int]:
         state = worlds.state(program, seed)
         reference = Reference(program, state, artifacts.revision)
         engine = PythonEngine(artifacts.program, Index(index(program, state)))
-        asked = worlds.requests(program, seed, per_rule)
-        wanted = [reference.decide(request) for request in asked]
-        assert engine.decide_many(asked) == wanted, text
-        assert [engine.allow(request) for request in asked] == [decision.allowed for decision in wanted]
-        many = asked * (1000 // len(asked) + 1)
-        assert engine.allow_many(many) == [d.allowed for d in wanted] * (1000 // len(asked) + 1)
-        total, allowed = total + len(asked), allowed + sum(decision.allowed for decision in wanted)
+        requests = worlds.requests(program, seed, per_rule)
+        wanted = [reference.decide(request) for request in requests]
+        assert engine.decide_many(requests) == wanted, text
+        assert [engine.allow(request) for request in requests] == [decision.allowed for decision in wanted]
+        many = requests * (1000 // len(requests) + 1)
+        assert engine.allow_many(many) == [d.allowed for d in wanted] * (1000 // len(requests) + 1)
+        total, allowed = total + len(requests), allowed + sum(decision.allowed for decision in wanted)
     return total, allowed
 
 
@@ -235,11 +235,11 @@ def test_wasm_decides_as_the_reference(tmp_path: Path, opa_binary: Path) -> None
         module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
         engine = WasmEngine(module, artifacts.program, index(program, state))
         reference = Reference(program, state, artifacts.revision)
-        asked = worlds.requests(program, seed, 3)
-        wanted = [reference.decide(request) for request in asked]
-        assert engine.decide_many(asked) == wanted
-        assert engine.allow_many(asked) == [decision.allowed for decision in wanted]
-        plain = [n for n, r in enumerate(asked) if not (r.with_ or r.flags or r.groups)]
-        assert engine.allow_many([asked[n] for n in plain]) == [wanted[n].allowed for n in plain]
-        total += len(asked)
+        requests = worlds.requests(program, seed, 3)
+        wanted = [reference.decide(request) for request in requests]
+        assert engine.decide_many(requests) == wanted
+        assert engine.allow_many(requests) == [decision.allowed for decision in wanted]
+        plain = [n for n, r in enumerate(requests) if not (r.with_ or r.flags or r.groups)]
+        assert engine.allow_many([requests[n] for n in plain]) == [wanted[n].allowed for n in plain]
+        total += len(requests)
     assert total > 200

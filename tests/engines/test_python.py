@@ -29,10 +29,10 @@ def differences(seed: int, folder: Path, *, policies: int, states: int, per_rule
             state = worlds.state(program, turn)
             reference = Reference(program, state, artifacts.revision)
             engine = PythonEngine(artifacts.program, Index(index(program, state)))
-            asked = worlds.requests(program, turn, per_rule)
-            many = engine.allow_many(asked)
-            explained = engine.decide_many(asked)
-            for at, request in enumerate(asked):
+            requests = worlds.requests(program, turn, per_rule)
+            many = engine.allow_many(requests)
+            explained = engine.decide_many(requests)
+            for at, request in enumerate(requests):
                 expected = reference.decide(request)
                 total += 1
                 allowed += expected.allowed

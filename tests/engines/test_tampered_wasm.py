@@ -70,7 +70,7 @@ def test_a_heap_outside_of_its_memory_is_refused(heap: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ("(i32.const 0)", "outside of its memory"),
         ("(i32.const -1)", "outside of its memory"),
@@ -83,10 +83,10 @@ def test_a_heap_outside_of_its_memory_is_refused(heap: int) -> None:
         ("(i32.load (i32.const 1000000))", "the policy failed"),
     ],
 )
-def test_an_answer_outside_of_its_memory_is_none(body: str, said: str) -> None:
+def test_an_answer_outside_of_its_memory_is_none(body: str, message: str) -> None:
     instance = Instance(module(body), b"{}", ["x"])
     for _ in range(2):
-        with pytest.raises(DecisionUnavailable, match=said):
+        with pytest.raises(DecisionUnavailable, match=message):
             instance.call("x", b"{}")
 
 
@@ -217,7 +217,7 @@ def test_what_a_module_says_when_it_gives_up_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('"opa_wasm_abi_version") i32 (i32.const 1)', '"opa_wasm_abi_version") i32 (i32.const 2)', r"its ABI is 2\.3"),
         ("(i32.const 3)", "(i32.const 1)", r"its ABI is 1\.1"),
@@ -232,10 +232,10 @@ def test_what_a_module_says_when_it_gives_up_is_told() -> None:
         ("(i32.const 512))\n", "(i32.const 0))\n", "cannot read the data"),
     ],
 )
-def test_a_module_that_is_none_of_opas_is_refused(old: str, new: str, said: str) -> None:
+def test_a_module_that_is_none_of_opas_is_refused(old: str, new: str, message: str) -> None:
     assert old in MODULE
     changed = MODULE.replace(old, new, 1).format(body="(i32.const 4096)", heap=16384)
-    with pytest.raises(PolicyError, match=said):
+    with pytest.raises(PolicyError, match=message):
         Instance(bytes(wasmtime.wat2wasm(changed)), b"{}", ["x"])
 
 

@@ -44,15 +44,15 @@ def test_every_part_of_every_decision_is_the_references(seed: int, tmp_path: Pat
         program = pipeline.load_program(policy)
         state = worlds.state(program, number)
         engine, reference = made(program, state, opa_binary)
-        asked = worlds.requests(program, number, 3)
-        expected = [reference.decide(request) for request in asked]
-        assert engine.decide_many(asked) == expected, policy.read_text()
-        assert engine.allow_many(asked) == [decision.allowed for decision in expected]
-        assert [engine.allow(request) for request in asked[:20]] == [decision.allowed for decision in expected[:20]]
-        assert engine.decide(asked[0]) == expected[0]
-        plain = [r for r in asked if r.plain]
+        requests = worlds.requests(program, number, 3)
+        expected = [reference.decide(request) for request in requests]
+        assert engine.decide_many(requests) == expected, policy.read_text()
+        assert engine.allow_many(requests) == [decision.allowed for decision in expected]
+        assert [engine.allow(request) for request in requests[:20]] == [decision.allowed for decision in expected[:20]]
+        assert engine.decide(requests[0]) == expected[0]
+        plain = [r for r in requests if r.plain]
         assert engine.allow_many(plain) == [reference.decide(request).allowed for request in plain]
-        total += len(asked)
+        total += len(requests)
         allowed += sum(decision.allowed for decision in expected)
     assert total > 200
     assert 0.1 < allowed / total < 0.9
@@ -151,12 +151,12 @@ def test_what_may_be_no_request_goes_the_long_way(shipped: tuple[WasmEngine, Ref
 
 def test_threads_take_turns(shipped: tuple[WasmEngine, Reference, Program]) -> None:
     engine, reference, program = shipped
-    asked = worlds.requests(program, 8, 2)
-    expected = [reference.decide(request).allowed for request in asked]
+    requests = worlds.requests(program, 8, 2)
+    expected = [reference.decide(request).allowed for request in requests]
     found: list[bool] = []
 
     def ask() -> None:
-        found.append([engine.allow(request) for request in asked] == expected)
+        found.append([engine.allow(request) for request in requests] == expected)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -169,34 +169,34 @@ def test_threads_take_turns(shipped: tuple[WasmEngine, Reference, Program]) -> N
 def test_another_process_makes_its_own_instance(shipped: tuple[WasmEngine, Reference, Program]) -> None:
     engine, reference, program = shipped
     copy = pickle.loads(pickle.dumps(engine))  # noqa: S301  (our own)
-    asked = worlds.requests(program, 9, 1)
-    assert copy.allow_many(asked) == [reference.decide(request).allowed for request in asked]
+    requests = worlds.requests(program, 9, 1)
+    assert copy.allow_many(requests) == [reference.decide(request).allowed for request in requests]
 
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_each_call(shipped: tuple[WasmEngine, Reference, Program]) -> None:
     engine, _, program = shipped
-    asked = worlds.requests(program, 11, 20)
+    requests = worlds.requests(program, 11, 20)
 
     def size() -> int:
         return engine._instance._memory.data_len(engine._instance._store)
 
-    engine.decide_many(asked)
+    engine.decide_many(requests)
     before = size()
     for _ in range(20):
-        engine.decide_many(asked)
+        engine.decide_many(requests)
     assert size() == before
 
 
 @pytest.mark.parametrize(
-    ("module", "error", "said"),
+    ("module", "error", "message"),
     [(None, UsageError, "compile --wasm"), (b"\0asm nonsense", PolicyError, "cannot be run")],
 )
 def test_without_a_module_there_is_no_engine(
-    module: bytes | None, error: type[Exception], said: str, shipped: tuple[WasmEngine, Reference, Program]
+    module: bytes | None, error: type[Exception], message: str, shipped: tuple[WasmEngine, Reference, Program]
 ) -> None:
     program: dict[str, Any] = json.loads(json.dumps(dict(policy_artifacts(shipped[2]).program)))
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         WasmEngine(module, program, {})
 
 

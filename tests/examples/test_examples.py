@@ -38,15 +38,15 @@ def test_the_demo_begins_with_a_decision_and_says_how_long_the_rest_takes() -> N
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as demo:
         assert demo.stdout is not None
-        said = ""
+        output = ""
         for line in demo.stdout:
-            said += line
+            output += line
             if "The rest takes" in line:
                 break
         demo.terminate()
-    assert "DENY" in said or "ALLOW" in said
-    assert "privtab compile" not in said
-    assert " minutes on two cores" in said
+    assert "DENY" in output or "ALLOW" in output
+    assert "privtab compile" not in output
+    assert " minutes on two cores" in output
 
 
 @pytest.fixture

@@ -332,9 +332,9 @@ def test_nothing_secret_is_in_logs_spans_or_figures(
         Client(sent[0], system="studio", token=secret, retries=1, hooks=hooks),
         Embedded(*bundles, hooks=hooks),
     ]
-    said: list[str] = []
+    messages: list[str] = []
     for client in clients:
-        said += [repr(client), str(client.status())]
+        messages += [repr(client), str(client.status())]
         calls: tuple[Callable[[Any], object], ...] = (
             lambda c: c.check("ann", "copy", "dataset:web/a", **beside),
             lambda c: c.require("ben", "copy", "dataset:web/salaries", **beside),
@@ -350,18 +350,18 @@ def test_nothing_secret_is_in_logs_spans_or_figures(
                 call(client)
             except DecisionError as error:
                 if not isinstance(error, AccessDenied):
-                    said.append(f"{error!r} {error}")
+                    messages.append(f"{error!r} {error}")
         client.close()
 
     async def run() -> None:
         async with AsyncClient(opa.url, system="studio", token=secret, hooks=hooks) as asking:
             await asking.check("ann", "copy", "dataset:web/a", **beside)
-            said.append(repr(asking))
+            messages.append(repr(asking))
 
     asyncio.run(run())
     assert any(MARK in headers.get("authorization", "") for headers in sent[1]), "the token was sent"
     logged = caplog.text + "\n".join(str(vars(record)) for record in caplog.records)
     assert "studio/dataset/copy" in logged
     assert watching.spans()
-    for text in (logged, watching.text(), "\n".join(said), str(watching.figures())):
+    for text in (logged, watching.text(), "\n".join(messages), str(watching.figures())):
         assert MARK not in text

@@ -95,7 +95,7 @@ def test_the_round_trip_is_proved_on_every_kind_of_value(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda d: d.update(format=3), "not a program of format 1 or 2"),
         (lambda d: d.pop("sets"), "the program has no `sets`"),
@@ -114,9 +114,9 @@ def test_the_round_trip_is_proved_on_every_kind_of_value(tmp_path: Path) -> None
         (lambda d: d["rules"]["file"]["read"].update(call={"or": [], "and": []}), r"read\.call is not a condition"),
     ],
 )
-def test_what_is_wrong_is_named(change: Callable[[Any], object], said: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_named(change: Callable[[Any], object], message: str, tmp_path: Path) -> None:
     (tmp_path / "clinic.yaml").write_text(EVERYTHING)
     document = written(load_program(tmp_path / "clinic.yaml"))
     change(document)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         program_from_json(document, "json")

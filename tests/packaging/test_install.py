@@ -125,5 +125,5 @@ def test_from_the_wheel_to_a_first_decision_without_java_spark_or_opa(
         "    print(client.check('alice', 'load', 'table:main/sales/orders'))\n"
         "    print(client.check('alice', 'load', 'table:main/sales/payroll'))\n"
     )
-    asked = env.run(env.python, "-c", code, cwd=tmp_path / "shop")
-    assert (asked.returncode, asked.stdout) == (0, "True\nFalse\n"), asked.stderr
+    requests_file = env.run(env.python, "-c", code, cwd=tmp_path / "shop")
+    assert (requests_file.returncode, requests_file.stdout) == (0, "True\nFalse\n"), requests_file.stderr

@@ -78,13 +78,13 @@ def test_opa_agrees_with_the_reference_at_every_moment_of_a_state_with_windows(
                 seed = 70_000 + number * 10 + turn
                 state = worlds.timed(worlds.state(world.program, seed), seed)
                 put_state(session, url, world.program, state, sharded=sharded)
-                asked = worlds.requests(world.program, seed, 1)
+                requests = worlds.requests(world.program, seed, 1)
                 moments = worlds.moments(state)
                 for at in moments[:: max(len(moments) // 9, 1)]:
-                    found = differences_at(session, url, world, state, asked, at)
-                    assert not found, f"at {at}: {len(found)} of {len(asked)} differ; the first:\n{found[0]}"
+                    found = differences_at(session, url, world, state, requests, at)
+                    assert not found, f"at {at}: {len(found)} of {len(requests)} differ; the first:\n{found[0]}"
                     reference = Reference(world.program, state.at(at))
-                    total += len(asked)
-                    allowed += sum(reference.decide(request).allowed for request in asked)
+                    total += len(requests)
+                    allowed += sum(reference.decide(request).allowed for request in requests)
     assert total > policies * 160
     assert 0.1 < allowed / total < 0.9

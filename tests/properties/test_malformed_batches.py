@@ -90,9 +90,9 @@ def spoilt(item: list[Any], others: Sequence[list[Any]], rnd: random.Random) -> 
     return made
 
 
-def bodies(reference: Reference, rnd: random.Random, asked: Sequence[Request]) -> Iterator[dict[str, Any]]:
+def bodies(reference: Reference, rnd: random.Random, requests: Sequence[Request]) -> Iterator[dict[str, Any]]:
     """Batches of items, good and spoilt ones side by side, by operation and type."""
-    plain = [request for request in asked if not (request.with_ or request.groups)]
+    plain = [request for request in requests if not (request.with_ or request.groups)]
     good = [[r.user, reference.vocabulary.keys(r.resource)] for r in plain]
     for request, item in zip(plain, good, strict=True):
         others = [o for r, o in zip(plain, good, strict=True) if r.resource.type == request.resource.type]
@@ -109,10 +109,10 @@ def listing(body: Mapping[str, Any], user: str) -> dict[str, Any]:
     return {**body, "subject": {"type": "user", "id": user}, "items": items}
 
 
-def check(reference: Reference, ask: Ask, asked: Sequence[Request], rnd: random.Random) -> tuple[int, int]:
+def check(reference: Reference, ask: Ask, requests: Sequence[Request], rnd: random.Random) -> tuple[int, int]:
     """Ask for everything; gives how many spoilt items were asked for, and how many items were allowed."""
     number = allowed = 0
-    for body in bodies(reference, rnd, asked):
+    for body in bodies(reference, rnd, requests):
         expected = [
             isinstance(item, list) and len(item) == 2 and answer(reference, body, *item) for item in body["items"]
         ]

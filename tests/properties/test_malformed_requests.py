@@ -30,11 +30,11 @@ def test_opa_alone_denies_what_is_no_request(opa_binary: Path) -> None:
             state = rows.state()
             put_state(session, url, world.program, state)
             reference = Reference(world.program, state)
-            asked = [broken(case.request.to_json(), rnd) for case in made for _ in range(4)]
-            plain = ask(session, url, world.program.system, "decisions", {"requests": asked})
-            explained = ask(session, url, world.program.system, "explained", {"requests": asked})
+            requests = [broken(case.request.to_json(), rnd) for case in made for _ in range(4)]
+            plain = ask(session, url, world.program.system, "decisions", {"requests": requests})
+            explained = ask(session, url, world.program.system, "explained", {"requests": requests})
             assert [answer["decision"] for answer in explained] == plain
-            for request, answer in zip(asked, plain, strict=True):
+            for request, answer in zip(requests, plain, strict=True):
                 try:
                     expected = reference.decide(Request.from_json(request)).allowed
                 except InvalidRequest:

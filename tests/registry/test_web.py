@@ -26,13 +26,13 @@ DIGEST = "0" * 64
 @contextmanager
 def serving(answer: Answer) -> Iterator[tuple[str, list[str]]]:
     """A server that answers paths by a function, None being 404: where it is, and what was asked for."""
-    asked: list[str] = []
+    paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            asked.append(self.path)
+            paths.append(self.path)
             body, headers = answer(self.path) or (b"", {":status": "404"})
             self.send_response(int(headers.pop(":status", "200")))
             for name, value in {"Content-Length": str(len(body)), **headers}.items():
@@ -46,7 +46,7 @@ def serving(answer: Answer) -> Iterator[tuple[str, list[str]]]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", paths
     finally:
         server.shutdown()
         server.server_close()
@@ -55,7 +55,7 @@ def serving(answer: Answer) -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("body", [b"", b"{}", b"<a href='a/'>a</a><a href='b'>b</a>", b"[" * 100_000])
 def test_a_server_that_has_everything_is_given_up(body: bytes) -> None:
-    with serving(lambda _: (body, {})) as (url, asked):
+    with serving(lambda _: (body, {})) as (url, paths):
         registry = Registry.open(url)
         for look in (lambda: registry.channel("prod", "shop"), lambda: registry.history("prod", "shop")):
             with pytest.raises(RegistryError, match="seems to return every file requested"):
@@ -63,7 +63,7 @@ def test_a_server_that_has_everything_is_given_up(body: bytes) -> None:
         for everything in (registry.channels, lambda: check(registry)):
             with suppress(RegistryError):  # Where its page lists nothing, there is nothing.
                 everything()
-    assert len(asked) < 500
+    assert len(paths) < 500
 
 
 def entry(path: str) -> tuple[bytes, dict[str, str]] | None:
@@ -81,9 +81,9 @@ def entry(path: str) -> tuple[bytes, dict[str, str]] | None:
 
 
 def test_a_history_without_an_end_is_given_up() -> None:
-    with serving(entry) as (url, asked), pytest.raises(RegistryError, match="seems to return every file requested"):
+    with serving(entry) as (url, paths), pytest.raises(RegistryError, match="seems to return every file requested"):
         Registry.open(url).channel("prod", "shop")
-    assert len(asked) < 100
+    assert len(paths) < 100
 
 
 def test_the_last_switches_are_read_alone() -> None:
@@ -92,9 +92,9 @@ def test_the_last_switches_are_read_alone() -> None:
         assert found is not None
         return found if json.loads(found[0])["sequence"] <= 5000 else None
 
-    with serving(answer) as (url, asked):
+    with serving(answer) as (url, paths):
         assert [one.sequence for one in Registry.open(url).history("prod", "shop", 3)] == [4998, 4999, 5000]
-        assert len(asked) < 100
+        assert len(paths) < 100
 
 
 @pytest.mark.slow
@@ -103,20 +103,20 @@ def test_switches_that_cannot_be_read_have_an_end() -> None:
         name = path.rpartition("/")[2].removesuffix(".json")
         return (b"{", {}) if name.isdecimal() and int(name) <= 100_000 else None
 
-    with serving(answer) as (url, asked), pytest.raises(RegistryError, match="100 releases in a row cannot be read"):
+    with serving(answer) as (url, paths), pytest.raises(RegistryError, match="100 releases in a row cannot be read"):
         Registry.open(url).channel("prod", "shop")
-    assert len(asked) < 300
+    assert len(paths) < 300
 
 
 def test_requests_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of folders in folders in folders."""
     monkeypatch.setattr(web, "MOST_ASKED", 200)
     page = "".join(f'<a href="n{at}/">n{at}</a>' for at in range(100)).encode()
-    with serving(lambda path: (page, {}) if path.endswith("/") else None) as (url, asked):
+    with serving(lambda path: (page, {}) if path.endswith("/") else None) as (url, paths):
         registry = Registry.open(url)
         with pytest.raises(RegistryError, match="refers to more than 200 files"):
             registry.channels()
-        assert len(asked) == 200
+        assert len(paths) == 200
         registry.store.renew()
         assert registry.channel("prod", "shop").last == 0
 
@@ -179,6 +179,6 @@ def test_a_manifest_is_not_deeper_than_a_record(registry: Registry) -> None:
 
 def test_a_name_in_a_list_is_no_head_and_no_way_out() -> None:
     page = b"<a href='..%2F..%2Fetc/'>x</a><a href='a%0d%0aX-Y:%20z/'>y</a><a href='%2e%2e/'>z</a>"
-    with serving(lambda path: (page, {}) if path.endswith("/") else None) as (url, asked):
+    with serving(lambda path: (page, {}) if path.endswith("/") else None) as (url, paths):
         run(["registry", "list", url])
-    assert not any(".." in path or "\r" in path or "X-Y: z" in path for path in asked)
+    assert not any(".." in path or "\r" in path or "X-Y: z" in path for path in paths)

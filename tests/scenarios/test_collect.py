@@ -119,11 +119,12 @@ def test_what_is_no_yaml_is_said_where_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("", "P003"), ('scenarios: 1\npolicy: "{', "P002"), ("scenarios: 1\npolicy: no.yaml\n", "T101")]
+    ("text", "message"),
+    [("", "P003"), ('scenarios: 1\npolicy: "{', "P002"), ("scenarios: 1\npolicy: no.yaml\n", "T101")],
 )
-def test_a_file_that_is_named_is_told_of_whatever_is_wrong_with_it(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_named_is_told_of_whatever_is_wrong_with_it(tmp_path: Path, text: str, message: str) -> None:
     write(tmp_path, bad__scenarios=text)
-    with pytest.raises(PolicyInvalid, match=said):
+    with pytest.raises(PolicyInvalid, match=message):
         plans([tmp_path / "bad.scenarios.yaml"])
 
 

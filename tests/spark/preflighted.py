@@ -23,7 +23,7 @@ def main(policy: str, state: str, bundles: str, remote: str) -> None:
     builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
     spark = builder.getOrCreate()
     asked = spark.sql("SELECT 'ann' AS user, 's/a/1' AS path UNION ALL SELECT 'nobody', 's/a/1'")
-    given: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
+    arguments: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
 
     def rows(frame: Any) -> list[Any]:
         return sorted(tuple(row) for row in frame.select("user", "allowed").collect())
@@ -47,22 +47,22 @@ def main(policy: str, state: str, bundles: str, remote: str) -> None:
         return int(read_state(spark, {"grants": table}, policy).findings().count())
 
     doors: dict[str, Callable[[], Any]] = {
-        "kernel": lambda: rows(decide(asked, policy, state, plan="kernel", **given)),
-        "auto": lambda: rows(decide(asked, policy, state, **given)),
-        "decide_with": lambda: rows(decide_with(asked, bundles, **given)),
+        "kernel": lambda: rows(decide(asked, policy, state, plan="kernel", **arguments)),
+        "auto": lambda: rows(decide(asked, policy, state, **arguments)),
+        "decide_with": lambda: rows(decide_with(asked, bundles, **arguments)),
         "entitlements": lambda: entitlements(policy, state, operations=["look"], spark=spark).count(),
         "register": source,
         "register, YAML": lambda: source(policy, state),
         "register_function": may,
         "read_state": grants,
     }
-    told: dict[str, Any] = {"plan": str(plan(asked, policy, state, **given))}
+    text: dict[str, Any] = {"plan": str(plan(asked, policy, state, **arguments))}
     for name, door in doors.items():
         try:
-            told[name] = door()
+            text[name] = door()
         except DecisionUnavailable as error:
-            told[name] = str(error)
-    sys.stdout.write(json.dumps(told))
+            text[name] = str(error)
+    sys.stdout.write(json.dumps(text))
     spark.stop()
 
 

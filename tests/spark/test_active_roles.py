@@ -72,14 +72,14 @@ def test_each_row_is_decided_by_its_own_roles(spark: SparkSession, tmp_path: Pat
         if active is None or not all(active):
             expected.append((False, "null"))
             continue
-        asked = Request(
+        request = Request(
             user=user,
             action="use",
             resource=Entity("desk", desk),
             active_roles=tuple(map(str, active)),
             groups=tuple(groups),
         )
-        allowed = reference.decide(asked).allowed
+        allowed = reference.decide(request).allowed
         expected.append((allowed, None if allowed else "not granted"))
     assert decided(spark, path) == expected
     assert [allowed for allowed, _ in expected] == [row in (0, 1, 6, 8) for row in range(len(ROWS))]

@@ -56,8 +56,12 @@ def test_a_path_may_be_a_list_of_columns_of_names(spark: SparkSession, tmp_path:
     rows = [("cy", "s", "100%", "a/b"), ("ann", "s", "a", "1"), ("ann", "s", "a", None), ("ann", "s", "a", "")]
     df = decision_rows.frame(spark, rows, "user string, shop string, shelf string, box string")
     for kind in ("box", F.lit("box")):
-        given: dict[str, Any] = {"subject": "user", "action": "look", "resource": (kind, [F.lit("s"), "shelf", "box"])}
-        decided = decide(df, *decision_rows.files(tmp_path), **given)
+        arguments: dict[str, Any] = {
+            "subject": "user",
+            "action": "look",
+            "resource": (kind, [F.lit("s"), "shelf", "box"]),
+        }
+        decided = decide(df, *decision_rows.files(tmp_path), **arguments)
         assert decision_rows.answer_rows(decided) == [
             (True, None),
             (True, None),
@@ -82,7 +86,7 @@ def test_groups_count_only_where_the_policy_takes_them(ask: Ask, spark: SparkSes
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "message"),
+    ("arguments", "error", "message"),
     [
         ({"subject": "usr"}, UsageError, "subject: no column `usr`; did you mean `user`?"),
         ({"resource": "nothing like it"}, UsageError, "there are: user, path, with.dots, id"),
@@ -144,10 +148,10 @@ def test_groups_count_only_where_the_policy_takes_them(ask: Ask, spark: SparkSes
     ids=str,
 )
 def test_a_mistake_of_the_program_is_told_before_any_row_is_read(
-    given: dict[str, Any], error: type[Exception], message: str, ask: Ask
+    arguments: dict[str, Any], error: type[Exception], message: str, ask: Ask
 ) -> None:
     with pytest.raises(error) as caught:
-        ask(**given)
+        ask(**arguments)
     assert message in str(caught.value)
 
 
@@ -175,16 +179,16 @@ def test_columns_of_other_kinds_and_columns_of_nothing_are_told(ask: Ask) -> Non
 def test_what_is_no_frame_no_name_and_no_limits_is_told(spark: SparkSession, tmp_path: Path) -> None:
     files = decision_rows.files(tmp_path)
     df = spark.range(1).select(F.lit("ann").alias("user"), F.lit("box:s/a/1").alias("box"))
-    given: dict[str, Any] = {"subject": "user", "action": "look", "resource": "box"}
+    arguments: dict[str, Any] = {"subject": "user", "action": "look", "resource": "box"}
     calls: list[Callable[..., Any]] = [decide, visible, plan]
     for call in calls:
         with pytest.raises(UsageError, match="'box' is not a Spark DataFrame"):
-            call("box", *files, **given)
+            call("box", *files, **arguments)
         with pytest.raises(UsageError, match=r"limits is 7: give `Limits\(…\)`"):
-            call(df, *files, limits=7, **given)
+            call(df, *files, limits=7, **arguments)
     with pytest.raises(UsageError, match="reason is None: give the name of the new column"):
-        decide(df, *files, reason=None, **given)  # type: ignore[arg-type]
+        decide(df, *files, reason=None, **arguments)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="None is not a policy"):
-        decide(df, None, files[1], **given)  # type: ignore[arg-type]
+        decide(df, None, files[1], **arguments)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no state given"):
-        decide(df, files[0], None, **given)
+        decide(df, files[0], None, **arguments)

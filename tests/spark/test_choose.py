@@ -71,10 +71,10 @@ def test_a_choice_of_joins_tells_how_they_go_and_limits_move_it(
     limits = Limits(joins=JoinLimits(broadcast=0), figures=Figures())
     with caplog.at_level(logging.INFO, logger="privtab.spark"):
         decide(df, policy, state, plan="joins", limits=limits, **BOX)
-    (told,) = caplog.messages
-    assert told.startswith("decide: joins: the caller asks for it\n  rows are read as requests")
-    assert told.count("shuffled, too large or unknown to be sent") == 5
-    assert "(number unknown)" in told
+    (message,) = caplog.messages
+    assert message.startswith("decide: joins: the caller asks for it\n  rows are read as requests")
+    assert message.count("shuffled, too large or unknown to be sent") == 5
+    assert "(number unknown)" in message
     with pytest.raises(UsageError, match="keep is 'disk': it is `checkpoint` or `persist`"):
         JoinLimits(keep="disk")  # type: ignore[arg-type]
 

@@ -191,8 +191,10 @@ def test_a_group_or_a_role_has_what_somebody_has_who_holds_nothing_else(seed: in
                 if of_type == type_ and not rule.withs:
                     resource = Entity(type_, path)
                     try:
-                        said = worlds.stated_flags(rule, frozenset())
-                        request = Request(user="probe", action=operation, resource=resource, groups=asking, flags=said)
+                        stated = worlds.stated_flags(rule, frozenset())
+                        request = Request(
+                            user="probe", action=operation, resource=resource, groups=asking, flags=stated
+                        )
                         if reference.decide(request).allowed:
                             expected.add((operation, key))
                     except InvalidRequest:

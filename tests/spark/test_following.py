@@ -247,12 +247,12 @@ def test_what_cannot_follow_is_refused_and_said(
                 UsageError, match=r"executors cannot follow a .*State: give the path .* by `each_batch`"
             ):
                 call(stream.rows, program, state, **BOX)
-        told = str(plan(stream.rows, program, state, refresh=None, **BOX))
-        assert "decides by the current state for as long as the stream runs: later revocations have no effect" in told
+        text = str(plan(stream.rows, program, state, refresh=None, **BOX))
+        assert "decides by the current state for as long as the stream runs: later revocations have no effect" in text
         with pytest.raises(UsageError, match="cannot change: give the path of a state, or a function"):
             each_batch(lambda *_: None, program, state, **BOX)  # type: ignore[arg-type]
-    told = str(plan(stream.rows, *policy_and_state, **BOX))
-    assert f"follows {policy_and_state[1]}: no answer is based on a check more than 60 seconds old" in told
+    text = str(plan(stream.rows, *policy_and_state, **BOX))
+    assert f"follows {policy_and_state[1]}: no answer is based on a check more than 60 seconds old" in text
     assert "checked before each chunk of rows" in str(plan(stream.rows, *policy_and_state, refresh=0, **BOX))
     asks: list[dict[str, Any]] = [{"plan": "joins"}, {"limits": Limits(rows=3)}]
     for given in asks:

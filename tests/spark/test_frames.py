@@ -34,10 +34,10 @@ def test_pandas_on_spark_comes_back_with_its_index_and_its_labels(spark: SparkSe
         decided: Any = decide(taken, *files, plan=by, **BOX)
         assert type(decided).__module__ == "pyspark.pandas.frame"
         assert list(decided.index.names) == ["row"]
-        told = decided.sort_index().to_pandas()
-        assert list(told.columns) == ["user", "path", "allowed", "reason"]
-        assert list(told["allowed"]) == [True, False, False]
-        assert list(told.index) == [7, 8, 9]
+        rows = decided.sort_index().to_pandas()
+        assert list(rows.columns) == ["user", "path", "allowed", "reason"]
+        assert list(rows["allowed"]) == [True, False, False]
+        assert list(rows.index) == [7, 8, 9]
     assert list(visible(taken, *files, **BOX).to_pandas().index) == [7]
     assert plan(frame, *files, **BOX).plan == "kernel"
     unnamed = frame.reset_index(drop=True)

@@ -21,8 +21,8 @@ def test_every_name_is_there_and_none_is_hidden_by_a_module() -> None:
 
 def test_the_names_are_listed_before_they_are_loaded() -> None:
     code = "import privtab.spark as s; print(sorted(set(s.__all__) - set(dir(s))))"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"
 
 
 def test_the_door_alone_loads_nothing_heavy() -> None:
@@ -30,8 +30,8 @@ def test_the_door_alone_loads_nothing_heavy() -> None:
         "import sys, privtab.spark; "
         "print([m for m in ('pyspark', 'numpy', 'pyarrow', 'pandas', 'yaml', 'jinja2') if m in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"
 
 
 @pytest.mark.slow
@@ -40,8 +40,8 @@ def test_the_kernel_never_needs_pandas() -> None:
         "import sys; sys.modules['pandas'] = None; "
         "import privtab.spark.kernel, privtab.spark.deciding, privtab.spark.executors, privtab.spark.filtering; print('fine')"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "fine"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "fine"
 
 
 def test_what_each_batch_passes_on_is_what_decide_takes() -> None:
@@ -54,13 +54,13 @@ def test_what_each_batch_passes_on_is_what_decide_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"subject": "who", "action": "load"}, "missing a required argument: 'resource'"),
         ({"subject": "who", "action": "load", "resource": "what", "flag": "x"}, "unexpected keyword argument 'flag'"),
         ({"subject": "who", "action": "load", "resource": "what", "refresh": 1.0}, "takes no `refresh`"),
     ],
 )
-def test_each_batch_names_wrong_arguments_before_the_stream_starts(arguments: dict[str, Any], told: str) -> None:
-    with pytest.raises(TypeError, match=told):
+def test_each_batch_names_wrong_arguments_before_the_stream_starts(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         privtab.spark.each_batch(lambda *_: None, "cdap/final", "/state", **arguments)

@@ -55,26 +55,26 @@ def test_decide_writes_every_row(
 ) -> None:
     out = tmp_path / "decided"
     common = ["-p", POLICY, "-s", STATE, "-i", asked, "--subject", "who", "--action", "load", "--resource", "what"]
-    code, said, err = run(capsys, "decide", *common, "-o", out)
+    code, output, err = run(capsys, "decide", *common, "-o", out)
     assert code == 0, err
-    assert (said["rows"], said["allowed"], said["denied"], said["no_request"]) == (3, 2, 1, 1)
+    assert (output["rows"], output["allowed"], output["denied"], output["no_request"]) == (3, 2, 1, 1)
     found = {row["who"]: row for row in parquet.read_table(out).to_pylist()}
     assert [found[user]["allowed"] for user, _ in LISTED] == [True, True, False]
     assert (found["alice"]["reason"], found["nick"]["reason"]) == (None, "null")
     assert "decide: kernel: the state has" in err
     assert "writing" in err
 
-    code, said, err = run(capsys, "decide", *common, "-o", out)
-    assert (code, said) == (2, None)
+    code, output, err = run(capsys, "decide", *common, "-o", out)
+    assert (code, output) == (2, None)
     assert "add `--overwrite`" in err
 
-    code, said, _ = run(capsys, "decide", *common, "-o", tmp_path / "few.csv", "--keep", "denied", "--quiet")
-    assert (code, said["format"], said["rows"]) == (0, "csv", 1)
+    code, output, _ = run(capsys, "decide", *common, "-o", tmp_path / "few.csv", "--keep", "denied", "--quiet")
+    assert (code, output["format"], output["rows"]) == (0, "csv", 1)
 
-    code, said, _ = run(capsys, "decide", *common, "--explain", "--quiet")
-    assert (code, said["plan"]) == (0, "kernel")
-    assert [step.endswith("has this version of privtab") for step in said["steps"]] == [True]
-    assert said["why"].endswith("fit every executor")
+    code, output, _ = run(capsys, "decide", *common, "--explain", "--quiet")
+    assert (code, output["plan"]) == (0, "kernel")
+    assert [step.endswith("has this version of privtab") for step in output["steps"]] == [True]
+    assert output["why"].endswith("fit every executor")
 
 
 @pytest.mark.slow
@@ -83,16 +83,16 @@ def test_groups_of_a_table_of_texts(spark: SparkSession, tmp_path: Path, capsys:
     table = tmp_path / "asked.csv"
     table.write_text("who,box,brought\ndan,s/a/1,it|hr\ndan,s/a/1, hr |it\ndan,s/a/1,\nbob,s/a/1,\ndan,s/a/1,it||hr\n")
     of_row = ["--subject", "who", "--type", "box", "--path", "box", "--action", "take"]
-    asked = ["-p", policy, "-s", state, "-i", table, *of_row]
-    code, said, err = run(capsys, "decide", *asked, "-o", tmp_path / "out", "--groups", "brought")
-    assert (code, said) == (2, None)
+    arguments = ["-p", policy, "-s", state, "-i", table, *of_row]
+    code, output, err = run(capsys, "decide", *arguments, "-o", tmp_path / "out", "--groups", "brought")
+    assert (code, output) == (2, None)
     assert "give the separator of groups by `--groups-separator`" in err
     more = ["--groups", "brought", "--groups-separator", "|"]
-    code, said, err = run(capsys, "decide", *asked, *more, "-o", tmp_path / "out", "--output-format", "json")
+    code, output, err = run(capsys, "decide", *arguments, *more, "-o", tmp_path / "out", "--output-format", "json")
     assert code == 0, err
     lines = [line for file in (tmp_path / "out").glob("part-*") for line in file.read_text().splitlines()]
     assert [json.loads(line)["allowed"] for line in lines] == [True, True, False, True, False]
-    assert (said["allowed"], said["no_request"]) == (3, 1)
+    assert (output["allowed"], output["no_request"]) == (3, 1)
 
 
 @pytest.mark.slow
@@ -100,11 +100,11 @@ def test_visible_keeps_rows(
     spark: SparkSession, asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "seen"
-    code, said, err = run(
+    code, output, err = run(
         capsys, "visible", "-p", POLICY, "-s", STATE, "-i", asked, "-o", out, "--user", "alice", "--action", "load", "--resource", "what"
     )  # fmt: skip
     assert code == 0, err
-    assert said["rows"] == 2
+    assert output["rows"] == 2
     assert parquet.read_table(out).column_names == ["who", "what"]
 
 
@@ -112,11 +112,11 @@ def test_visible_keeps_rows(
 def test_entitlements_are_written(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entities = tmp_path / "entities.txt"
     entities.write_text("table:demo/hive/sales/orders\n")
-    code, said, err = run(
+    code, output, err = run(
         capsys, "entitlements", "-p", POLICY, "-s", STATE, "-e", entities, "-o", tmp_path / "m", "--operation", "load", "--user", "alice"
     )  # fmt: skip
     assert code == 0, err
-    assert said["rows"] == 1
+    assert output["rows"] == 1
     assert parquet.read_table(tmp_path / "m")["via_principal"].to_pylist() == ["role:analyst"]
 
 
@@ -124,9 +124,9 @@ def test_certify_fails_on_findings(spark: SparkSession, tmp_path: Path, capsys: 
     people = tmp_path / "people.txt"
     people.write_text("alice\n")
     arguments = ["-p", POLICY, "-s", STATE, "--people", people, "--operation", "table/load", "-o", tmp_path / "it"]
-    code, said, err = run(capsys, "certify", *arguments, "--fail-on", "high")
+    code, output, err = run(capsys, "certify", *arguments, "--fail-on", "high")
     assert code == 1, err
-    assert said["findings"]["somebody who has left"] > 0
+    assert output["findings"]["somebody who has left"] > 0
     assert (tmp_path / "it" / "report.html").is_file()
 
 
@@ -137,9 +137,9 @@ def test_state_writes_good_rows(spark: SparkSession, tmp_path: Path, capsys: pyt
     (sources / "grants.csv").write_text(
         "grantee,effect,privilege,entity\nrole:r,allow,READ,dataset:i/n/d\nrole:r,allow,NONE,dataset:i/n/d\n"
     )
-    code, said, err = run(capsys, "state", sources, "-p", "cdap/final", "-o", tmp_path / "out")
+    code, output, err = run(capsys, "state", sources, "-p", "cdap/final", "-o", tmp_path / "out")
     assert code == 1, err
-    assert said["rows"]["grants"] == 1
+    assert output["rows"]["grants"] == 1
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_what_goes_wrong_has_an_exit_code_and_leaves_nothing(
     message: str,
 ) -> None:
     base = ["-p", POLICY, "-s", STATE, "-i", asked, "-o", tmp_path / "out"]
-    got, said, err = run(capsys, job, *base, *arguments)
-    assert (got, said) == (code, None), err
+    got, output, err = run(capsys, job, *base, *arguments)
+    assert (got, output) == (code, None), err
     assert message in err
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
@@ -199,8 +199,8 @@ def test_what_is_wrong_in_a_file_is_told_by_its_line_before_spark_is_started(
         ("entitlements", ["-e", "no/such.csv"], 3, "no such table: no/such.csv"),
     ]
     for job, more, code, message in wrong:
-        got, said, err = run(capsys, job, *common, *more)
-        assert (got, said) == (code, None), err
+        got, output, err = run(capsys, job, *common, *more)
+        assert (got, output) == (code, None), err
         assert message in err
         assert "starting Spark" not in err
     assert not (tmp_path / "out").exists()
@@ -215,11 +215,11 @@ def test_a_job_that_fails_half_way_leaves_nothing(
     broken.parent.mkdir()
     # Without the third cell it would be another request.
     broken.write_text("who,what\nalice,table:demo/hive/sales/orders\nalice,table:demo/hive/sales,orders\n")
-    code, said, err = run(
+    code, output, err = run(
         capsys, "decide", "-p", POLICY, "-s", STATE, "-i", broken, "-o", tmp_path / "out", "--subject", "who", "--action", "load",
         "--resource", "what",
     )  # fmt: skip
-    assert (code, said) == (3, None)
+    assert (code, output) == (3, None)
     assert "privtab: Spark: [FAILED_READ_FILE" in err
     assert "Malformed CSV record: alice,table:demo/hive/sales,orders" in err
     assert "Traceback" not in err
@@ -241,8 +241,8 @@ def test_progress_tells_what_is_written_and_goes_on(
     tell("writing it")
     tell.place = tmp_path
     deadline = time.monotonic() + 20
-    while "3 rows so far" not in (told := capsys.readouterr().err):
-        assert time.monotonic() < deadline, told
+    while "3 rows so far" not in (errors := capsys.readouterr().err):
+        assert time.monotonic() < deadline, errors
         time.sleep(0.02)
     tell.end()
 
@@ -270,9 +270,9 @@ def test_spark_submit_runs_a_job(asked: Path, tmp_path: Path, connected: bool) -
 def test_a_job_shows_no_warnings_of_spark(asked: Path, tmp_path: Path, connected: bool) -> None:
     if connected:
         pytest.skip("the session of a job is its own")
-    given = ["-p", POLICY, "-s", STATE, "-i", str(asked), *LOADS]
+    arguments = ["-p", POLICY, "-s", STATE, "-i", str(asked), *LOADS]
     done = subprocess.run(
-        [sys.executable, "-m", "privtab", "spark", "visible", *given, "-o", str(tmp_path / "out"), "--master", "local[1]"],
+        [sys.executable, "-m", "privtab", "spark", "visible", *arguments, "-o", str(tmp_path / "out"), "--master", "local[1]"],
         capture_output=True, text=True, check=False, timeout=420, env=spark_sessions.environment(), cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -80,8 +80,8 @@ def test_no_name_of_a_column_is_in_the_way(plan: str, spark: SparkSession, polic
     df = df.select("*", *(F.lit(name).alias(name) for name in names))
     decided = decide(df, *policy_and_state, **{**BOX, "subject": F.concat("user", F.lit(""))}, plan=plan)
     assert decided.columns == [*df.columns, "allowed", "reason"]
-    told = decision_rows.answer_rows(decided, "allowed", "reason", *names)
-    assert told == [(True, None, *names), (False, "not granted", *names)]
+    rows = decision_rows.answer_rows(decided, "allowed", "reason", *names)
+    assert rows == [(True, None, *names), (False, "not granted", *names)]
     assert (
         decision_rows.answer_rows(visible(df, *policy_and_state, **BOX, plan=plan), *df.columns)
         == decision_rows.answer_rows(df, *df.columns)[:1]
@@ -164,10 +164,10 @@ def test_rows_of_an_undeclared_random_function_are_pinned_for_joins(spark: Spark
     files = decision_rows.files(tmp_path)
     rows = spark.range(200).select(F.lit("ann").alias("user"), F.udf(drawn, "string")("id").alias("path"))
     limits = Limits(joins=JoinLimits(pin=True))
-    asked: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path"), "plan": "joins"}
-    assert "`JoinLimits(pin=True)`" in plan(rows, *files, **asked).steps[-1]
-    assert plan(rows, *files, **asked, limits=limits).steps[-1] == "the rows were read once (`pin`)"
-    decided = decide(rows, *files, **asked, limits=limits)
+    arguments: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path"), "plan": "joins"}
+    assert "`JoinLimits(pin=True)`" in plan(rows, *files, **arguments).steps[-1]
+    assert plan(rows, *files, **arguments, limits=limits).steps[-1] == "the rows were read once (`pin`)"
+    decided = decide(rows, *files, **arguments, limits=limits)
     assert decided.where("allowed").count() == 200
     first, second = (decided.orderBy("path").collect() for _ in range(2))
     assert first == second

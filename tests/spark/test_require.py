@@ -35,7 +35,7 @@ def test_an_allow_is_told_and_a_denial_raised_with_what_is_missing(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         *(({"subject": wrong}, f"subject is {wrong!r}: give the name of a user") for wrong in (None, "", "user:")),
         ({"subject": 7}, "user is 7; it must be a non-empty string"),
@@ -52,10 +52,10 @@ def test_an_allow_is_told_and_a_denial_raised_with_what_is_missing(tmp_path: Pat
     ],
     ids=str,
 )
-def test_what_is_no_request_is_told(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_what_is_no_request_is_told(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest) as raised:
         require(
-            *decision_rows.files(tmp_path), **{"subject": "ann", "action": "look", "resource": "box:s/a/1", **given}
+            *decision_rows.files(tmp_path), **{"subject": "ann", "action": "look", "resource": "box:s/a/1", **arguments}
         )
     assert message in str(raised.value)
 

@@ -27,10 +27,10 @@ def test_rows_say_it_or_are_denied(plan: str, spark: SparkSession, files: tuple[
     policy, state = files
     rows = [(0, "read", True), (1, "read", False), (2, "read", None), (3, "touch", None)]
     df = spark.createDataFrame(rows, "n int, op string, pii boolean")
-    asked: dict[str, Any] = {"subject": F.lit("ann"), "action": F.col("op"), "resource": ("file", F.lit("w/1"))}
+    arguments: dict[str, Any] = {"subject": F.lit("ann"), "action": F.col("op"), "resource": ("file", F.lit("w/1"))}
 
     def answers(**more: Any) -> list[tuple[bool, str | None]]:
-        decided = decide(df, policy, state, **{**asked, **more, "plan": plan}).orderBy("n").collect()
+        decided = decide(df, policy, state, **{**arguments, **more, "plan": plan}).orderBy("n").collect()
         return [(row["allowed"], row["reason"]) for row in decided]
 
     no, yes = (False, "not granted"), (True, None)

@@ -8,9 +8,9 @@ from itertools import chain
 
 import numpy as np
 
-from privtab.arrow import Codes, Truth
+from privtab.arrow import Codes, Lists, Truth
 from privtab.engines.index import Index
-from privtab.engines.lookups import WORD, Bits, HashIndex, Lists, TextDictionary, pair, words
+from privtab.engines.lookups import WORD, Bits, HashIndex, TextDictionary, pair, words
 
 HEAVY = 32
 """Principals of a user above which it may be faster to go through those that hold something on an entity."""

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.arrow import Codes
+from privtab.arrow import Codes, Lists
 from privtab.engines.arrays import Arrays, Entries, Kind, Scopes, UserPrincipals, is_single
 from privtab.engines.columns import Level, level_of, widths
 from privtab.engines.index import OWNER, PrivilegeNumbers
-from privtab.engines.lookups import WORD, HashIndex, Lists, TextDictionary
+from privtab.engines.lookups import WORD, HashIndex, TextDictionary
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,27 +130,6 @@ class CodedColumn:
         return [None if code < 0 else self.array[code].as_py() for code in codes]
 
 
-class Runs:
-    """The values of each of `count` owners."""
-
-    def __init__(self, owners: Codes, values: Codes, count: int) -> None:
-        order = np.argsort(owners, kind="stable")
-        self.values = values[order]
-        self.first: Codes = np.append(0, np.cumsum(np.bincount(owners, minlength=count)))
-
-    def counts(self, owners: Codes) -> Codes:
-        """How many values each owner has."""
-        found: Codes = self.first[owners + 1] - self.first[owners]
-        return found
-
-    def spread(self, owners: Codes) -> tuple[Codes, Codes]:
-        """All values of some owners: the position of the owner, and the value."""
-        counts = self.counts(owners)
-        rows = np.repeat(np.arange(len(owners)), counts)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return rows, self.values[self.first[owners][rows] + within]
-
-
 def groups(columns: Iterable[CodedColumn]) -> Codes:
     """Number the rows by what several columns contain together: equal numbers for equal rows."""
     found: Codes | None = None

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from privtab.arrow import Codes
+from privtab.arrow import Codes, Lists
 from privtab.state.chains import GROUP, ROLE, Reach, RoleLimits, check_size
-from privtab.state.coded import CodedColumn, Runs, appended
+from privtab.state.coded import CodedColumn, appended
 from privtab.state.nodes import State
 from privtab.state.rows import ColumnRows
 
@@ -56,7 +56,7 @@ def _spread(which: Codes, values: list[list[Any]]) -> tuple[Codes, CodedColumn]:
     check_size(int(counts[which].sum()) if len(which) else 0)
     owners = np.repeat(np.arange(len(values)), counts)
     given = CodedColumn.of_texts(chain.from_iterable(values))
-    rows, codes = Runs(owners, given.codes, len(values)).spread(which)
+    rows, codes = Lists(owners, given.codes, len(values)).values_of(which)
     return rows, CodedColumn(codes, given.array)
 
 

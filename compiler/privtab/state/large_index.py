@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab import arrow
-from privtab.arrow import Codes
+from privtab.arrow import Codes, Lists
 from privtab.ir.nodes import Program
 from privtab.state.chains import GROUP
-from privtab.state.coded import CodedColumn, Runs
+from privtab.state.coded import CodedColumn
 from privtab.state.hierarchy import closed
 from privtab.state.json_columns import MAX_BLOCK_ROWS, Level, Part
 from privtab.state.names import StateNames
@@ -161,7 +161,7 @@ def given_privileges(
     owners = np.repeat(
         np.arange(len(privileges_of_distinct)), [len(granted_names) for granted_names in privileges_of_distinct]
     )
-    rows, codes = Runs(owners, granted.codes, len(privileges_of_distinct)).spread(inverse)
+    rows, codes = Lists(owners, granted.codes, len(privileges_of_distinct)).values_of(inverse)
     return rows, CodedColumn(codes, granted.array)
 
 
@@ -196,7 +196,7 @@ class _People:
         holds_something[np.concatenate([holder, direct_holder, member])] = True
         self.groups: Codes = np.flatnonzero(holds_something & of_groups)
         """Those that hold something themselves, or that others contain."""
-        self._members = Runs(member[members.codes], group[groups.codes], len(self.names))
+        self._members = Lists(member[members.codes], group[groups.codes], len(self.names))
 
         self.within: dict[str, list[str]] = {}
         """The role and the scope of each principal that stands for both."""
@@ -204,7 +204,7 @@ class _People:
         self._principals, (assigned, name_principals) = _united((principals.array, self.names))
         has_effect = principals.codes[assignment_numbers] >= 0
         own_holders = np.append(direct_holder, np.flatnonzero(of_groups)) if used.group_membership else direct_holder
-        self._holds = Runs(
+        self._holds = Lists(
             np.append(holder[holders.codes][has_effect], own_holders),
             np.append(assigned[principals.codes[assignment_numbers][has_effect]], name_principals[own_holders]),
             len(self.names),
@@ -214,7 +214,7 @@ class _People:
         (scope, self._scopes), (role, self._roles) = _sorted(scopes), _sorted(roles)
         pairs, pair_numbers = np.unique(scope[scoped] * len(roles.array) + role[scoped], return_inverse=True)
         self._pairs = np.divmod(pairs, max(len(roles.array), 1))
-        self._scoped = Runs(holder[holders.codes][scoped], pair_numbers, len(self.names))
+        self._scoped = Lists(holder[holders.codes][scoped], pair_numbers, len(self.names))
 
     def _assigned_principals(
         self, roles: CodedColumn, scopes: CodedColumn, effective: set[str], *, every: bool
@@ -257,16 +257,16 @@ class _People:
     def _bare(self, people: Codes, prefix: str) -> pa.Array:
         return pc.utf8_slice_codeunits(self.names.take(arrow.integers(people)), len(prefix))
 
-    def _values_of(self, people: Codes, values: Runs, size: int) -> Iterator[tuple[Codes, Codes]]:
+    def _values_of(self, people: Codes, values: Lists, size: int) -> Iterator[tuple[Codes, Codes]]:
         """The values of some people and of their groups, below `size`: pairs of a position in `people` and a value, in blocks."""
         per_group = values.counts(self._members.values)
         by_group = np.append(0, np.cumsum(per_group))[self._members.first]
         total = np.cumsum(values.counts(people) + by_group[people + 1] - by_group[people])
         cuts = np.flatnonzero(np.diff(total // MAX_BLOCK_ROWS)) + 1
         for block in np.split(np.arange(len(people)), cuts):
-            rows, direct_values = values.spread(people[block])
-            members, groups = self._members.spread(people[block])
-            through_groups, group_values = values.spread(groups)
+            rows, direct_values = values.values_of(people[block])
+            members, groups = self._members.values_of(people[block])
+            through_groups, group_values = values.values_of(groups)
             found = np.append(rows, members[through_groups]), np.append(direct_values, group_values)
             if len(found[0]):
                 positions, distinct_values = _distinct(found, (len(block), size))

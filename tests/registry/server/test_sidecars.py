@@ -62,12 +62,12 @@ def test_a_switch_is_there_within_a_second_as_a_delta(
     until(lambda: fleet(server)["one"]["current"])
     current = registry.channel("dev", "shop")
     until(lambda: fleet(server)["one"]["bundles"]["policy"]["revision"] == current.policy)
-    told = fleet(server)["one"]
-    assert told["labels"]["app"] == "web"
-    assert told["feeds"]["dev/shop/state"]["holds"] == current.state
-    assert told["bundles"]["state"]["revision"] == current.state
-    assert told["bundles"]["state"]["activated"] is not None
-    assert told["bundles"]["state"]["code"] is None
+    report = fleet(server)["one"]
+    assert report["labels"]["app"] == "web"
+    assert report["feeds"]["dev/shop/state"]["holds"] == current.state
+    assert report["bundles"]["state"]["revision"] == current.state
+    assert report["bundles"]["state"]["activated"] is not None
+    assert report["bundles"]["state"]["code"] is None
 
     # Back again: what ran before is as new as anything else.
     registry.release(

@@ -193,16 +193,16 @@ def test_wrong_rows_stop_a_build_and_leave_the_last_one(spark: SparkSession, sho
             wrong["grants"].schema,
         )
     )
-    given: Mapping[str, Any] = {"tables": wrong, "entities": entities}
+    arguments: Mapping[str, Any] = {"tables": wrong, "entities": entities}
     with pytest.raises(StateInvalid) as raised:
-        build(spark, given, shop, tmp_path)
+        build(spark, arguments, shop, tmp_path)
     codes = sorted(f.code for f in raised.value.findings)  # type: ignore[attr-defined]
     assert codes == ["S103", "S103", "S103", "S103", "S110", "S130"]
     assert opened(tmp_path).manifest == good.manifest
     assert spark.read.parquet(str(tmp_path / "rejected")).filter("severity = 'error'").count() == 6
     assert files(opened(tmp_path)) == files(good)
 
-    strict = {**given, "orphans": "quarantine"}
+    strict = {**arguments, "orphans": "quarantine"}
     partial = build(spark, strict, shop, tmp_path, allow_partial=True)
     kept = replace(STATE, grants=(*STATE.grants[:2], STATE.grants[3]), members=STATE.members[:1])
     assert files(partial) == shard_bundles(shop, kept)

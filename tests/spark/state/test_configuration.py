@@ -13,7 +13,7 @@ GRANTS = "tables:\n  grants: {path: grants.csv}\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (GRANTS + "  grants: {path: other.csv}\n", ":3:3: error[P005 duplicate-key]: duplicate key `grants`"),
         (GRANTS + "tables: {}\n", "duplicate key `tables`"),
@@ -26,12 +26,12 @@ GRANTS = "tables:\n  grants: {path: grants.csv}\n"
         ("tables\n", "must be a mapping"),
     ],
 )
-def test_what_has_two_readings_or_none_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_what_has_two_readings_or_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "sources.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as error:
         read_configuration(path)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_lines_with_passwords_are_not_shown(tmp_path: Path) -> None:

@@ -36,10 +36,10 @@ def test_an_imported_state_decides_and_has_the_report_of_the_command(spark: Spar
     ], **DENIAL), ranger_policy(2, policyType=1))  # fmt: skip
     found = import_state(lake, "ranger", export)
     command = ["state", "import", "ranger", export, "-p", lake, "-o", str(tmp_path / "out.json"), "--format", "json"]
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "privtab", *command], capture_output=True, text=True, check=True, timeout=120
     )
-    report = json.loads(told.stdout)
+    report = json.loads(completed.stdout)
     assert report["taken"] == found.taken == {"grants": 3}
     assert report["translated"] == list(found.translated)
     assert [one["what"] for one in report["not_taken"]] == [one.what for one in found.not_taken] != []

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from privtab.arrow import Codes, Truth
+from privtab.arrow import Codes, Lists, Truth
 from privtab.engines.index import OWNER, Index
-from privtab.engines.lookups import WORD, Lists, words
+from privtab.engines.lookups import WORD, words
 from privtab.spark.matrix.principals import NONE, SubjectArrays
 
 DEEPEST = 1 << 20

@@ -10,9 +10,8 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from privtab.arrow import Codes, Truth
+from privtab.arrow import Codes, Lists, Truth
 from privtab.engines.index import Index
-from privtab.engines.lookups import Lists
 
 NONE = np.int64(np.iinfo(np.int64).max)
 """Stands for no way: greater than every way."""
