@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privtab.conform.document import load
-from privtab.conform.values import Names
+from privtab.conform.values import SystemNames
 from privtab.errors import PolicyInvalid
 from privtab.pipeline import load_program
 from privtab.request import Entity
@@ -90,7 +90,7 @@ def test_the_levels_of_a_type_that_nests_are_one_text(tmp_path: Path, key: str, 
     (tmp_path / "driver.yaml").write_text(DOCUMENT % key, encoding="utf-8")
     program = load_program(tmp_path / "lake.yaml")
     document = load(tmp_path / "driver.yaml", program)
-    values = Names(program, document, lambda name: name).entity(Entity.parse("table:c/a/b%2Fb/t"))
+    values = SystemNames(program, document, lambda name: name).entity(Entity.parse("table:c/a/b%2Fb/t"))
     assert values == {"catalog": "c", "namespace": f"a{separator}b/b", "namespace_name": "b/b", "table": "t"}
     call = document.operations["table", "load"].calls[0]
     assert call.text.address(values) == f"/c/a{'%2F' if separator == '/' else '%1F'}b%2Fb/t"

@@ -189,7 +189,12 @@ def test_a_driver_that_gives_another_number_of_answers_is_ended(library: Program
 
 def test_each_answer_is_judged_once(library: Program, planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[str] = []
-    monkeypatch.setattr(Question, "rows", property(lambda question: judged.append(question.id) or 1))
+
+    def rows(question: Question) -> int:
+        judged.append(question.id)
+        return 1
+
+    monkeypatch.setattr(Question, "rows", property(rows))
     questions = [replace(planned.questions[0], id=str(number), expected=True) for number in range(200)]
     outcome = run(planned, questions, Obeying(library), Settings())
     assert len(outcome.answers) == 200
