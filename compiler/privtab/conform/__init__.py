@@ -1,1 +1,1 @@
-"""Whether a running system obeys its table: questions made from the minimal sets of each row, asked through a driver."""
+"""Test whether a running system obeys its table, by questions made from the minimal sets of each row and asked through a driver."""

@@ -1,4 +1,4 @@
-"""The callers among whom questions are chosen: for each row and kind of request, made from its minimal sets."""
+"""The callers from which questions are chosen, made from the minimal sets of each row and kind of request."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A caller who could be asked about; `purpose`: what it is for beside the proofs of its setting, empty if nothing."""
+    """A caller for a possible question; `purpose`: its use besides the proofs of its setting, empty if it has none."""
 
     setting: Setting
     caller: Caller
@@ -165,7 +165,7 @@ class Candidates:
         return None if ways is None else replace(setting, ways=tuple(ways), below={})
 
     def changed(self, settings_: Iterable[Setting], rules: Iterable[Rule]) -> Iterator[Candidate]:
-        """Callers by whom changed rows are told apart: those with a set that only a changed row has, and without a part of it."""
+        """Callers that distinguish changed rows: those with a set that only a changed row has, and those without a part of it."""
         changed = tuple(rules)
         for setting in settings_:
             callers = Callers(self.program, setting.request, setting.ways, are_below_listed=True)

@@ -31,10 +31,10 @@ class Row:
 
 
 class Choice:
-    """What has to be hit in each row, and the candidates that are chosen to hit it."""
+    """What the questions must cover in each row, and the candidates chosen for it."""
 
     def __init__(self, program: Program, rows: Mapping[Key, Row], *, separate: bool = False) -> None:
-        """`separate`: choose so many that the faults of a row are also told from each other."""
+        """`separate`: choose enough candidates to distinguish the faults of a row from each other as well."""
         self.program = program
         self._separate = separate
         self.rows = rows
@@ -111,7 +111,7 @@ class Choice:
             yield own, others
 
     def _separated(self, key: Key, taken: Mask) -> Mask:
-        """The chosen candidates of a row, with as many more as tell apart all the faults in it that candidates can tell apart.
+        """The chosen candidates of a row, with further ones that distinguish all of its faults that candidates can distinguish.
 
         Each fault also has a candidate that it allows and one that it refuses, where it differs from the row in both.
         """

@@ -55,7 +55,7 @@ class Signs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """How something is made and removed; without `drop` it goes with what contains it."""
+    """How something is created and removed; without `drop` it is removed with its container."""
 
     make: Calls
     drop: Calls
@@ -178,7 +178,7 @@ class _DriverReader(DocumentReader):
         return found
 
     def made(self, node: Node, what: str) -> Made:
-        """How something is made and removed."""
+        """How something is created and removed."""
         fields = self.fields(node, what, ("make", "drop", "outside"), ("make",)) or {}
         outside = "outside" in fields and self.word(fields["outside"], "`outside`", ("true", "false")) == "true"
         return Made(
@@ -188,7 +188,7 @@ class _DriverReader(DocumentReader):
         )
 
     def rows(self, node: Node | None) -> MappingOf[tuple[str, str], Calls]:
-        """How rows of a state are made."""
+        """How rows of a state are created."""
         found: dict[tuple[str, str], Calls] = {}
         for key, value in self.known(node, "`rows`", TABLES):
             if key.text in BY_TYPE:

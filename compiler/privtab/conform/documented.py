@@ -1,4 +1,4 @@
-"""What the drivers of documents share: making a world call by call, and removing what was made."""
+"""Shared by drivers that read a document: create a world call by call, and remove what was created."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class DocumentedDriver(Driver):
         return self._removed(self._names.dropped(world))
 
     def _removed(self, steps: Iterable[Step]) -> tuple[str, ...]:
-        """Carry out steps that remove something; returns what is left, and why."""
+        """Carry out the steps of a removal; returns what could not be removed, and why."""
         self.disconnect()
         left: list[str] = []
         for step in steps:

@@ -25,11 +25,11 @@ class PlainDriver(Protocol):
         """What the system does with a request."""
 
     def clean(self) -> Sequence[str] | None:
-        """Remove what `prepare` made, also after a failure; returns what is left."""
+        """Remove what `prepare` created, also after a failure; returns what could not be removed."""
 
 
 class Driver:
-    """A driver with everything that it may say about itself; subclasses replace what is otherwise."""
+    """A driver with the defaults of all optional methods; subclasses override them."""
 
     batch = 1
     """How many requests `ask_many` takes at once."""
@@ -40,7 +40,7 @@ class Driver:
     """Whether callers may hold their privileges through roles."""
 
     def asks(self, rule: Rule) -> bool:
-        """Whether an operation can be asked: nothing is made for one that cannot."""
+        """Whether an operation can be asked; nothing is created for one that cannot."""
         del rule
         return True
 
@@ -66,11 +66,11 @@ class Driver:
         return [self.ask(request) for request in requests]
 
     def clean(self) -> tuple[str, ...]:
-        """Remove what `prepare` made, also after a failure; returns what is left."""
+        """Remove what `prepare` created, also after a failure; returns what could not be removed."""
         raise NotImplementedError
 
     def clean_world(self, world: World) -> tuple[str, ...]:
-        """Remove what an earlier test of the same plan may have left; returns what is left then."""
+        """Remove what an earlier test of the same plan may have left; returns what could not be removed."""
         del world
         return self.clean()
 
@@ -101,7 +101,7 @@ class _Wrapped(Driver):
 
 
 def load_class(name: str, url: str | None, options: Mapping[str, str]) -> Driver:
-    """The driver `module:Class`, made with `url` and options by name. Raises UsageError."""
+    """The driver `module:Class`, constructed with `url` and options by name. Raises UsageError."""
     module_name, _, class_name = name.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)

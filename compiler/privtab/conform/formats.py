@@ -39,7 +39,7 @@ def _word(verdict: Verdict) -> str:
 
 
 def row_notes(row: RowReport) -> list[str]:
-    """What there is to say about a row beside its verdict."""
+    """Notes on a row besides its verdict."""
     lines = [row.why] if row.why else []
     if row.waived is not None:
         lines.append(f"waived by {row.waived.who} until {row.waived.until}: {row.waived.why}")

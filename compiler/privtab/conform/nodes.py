@@ -71,7 +71,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What a system has to contain before the questions are asked."""
+    """What a system must contain before the questions are asked."""
 
     state: State
     entities: tuple[Entity, ...]

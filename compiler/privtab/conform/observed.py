@@ -70,7 +70,7 @@ class _OfSetting:
     """The candidates for one kind of request, and for each thing that some are given: who they are."""
 
     def __init__(self, nobody: Reference, names: PrivilegeNames, setting: Setting) -> None:
-        """`nobody`: an engine in whose state nobody holds anything, for the paths of the request."""
+        """`nobody`: an engine with an empty state, for the paths of the request."""
         self._names = names
         self.context = EvaluationContext(nobody, setting.request)
         self.mask: Mask = 0

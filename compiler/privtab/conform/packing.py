@@ -1,4 +1,4 @@
-"""Packs callers into one world: callers who hold the same are one user, and what somebody owns is theirs alone."""
+"""Packs callers into one world: callers who hold the same share one user; owned entities are not shared."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Packing:
         return asked
 
     def _matters(self, atom: HeldAtom) -> bool:
-        """Whether some row asks for it: nobody is made a member, or the owner, of what has no members or owners."""
+        """Whether some row requires it: no caller becomes a member or the owner of an entity without members or owners."""
         if atom.kind == "admin":
             return self._has_admins
         if atom.kind not in _ASKED_OF_TYPES or (atom.kind == "owner" and self._owners_hold):
@@ -156,7 +156,7 @@ class Packing:
 
 
 class _FinalNames:
-    """The final names for one caller: each is the type behind the prefix, with a number if it is theirs alone."""
+    """The final names for one caller: the prefix and the type, with a number if the entity is not shared."""
 
     def __init__(self, program: Program, prefix: str, number: int, numbered: set[str]) -> None:
         self._program = program

@@ -11,7 +11,7 @@ from privtab.scenarios.masks import Key
 
 
 def readings_of(policy: str | Path, program: Program, variant: str | None = None) -> dict[Key, dict[str, Rule]]:
-    """For each ambiguous row the rule of each other reading; one that is about other objects is left out."""
+    """For each ambiguous row, the rules of its other readings, except readings with other objects."""
     ambiguous = {key: rule for key, rule in program.rules.items() if rule.ambiguous is not None}
     found: dict[Key, dict[str, Rule]] = {}
     names = {

@@ -97,7 +97,7 @@ class Report:
 
 
 def _unwaived(row: RowReport) -> set[Verdict]:
-    """How the answers about a row differ from the table, without what is waived."""
+    """The unwaived differences between the answers about a row and the table."""
     waived = None if row.waived is None else str(row.waived.change)
     return {finding.verdict for finding in row.findings if finding.verdict != waived}
 
@@ -173,7 +173,7 @@ def _worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def _readings(verdicts: Sequence[tuple[Question, Answer | None, Verdict]]) -> tuple[FollowedReading, ...]:
-    """For the row as it stands and each other reading: how many of the telling questions it answers as the system does."""
+    """For the row and each other reading: how many of the distinguishing questions it answers as the system does."""
     telling = [
         (question, answer is Answer.ALLOWED)
         for question, answer, verdict in verdicts

@@ -80,7 +80,7 @@ class HttpDriver(DocumentedDriver):
         return values | {"basic": {request.user: b64encode(f"{request.user}:{self._names.password}".encode()).decode()}}
 
     def call(self, call: Call, step: Step, *, absent_is_done: bool = False) -> str | None:
-        """As DocumentedDriver.call; what is not there is removed already."""
+        """As DocumentedDriver.call; a missing entity counts as removed."""
         status, body = self._sent(call, step.values, self._document.admin_headers)
         if 200 <= status < 300 or str(status) in call.allowed or (absent_is_done and status == 404):
             return None

@@ -1,4 +1,4 @@
-"""The driver for databases: a driver document's statements, through SQLAlchemy. What is asked is rolled back."""
+"""The driver for databases: a driver document's statements, through SQLAlchemy. Questions are rolled back."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class SqlDriver(DocumentedDriver):
         return None
 
     def _database(self, entity: Entity | None, *, outside: bool = False) -> str | None:
-        """The database that an entity lies in; None: that of the address."""
+        """The database that contains an entity; None: the one in the URL."""
         type_ = self._document.database
         if type_ is None or entity is None or outside or type_ not in self._program.chain(entity.type):
             return None

@@ -39,7 +39,7 @@ class SystemNames:
         self.document = document
         self._written = written
         self.password = secrets.token_hex(16)
-        """The password of every user that is made: nobody else can know it while they exist."""
+        """The password of every user that is created; random, so that no one else can use these users."""
 
     def entity(self, entity: Entity, before: str = "") -> dict[str, str]:
         """The names on the path of an entity, by type; those of the levels of a type that nests are one text."""
@@ -66,7 +66,7 @@ class SystemNames:
         return self._written(text.partition(":")[2])
 
     def made(self, world: World) -> Iterator[Step]:
-        """What has to be made, in order; owners before grants, since a new owner takes over what the old one was granted."""
+        """The steps that create a world, in order; owners before grants, since a new owner takes over the grants of the old one."""
         for kind, names in (("users", world.users), ("groups", world.groups), ("roles", world.roles)):
             for name in names:
                 yield self._principal(kind, name, drop=False)
@@ -75,7 +75,7 @@ class SystemNames:
         yield from self._rows(world)
 
     def dropped(self, world: World) -> Iterator[Step]:
-        """What has to be removed, in order."""
+        """The steps that remove a world, in order."""
         for entity in reversed(world.entities):
             yield self._entity(entity, drop=True)
         for kind, names in (("roles", world.roles), ("groups", world.groups), ("users", world.users)):

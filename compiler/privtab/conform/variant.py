@@ -1,4 +1,4 @@
-"""Finds a small change of each wrong row that says what the system does, and writes the changes as a variant of the policy."""
+"""Finds a small change of each wrong row that matches the system's answers, and writes the changes as a variant of the policy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A variant that says what the system does, as far as it was found."""
+    """A variant that matches the system's answers, except for rows that no small change explains."""
 
     changes: tuple[RowChange, ...]
     unexplained: tuple[Rule, ...]
@@ -98,7 +98,7 @@ class VariantFile:
         return f"{before}{'' if before.endswith(chr(10)) else chr(10)}{added}{self.source.text[at:]}"
 
     def _end_of_variants(self) -> int:
-        """The offset behind the last line of `variants`; what is below it, with its comments, is another key's."""
+        """The offset after the last line of `variants`; comments below it belong to the next key."""
         assert self._variants is not None
         later = [key.start for key, _ in self.root.entries if key.start > self._variants.start]
         inner = [key.start for key, _ in _entries(self._variants)]
@@ -122,7 +122,7 @@ def _entries(node: Node) -> Iterator[tuple[Scalar, Node]]:
 
 
 class _AnsweredRows:
-    """The questions of a plan that were answered, and what a program says to them."""
+    """The answered questions of a plan, compared with a program's answers."""
 
     def __init__(self, plan: Plan, program: Program, answers: Mapping[str, Answer]) -> None:
         self.program = program
@@ -157,7 +157,7 @@ class _AnsweredRows:
         return self.wrong(key, rule) + sum(self.wrong(other, replacement=rule) for other in others)
 
     def in_order(self) -> list[Key]:
-        """The rows that were asked about, each behind those that it refers to."""
+        """The rows with questions, each after those that it refers to."""
         return sorted(self.rows, key=lambda key: len(self.dependencies.of(key)))
 
 

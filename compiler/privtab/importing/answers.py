@@ -168,7 +168,7 @@ def _database(where: str) -> Iterator[Answers]:
         except SQLAlchemyError as error:
             raise FileError(f"{named}: {_reason(error)}") from error
         with connection:
-            # One snapshot for all queries, where the database has such; what is read is never written.
+            # One snapshot for all queries if the database supports it; nothing is written.
             yield SqlAnswers(connection, named)
             connection.rollback()
     finally:

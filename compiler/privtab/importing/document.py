@@ -61,7 +61,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """How an answer that comes in pages goes on: by a token of the answer, or by the number of items so far."""
+    """How to get the next page of an answer: by a token in the answer, or by the number of items so far."""
 
     parameter: str
     next: Expression | None = None
@@ -103,7 +103,7 @@ class Document:
     path: str
     title: str
     needs: tuple[str, ...]
-    """Names that whoever imports has to give."""
+    """Names whose values the caller must give."""
     wildcards: str
     """Signs by which one name of the system stands for several: of `*`, `?` and `%`."""
     steps: tuple[Step, ...]
@@ -201,7 +201,7 @@ class _MappingReader(DocumentReader):
         )
 
     def page(self, node: Node | None) -> Page | None:
-        """How an answer goes on."""
+        """Read how to get the next page of an answer."""
         fields = None if node is None else self.fields(node, "`page`", PAGE, ("parameter",))
         if fields is None:
             return None

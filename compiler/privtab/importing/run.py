@@ -1,4 +1,4 @@
-"""An import: the steps of a document asked of a system, and what came of it."""
+"""Runs an import: carries out the steps of a document and collects the rows."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def run(
 
 
 class _Collector:
-    """Goes through the steps of a document."""
+    """Carries out the steps of a document."""
 
     def __init__(self, document: Document, answers: Answers, entities: Sequence[Entity]) -> None:
         self.document = document
@@ -137,7 +137,7 @@ class _Collector:
         self.found.not_taken[NotTaken(what=text, why="")] = None
 
     def _data(self, step: Step, context: Mapping[str, Any]) -> Iterator[Any]:
-        """What a step looks at: the pages of an answer, the rows of a query, or what is known already."""
+        """The input of a step: the pages of an answer, the rows of a query, or values of the steps above."""
         if step.ask is None:
             yield context
         elif step.kind == "sql":
@@ -183,7 +183,7 @@ class _Collector:
         raise FileError(f"`{address}` has more than {PAGES:,} pages")
 
     def _items(self, expressions: Sequence[Expression], data: Any, context: Mapping[str, Any]) -> Iterator[Any]:
-        """The items that a step goes through; of several expressions, each looks at an item of the one before."""
+        """The items of a step; each of several expressions is applied to the items of the one before."""
         if not expressions:
             yield from data if isinstance(data, list) else [data]
             return
@@ -239,7 +239,7 @@ class _Collector:
 
 
 def _checked(program: Program, document: Document, found: _Collected) -> Imported:
-    """The rows that the policy takes; the others are among what is not taken."""
+    """The rows that are valid for the policy; the others are reported as not taken."""
     tables = {table: [dict(cells) for cells in rows] for table, rows in found.rows.items()}
     state, findings = validate(program, from_tables(tables, document.path))
     not_taken = dict(found.not_taken)

@@ -26,7 +26,7 @@ class Template:
         return self._filled(values, lambda value: "/".join(_texts(value)))
 
     def path(self, values: Mapping[str, object], wildcards: str = "") -> str:
-        """As an entity: names of its path are encoded, and the names of a list lie in each other.
+        """As an entity: the names of its path are encoded; a list is a path from the root down.
 
         A name with one of `wildcards` keeps it. A text that is one placeholder is an entity as the source writes it.
         """

@@ -221,7 +221,7 @@ class OwnerSemantics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Semantics:
-    """The file-wide meaning of grants."""
+    """The file-wide semantics of grants."""
 
     inheritance: Inheritance = "none"
     deny: DenyMode = "none"

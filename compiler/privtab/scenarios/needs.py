@@ -1,4 +1,4 @@
-"""Generates callers from the complete minimal ways of a request: callers with exactly one way, or with none."""
+"""Generates callers from all minimal ways of a request: callers with exactly one way, or with none."""
 
 from __future__ import annotations
 

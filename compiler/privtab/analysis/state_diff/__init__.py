@@ -117,7 +117,7 @@ class _Comparison:
             compared += len(subjects)
 
     def notes(self) -> Iterator[str]:
-        """What is not in the answer although it may seem so."""
+        """What the answer does not cover although it may seem to."""
         if self.sides[0].uses.request_groups and self.rows:
             yield "groups of requests are compared one at a time: `group:NAME` is a user whose request names that group alone"
 
@@ -162,7 +162,7 @@ class _Comparison:
             yield from combinations(flags, size)
 
     def _cuts(self, subjects: Collection[Subject]) -> set[str]:
-        """The paths at which something about the subjects is said, in either state."""
+        """The paths with rows about the subjects in either state."""
         found: set[str] = set()
         names = {subject.partition(":")[2] for subject in subjects}
         users = [subject[5:] for subject in subjects if subject.startswith("user:")]
