@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from privtab.conform.needed import needed
 from privtab.conform.nodes import Plan, Question
 from privtab.conform.plan import PREFIX, plan
 from privtab.diagnostics import Span
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.nodes import Case, Expected, Subject
@@ -194,6 +196,22 @@ def test_the_smallest_world_of_a_question_gives_its_answer(library: Program) -> 
     for question in planned.questions:
         assert Reference(library, question.state).decide(question.request).allowed is question.expected
         assert whole.decide(question.request).allowed is question.expected
+
+
+@pytest.mark.parametrize("text", [LIBRARY, SHELVES, VISIBLE], ids=["library", "levels", "below"])
+def test_what_one_question_needs_is_enough_for_its_answer(tmp_path: Path, text: str) -> None:
+    planned = plan(written(tmp_path, text))
+    whole = set(map(str, planned.world.entities))
+    keys = vocabulary(planned.program).keys
+    for question in planned.questions:
+        world = needed(planned, [question])
+        assert Reference(planned.program, world.state).decide(question.request).allowed is question.expected
+        assert question.request.user in world.users
+        about = {
+            key for entity in (question.request.resource, *question.request.with_.values()) for key in keys(entity)
+        }
+        assert about & whole <= set(map(str, world.entities))
+    assert needed(planned, planned.questions) == planned.world
 
 
 def test_inheritance_from_each_level_and_each_denial_are_asked_about(library: Program) -> None:

@@ -288,6 +288,73 @@ def test_a_known_difference_is_waived_until_its_day(library: Program, planned: P
     assert late.unused == ("the waiver for `page/delete` held until 2030-01-01: ask ann",)
 
 
+def test_a_waiver_of_a_row_that_was_not_asked_about_is_no_finding(library: Program, planned: Plan) -> None:
+    span = Span(path="waivers.yaml", line=1, column=1, end_line=1, end_column=2)
+    waivers = [
+        Waiver(operation=row, change=Change.WIDER, who="ann", why="known", until=TODAY, span=span)
+        for row in ("page/read", "page/delete", "page/reed")
+    ]
+    asked = [question for question in planned.questions if question.row == "page/read"]
+    outcome = run(planned, asked, Obeying(library), Settings())
+    assert report(planned, outcome, Obeying(library), waivers, TODAY).unused == (
+        "nothing makes `page/read` wider here: take the waiver away",
+        "nothing makes `page/reed` wider here: take the waiver away",
+    )
+
+
+def test_a_row_that_differs_because_of_another_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "library.yaml"
+    path.write_text(
+        POLICY.replace("delete: WRITE (folder)", "delete: can read (page) and WRITE (folder)"), encoding="utf-8"
+    )
+    program = load_program(path)
+
+    class Unseeing(Obeying):
+        def ask(self, request: Request) -> Answer:
+            return Answer.REFUSED if request.action in ("read", "delete") else super().ask(request)
+
+    rows = {row.name: row for row in report_on(plan(program), Unseeing(program)).rows}
+    assert rows["page/delete"].causes == ("page/read",)
+    assert "refers to `page/read`, which is narrower too" in formats.row_notes(rows["page/delete"])
+    assert rows["page/read"].causes == rows["page/write"].causes == ()
+
+
+def test_every_report_has_the_smallest_world_and_what_a_broken_system_said(library: Program, planned: Plan) -> None:
+    class Broken(Obeying):
+        def ask(self, request: Request) -> Answer:
+            return Answer.BROKEN if request.action == "read" else super().ask(request)
+
+        def said(self, request: Request) -> str:
+            return f"division by zero for {request.user}"
+
+        def reproduce(self, request: Request) -> str:
+            return f"read as {request.user}"
+
+    result = report_on(planned, Broken(library))
+    [row] = [row for row in result.rows if row.name == "page/read"]
+    grants = row.findings[0].question.state.grants
+    pretty = "\n".join(line for _, line in formats.pretty(result))
+    for text in (pretty, formats.as_markdown(result), formats.as_html(result), formats.as_junit(result)):
+        assert f"read as {row.findings[0].question.request.user}" in text
+        assert "the system said: division by zero" in text
+        assert all(str(grant.entity) in text for grant in grants)
+    assert "denied to callers who hold none of it" in formats.as_html(result)
+
+
+def test_a_sample_makes_only_what_it_needs(library: Program, planned: Plan) -> None:
+    class Looking(Obeying):
+        def prepare(self, world: World) -> None:
+            self.world = world
+            super().prepare(world)
+
+    driver = Looking(library)
+    some = sampled(planned.questions, 3)
+    outcome = run(planned, some, driver, Settings())
+    assert set(driver.world.users) == {question.request.user for question in some}
+    assert driver.world.rows < planned.world.rows
+    assert set(report(planned, outcome, driver, (), TODAY).cells) <= {Verdict.AGREES, Verdict.UNTESTED}
+
+
 def test_answers_are_kept_and_a_test_continues_from_them(library: Program, planned: Plan, tmp_path: Path) -> None:
     file = tmp_path / "answers.jsonl"
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from privtab.conform.driver import Driver
     from privtab.conform.nodes import Answer, Plan, Question
     from privtab.conform.report import Report
+    from privtab.conform.run import AnswerFile
     from privtab.conform.variant import VariantFile
     from privtab.ir.nodes import Rule
     from privtab.scenarios.masks import Key
@@ -179,7 +180,8 @@ def run(
     questions = sampled([question for question in planned.questions if _selected(filter_, question.rule)], sample)
     if not questions and not planned.undecided:
         raise UsageError(f"no row is named {' or '.join(f'`{name}`' for name in filter_ or ())}")
-    _announce(planned, questions, system)
+    answers = None if resume is None or dry_run or clean or write_state else AnswerFile(resume, planned)
+    _announce(planned, questions, system, answers)
     if write_state is not None:
         _write_state(planned, write_state)
         return
@@ -190,7 +192,6 @@ def run(
         return
     _set_probe(system, questions)
     settings = Settings(jobs=jobs, rate=rate, timeout=timeout)
-    answers = None if resume is None else AnswerFile(resume, planned)
     with progress(len(questions)) as bar:
         [task] = bar.task_ids
         bar.update(task, description=program.system)
@@ -255,14 +256,19 @@ def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
     return patterns is None or any(fnmatch(name, pattern) for pattern in patterns for name in names)
 
 
-def _announce(planned: Plan, questions: Sequence[Question], system: Driver) -> None:
+def _announce(planned: Plan, questions: Sequence[Question], system: Driver, answers: AnswerFile | None) -> None:
     """Tell what is going to be made and asked, before anything is."""
+    from privtab.conform.needed import needed
     from privtab.conform.plan import NOT_ASKED
 
-    world = planned.world
-    changing = sum(system.changes(question.rule) for question in questions)
+    known = {} if answers is None else answers.known
+    waiting = [question for question in questions if question.id not in known]
+    world = planned.world if system.keeps_state else needed(planned, waiting)
+    cells = {cell for question in questions for cell in question.cells}
+    changing = sum(system.changes(question.rule) for question in waiting)
     err().print(
-        f"{count(len(questions), 'question')} about {count(len(planned.cells), 'cell')}"
+        f"{count(len(waiting), 'question')} about {count(len(cells), 'cell')}"
+        + (f", {len(questions) - len(waiting):,} more answered already" if len(waiting) < len(questions) else "")
         + (f", {changing:,} of which may change something" if changing else "")
         + f"; {count(system.calls(world), 'call')} to make {count(len(world.users), 'user')}, "
         f"{count(len(world.entities), 'entity', 'entities')} and {count(world.rows, 'row')} of state",

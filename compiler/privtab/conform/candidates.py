@@ -273,7 +273,7 @@ class Candidates:
         object than the resource. Raises Undecided if there are too many.
         """
         found: dict[HeldSet, str] = {}
-        for atoms in located_sets(self.program, sets, levels):
+        for atoms in located_sets(self.program, sets, levels) if self.program.nests else sets:
             choices = [self._held(atom, names) for atom in atoms]
             if not all(choices):
                 return None

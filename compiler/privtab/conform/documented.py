@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from privtab.conform.document import Call, DriverDocument, Operation
 from privtab.conform.driver import Driver
-from privtab.conform.nodes import World
+from privtab.conform.nodes import Answer, World
 from privtab.conform.values import Step, SystemNames
 from privtab.errors import DriverError
 from privtab.ir.nodes import Program, Rule
@@ -25,6 +25,7 @@ class DocumentedDriver(Driver):
         self._world: World | None = None
         self._made: set[str] = set()
         """What this test has made, at least in part: nothing else is removed."""
+        self._said: dict[str, str] = {}
 
     def asks(self, rule: Rule) -> bool:
         """As Driver.asks: what the document names."""
@@ -47,7 +48,9 @@ class DocumentedDriver(Driver):
             for call in step.calls:
                 problem = self.call(call, step)
                 if problem is not None:
-                    raise DriverError(f"{step.what} cannot be made: {problem}")
+                    raise DriverError(
+                        f"{step.what} cannot be made: {problem} (`--clean` removes what an earlier test left)"
+                    )
                 self._made.add(step.what)
         self.disconnect()
 
@@ -73,6 +76,15 @@ class DocumentedDriver(Driver):
             left += [f"{step.what}: {problem}" for problem in problems if problem is not None]
         self.disconnect()
         return tuple(left)
+
+    def said(self, request: Request) -> str:
+        """As Driver.said."""
+        return self._said.get(str(request.to_json()), "")
+
+    def broken(self, request: Request, said: str) -> Answer:
+        """The answer to a request that was neither allowed nor refused; keeps what the system said."""
+        self._said[str(request.to_json())] = said
+        return Answer.BROKEN
 
     def operation(self, request: Request) -> Operation | None:
         """How a request is asked; None if it cannot be: a request without the last name only of what shows a listing."""

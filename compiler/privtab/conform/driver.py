@@ -79,6 +79,11 @@ class Driver:
         del request
         return ""
 
+    def said(self, request: Request) -> str:
+        """What the system said when the answer was BROKEN; empty if that is not known."""
+        del request
+        return ""
+
 
 class _Wrapped(Driver):
     """A class of a user that has only the three methods of PlainDriver."""

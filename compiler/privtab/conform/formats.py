@@ -18,6 +18,9 @@ from privtab.scenarios.rows import row_lines
 from privtab.state.load import to_tables
 from privtab.state.nodes import State
 
+SHOWN = 5
+"""The most rows of one table of a smallest world that are shown."""
+
 
 def title(report: Report) -> str:
     """What the report is about."""
@@ -46,10 +49,30 @@ def row_notes(row: RowReport) -> list[str]:
     if row.findings:
         first = row.findings[0]
         lines.append(finding_text(first))
+        lines += [f"the system said: {first.said}"] if first.said else []
         if len(row.findings) > 1:
             lines.append(f"and {count(len(row.findings) - 1, 'more question')}")
+    lines += [f"refers to `{name}`, which is {row.verdict} too" for name in row.causes]
     lines += reading_lines(row)
     return lines
+
+
+def world_lines(finding: Finding) -> list[str]:
+    """The rows of the smallest world in which a wrong answer is seen; of a long table, the first."""
+    lines = []
+    for table, rows in tables(finding.question.state).items():
+        lines += [f"{table}: {', '.join(f'{name} {cell}' for name, cell in cells.items())}" for cells in rows[:SHOWN]]
+        if len(rows) > SHOWN:
+            lines.append(f"{table}: {count(len(rows) - SHOWN, 'more row')}")
+    return lines
+
+
+def shown_lines(row: RowReport) -> list[str]:
+    """The smallest world in which a row's first wrong answer is seen, and what asks the same."""
+    if not row.findings:
+        return []
+    first = row.findings[0]
+    return [*world_lines(first), *([first.reproduce] if first.reproduce else [])]
 
 
 def finding_text(finding: Finding) -> str:
@@ -104,6 +127,7 @@ def _row_json(row: RowReport) -> dict[str, Any]:
         "asked": row.asked,
         "answers": {str(answer): number for answer, number in row.answers.items()},
         "why": row.why or None,
+        "causes": list(row.causes),
         "cells": [
             {
                 "text": cell.text,
@@ -142,6 +166,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "request": question.request.to_json(),
         "state": tables(question.state),
         "reproduce": finding.reproduce or None,
+        "said": finding.said or None,
     }
 
 
@@ -159,7 +184,7 @@ def _case(report: Report, row: RowReport) -> Case:
     bad = row.verdict in (Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN)
     failure = None
     if bad and row.waived is None:
-        lines = [*row_notes(row), *row_lines(row.rule.span), *([row.findings[0].reproduce] if row.findings else [])]
+        lines = [*row_notes(row), *row_lines(row.rule.span), *shown_lines(row)]
         failure = Failure(message=f"{row.name} is {row.verdict}", text="\n".join(lines), kind=str(row.verdict))
     skipped = None
     if row.verdict is Verdict.UNTESTED or row.waived is not None:
@@ -178,7 +203,8 @@ def as_markdown(report: Report) -> str:
     """The report as Markdown: a table of the rows, and below it each difference."""
     lines = [f"# {title(report)}", "", summary(report), ""]
     lines += [f"**The test ended early:** {report.outcome.failure}", ""] if report.outcome.failure else []
-    lines += [f"- left behind: {left}" for left in report.outcome.left]
+    notes = [*(f"left behind: {left}" for left in report.outcome.left), *report.unused]
+    lines += [*(f"- {as_text(note)}" for note in notes), *([""] if notes else [])]
     lines += ["| row | verdict | questions | cells that agree |", "|---|---|---:|---:|"]
     for row in report.rows:
         agree = sum(verdict is Verdict.AGREES for _, verdict in row.cells)
@@ -187,8 +213,8 @@ def as_markdown(report: Report) -> str:
     for row in report.rows:
         if notes := row_notes(row):
             lines += ["", f"## `{row.name}`", "", *(f"- {as_text(note)}" for note in notes)]
-            if row.findings and row.findings[0].reproduce:
-                lines += ["", "```", row.findings[0].reproduce, "```"]
+            if shown := shown_lines(row):
+                lines += ["", "```text", *shown, "```"]
     return "\n".join(lines) + "\n"
 
 
@@ -203,7 +229,12 @@ def as_html(report: Report) -> str:
             "agree": sum(verdict is Verdict.AGREES for _, verdict in row.cells),
             "cells": len(row.cells),
             "lines": row_notes(row),
-            "reproduce": row.findings[0].reproduce if row.findings else "",
+            "shown": shown_lines(row),
+            "differing": [
+                (str(verdict), cell.text + (f" ({cell.setting})" if cell.setting else ""))
+                for cell, verdict in row.cells
+                if verdict is not Verdict.AGREES
+            ],
         }
         for row in sorted(report.rows, key=lambda row: ORDER.index(row.verdict))
     ]
@@ -213,6 +244,7 @@ def as_html(report: Report) -> str:
         summary=summary(report),
         failure=report.outcome.failure,
         left=report.outcome.left,
+        waivers=report.unused,
         rows=rows,
     )
 
@@ -226,11 +258,6 @@ def pretty(report: Report, *, verbose: bool = False) -> Iterator[tuple[str, str]
         yield str(row.verdict), f"{row.verdict:>9}  {row.name}{' (waived)' if row.waived is not None else ''}"
         for line in notes:
             yield "", f"           {line}"
-        if row.findings:
-            first = row.findings[0]
-            for table, rows in tables(first.question.state).items():
-                for cells in rows[:5]:
-                    yield "", f"             {table}: {', '.join(f'{name} {cell}' for name, cell in cells.items())}"
-            if first.reproduce:
-                yield "", f"             {first.reproduce}"
+        for line in shown_lines(row):
+            yield "", f"             {line}"
     yield "", summary(report)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -14,6 +14,7 @@ from privtab.conform.plan import NOT_ASKED
 from privtab.conform.run import Outcome
 from privtab.ir.nodes import Rule
 from privtab.scenarios.coverage import Cell
+from privtab.scenarios.masks import Key, RuleDependencies
 
 ORDER = (Verdict.WIDER, Verdict.BROKEN, Verdict.NARROWER, Verdict.UNTESTED, Verdict.AGREES)
 """From the worst to the best; an untested part of a row does not hide that the rest agrees."""
@@ -28,6 +29,8 @@ class Finding:
     verdict: Verdict
     reproduce: str
     """A command that asks the same, to be pasted; empty if the driver has none."""
+    said: str = ""
+    """What the system said, if the answer is broken and it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,8 @@ class RowReport:
     why: str = ""
     """Why nothing was asked, if nothing was."""
     waived: Waiver | None = None
+    causes: tuple[str, ...] = ()
+    """The rows that this one refers to by `can` and that differ in the same way."""
 
     @property
     def name(self) -> str:
@@ -115,7 +120,10 @@ def report(plan: Plan, outcome: Outcome, driver: Driver, waivers: Sequence[Waive
         for rule in plan.program.rules.values()
         if rule.id in by_rule or rule.id in plan.undecided
     ]
-    rows, unused = _waived(plan.program.system, rows, waivers, today)
+    rows = _with_causes(plan, rows)
+    whole = {row.name for row in rows if row.asked and sum(row.answers.values()) == len(by_rule[row.rule.id])}
+    partly = {f"{entity}/{operation}" for entity, operation in plan.program.rules} - whole
+    rows, unused = _waived(plan.program.system, rows, waivers, today, partly)
     asked = sum(question.id in outcome.answers for question in plan.questions)
     return Report(plan=plan, rows=tuple(rows), outcome=outcome, asked=asked, unused=unused)
 
@@ -143,7 +151,13 @@ def _row(
         for number in question.cells:
             proofs[number].append(verdict)
     findings = [
-        Finding(question=question, answer=answer, verdict=verdict, reproduce=driver.reproduce(question.request))
+        Finding(
+            question=question,
+            answer=answer,
+            verdict=verdict,
+            reproduce=driver.reproduce(question.request),
+            said=driver.said(question.request) if verdict is Verdict.BROKEN else "",
+        )
         for question, answer, verdict in verdicts
         if answer is not None and verdict in (Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN)
     ]
@@ -162,6 +176,23 @@ def _row(
         readings=_readings(verdicts),
         why=why,
     )
+
+
+def _with_causes(plan: Plan, rows: Sequence[RowReport]) -> list[RowReport]:
+    """The rows with those that they refer to and that differ in the same way: mending these may mend both."""
+    dependencies = RuleDependencies(plan.program)
+    found = {(row.rule.entity, row.rule.operation): row for row in rows}
+    return [
+        replace(
+            row, causes=tuple(found[other].name for other in found if _is_cause(found[other], key, row, dependencies))
+        )
+        for key, row in found.items()
+    ]
+
+
+def _is_cause(other: RowReport, key: Key, row: RowReport, dependencies: RuleDependencies) -> bool:
+    differs = row.verdict in (Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN) and other.verdict is row.verdict
+    return differs and other is not row and (other.rule.entity, other.rule.operation) in dependencies.of(key)
 
 
 def _worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -193,9 +224,12 @@ def _readings(verdicts: Sequence[tuple[Question, Answer | None, Verdict]]) -> tu
 
 
 def _waived(
-    system: str, rows: Sequence[RowReport], waivers: Sequence[Waiver], today: date
+    system: str, rows: Sequence[RowReport], waivers: Sequence[Waiver], today: date, partly: Collection[str]
 ) -> tuple[list[RowReport], tuple[str, ...]]:
-    """The rows with their waivers; and each waiver that is expired or fits nothing, in words."""
+    """The rows with their waivers; and each waiver that is expired or fits nothing, in words.
+
+    `partly`: the rows of which some question was not answered: whether a waiver fits them is not known.
+    """
     used: set[int] = set()
     marked: list[RowReport] = []
     for row in rows:
@@ -213,6 +247,6 @@ def _waived(
         if waiver.until < today
         else f"nothing makes `{waiver.operation}` {waiver.change} here: take the waiver away"
         for number, waiver in enumerate(waivers)
-        if number not in used
+        if number not in used and (waiver.until < today or waiver.operation not in partly)
     ]
     return marked, tuple(unused)

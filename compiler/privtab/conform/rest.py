@@ -52,9 +52,11 @@ class HttpDriver(DocumentedDriver):
             status, body = self._sent(call, values, self._document.headers)
             answer = judged(operation.signs, status, body)
             if answer is not Answer.ALLOWED:
-                return answer
-        if operation.shows is not None and self.is_named(request):
-            return _shown(operation.shows, request, body)
+                break
+        if answer is Answer.ALLOWED and operation.shows is not None and self.is_named(request):
+            answer = _shown(operation.shows, request, body)
+        if answer is Answer.BROKEN:
+            return self.broken(request, f"{status} {body[:200].decode(errors='replace')}".strip())
         return answer
 
     def reproduce(self, request: Request) -> str:

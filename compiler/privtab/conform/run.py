@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from privtab.conform.driver import Driver
+from privtab.conform.needed import needed
 from privtab.conform.nodes import Answer, Plan, Question
 from privtab.errors import DriverError, FileError, UsageError
 from privtab.plural import count
@@ -72,7 +73,7 @@ def run(
     waiting = [question for question in questions if question.id not in outcome.answers]
     try:
         if waiting:
-            _bounded(lambda: driver.prepare(plan.world), settings.setup_timeout, "preparing the system")
+            _bounded(lambda: driver.prepare(needed(plan, waiting)), settings.setup_timeout, "preparing the system")
         steady = [question for question in waiting if not driver.changes(question.rule)]
         changing = [question for question in waiting if driver.changes(question.rule)]
         witnesses = _Witnesses()

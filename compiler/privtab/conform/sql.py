@@ -60,7 +60,7 @@ class SqlDriver(DocumentedDriver):
         try:
             for statement in self._statements(self._document.become, request):
                 connection.exec_driver_sql(statement)
-            return self._judged(lambda: self._execute(connection, statements), operation.signs)
+            return self._judged(request, lambda: self._execute(connection, statements), operation.signs)
         finally:
             with contextlib.suppress(Exception):
                 transaction.rollback()
@@ -88,7 +88,7 @@ class SqlDriver(DocumentedDriver):
         for statement in statements:
             connection.exec_driver_sql(statement)
 
-    def _judged(self, execute: Callable[[], None], signs: Signs) -> Answer:
+    def _judged(self, request: Request, execute: Callable[[], None], signs: Signs) -> Answer:
         """What the statements came to. Raises DriverError if the connection broke."""
         from sqlalchemy.exc import DBAPIError
 
@@ -105,7 +105,7 @@ class SqlDriver(DocumentedDriver):
             ):
                 if any(mark in codes or mark == message or (" " in mark and mark in message) for mark in marks):
                     return answer
-            return Answer.BROKEN
+            return self.broken(request, " ".join((*sorted(codes - {message, _message(error)}), _message(error))))
         return Answer.ALLOWED
 
     def _asked_as(self, request: Request, statements: list[str], signs: Signs) -> Answer:
@@ -125,7 +125,7 @@ class SqlDriver(DocumentedDriver):
                 connection.rollback()
 
         try:
-            return self._judged(execute, signs)
+            return self._judged(request, execute, signs)
         finally:
             engine.dispose()
 
