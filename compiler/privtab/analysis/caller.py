@@ -99,7 +99,7 @@ class Caller(EvaluationContext):
         self.flags = flags
         self.attributes = attributes
         request_groups = groups if "request" in self.program.semantics.groups else ()
-        self.brought = frozenset(request_groups)
+        self.request_groups = frozenset(request_groups)
         self.groups = self.holdings.groups(user, request_groups)
         self.principals = self.holdings.principals(user, request_groups)
         self.scoped = self.holdings.scoped(user, request_groups)
@@ -118,8 +118,8 @@ class Caller(EvaluationContext):
         caller = cls(reference, "", flags=flags)
         caller.principals, caller.scoped, caller.roles = reference.holdings.of_principal(principal)
         kind, _, name = principal.partition(":")
-        caller.brought = frozenset({name}) if kind == "group" else frozenset()
-        caller.groups = reference.holdings.above(caller.brought)
+        caller.request_groups = frozenset({name}) if kind == "group" else frozenset()
+        caller.groups = reference.holdings.above(caller.request_groups)
         return caller
 
     def about(self, objects: Mapping[str, Entity]) -> Caller:

@@ -70,12 +70,12 @@ class Provenance:
         """For each group and role of the caller, the rows by which they are in it or hold it, with the holders in these rows."""
         self._shortest: dict[tuple[frozenset[str], bool], Mapping[_Reached, Chain]] = {}
         self._link({f"user:{user}"})
-        brought = sorted(evaluation.brought)
+        request_groups = sorted(evaluation.request_groups)
         in_state = set(self._rows)
-        for group in brought:
+        for group in request_groups:
             step = Step(kind="request", text=f"the request says that {user} is in group:{group}")
             self._rows[f"group:{group}"].append((f"user:{user}", None, step))
-        self._link({f"group:{group}" for group in brought} - in_state)
+        self._link({f"group:{group}" for group in request_groups} - in_state)
         all_principals = {f"user:{user}", *self._rows}
         self._grants: dict[tuple[Effect, str, str], list[tuple[Grant, Step]]] = defaultdict(list)
         for row in state.column("grants", "grantee").where(all_principals):
@@ -85,9 +85,9 @@ class Provenance:
             kind: StepKind = "grant" if grant.effect == "allow" else "deny"
             named = names.privileges(grant.privilege) or ()
             for privilege in names.given(grant.privilege, grant.entity.type, grant.effect):
-                said = text if privilege in named else f"{text} (which implies {privilege})"
+                privilege_text = text if privilege in named else f"{text} (which implies {privilege})"
                 self._grants[grant.effect, privilege, str(grant.entity)].append(
-                    (grant, self._step(kind, said, "grants", row))
+                    (grant, self._step(kind, privilege_text, "grants", row))
                 )
         self._owners: dict[str, list[tuple[str, Step]]] = defaultdict(list)
         for row in state.column("owners", "owner").where(all_principals):

@@ -100,7 +100,7 @@ class EvaluationContext:
         self.flags = request.flags
         self.attributes = request.attributes
         groups = request.groups if "request" in self.program.semantics.groups else ()
-        self.brought = frozenset(groups)
+        self.request_groups = frozenset(groups)
         """The groups that the request brings, if the policy takes any from it."""
         self.groups = self.holdings.groups(request.user, groups)
         self.principals = self.holdings.principals(request.user, groups)
