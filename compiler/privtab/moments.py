@@ -15,7 +15,7 @@ FIRST, LAST = -(1 << 63), (1 << 63) - 1
 """The first and the last moment, in 1677 and 2262: a time before or after them is one of them."""
 WINDOWED = "windowed"
 """The part of a state's index that shows that rows hold for a time, and contains what windows concern (`state/windowed.py`)."""
-HELD_ALWAYS = ("members", "service_admins", "within", "user_attributes", "entity_attributes")
+HELD_ALWAYS = ("members", "service_admins", "within", "user_attributes", "entity_attributes", "places", "containers")
 """The parts of an index that windows do not concern."""
 WINDOW = ("from", "until")
 """The optional columns of tables whose rows can have a window."""

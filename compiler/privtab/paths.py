@@ -9,7 +9,7 @@ fixed depth. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, assert_never
 
 LEVELS = 16
@@ -88,6 +88,7 @@ class PathShape:
     """The paths of the entities of one type: `chain` from the root to the type itself.
 
     `nested`: the position in the chain of the type that nests, if one does; `bound`: the most levels that it has.
+    `flat`: the position of the last type whose ids are flat, if there is one: paths are written from its entity on.
 
     >>> tables = PathShape((("catalog", 1), ("namespace", 2), ("table", 3)), nested=1, bound=16)
     >>> tables.keys("c/a/b/t")
@@ -96,20 +97,30 @@ class PathShape:
     (['catalog:c', 'namespace:c/a', 'namespace:c/a/b'], 2)
     """
 
-    __slots__ = ("bound", "chain", "depth", "nested")
+    __slots__ = ("bound", "chain", "depth", "flat", "nested", "written")
 
-    def __init__(self, chain: Sequence[Link], nested: int | None = None, bound: int = 0) -> None:
+    def __init__(
+        self, chain: Sequence[Link], nested: int | None = None, bound: int = 0, flat: int | None = None
+    ) -> None:
         self.chain = tuple(chain)
         self.nested = nested
         self.bound = bound
+        self.flat = flat
         self.depth = self.chain[-1][1]
+        self.written = self if flat is None else PathShape(_beginning_at(self.chain, flat))
+        """The shape of the ids that requests and rows use."""
 
     def levels(self, id_: str) -> int:
         """The number of levels of the type that nests; 1 if none does."""
         return 1 if self.nested is None else count_names(id_) - self.depth + 1
 
+    def levels_of(self, keys: int) -> int:
+        """The number of levels on a path with this many keys, its own among them; 1 if no type nests."""
+        return 1 if self.nested is None else max(keys - len(self.chain) + 1, 1)
+
     def keys(self, id_: str) -> list[str]:
         """The keys of the entities on the path, from the root to the entity itself, which is absent if unnamed."""
+        assert self.flat is None, "only the state tells where an entity with a flat id lies"
         names = id_.split("/") if id_ else []
         last = len(names)
         links = self.chain if self.nested is None else self.links(self.levels(id_))
@@ -146,10 +157,14 @@ class PathShape:
 
     def named(self, id_: str) -> bool:
         """Whether a path has the last name of its entity."""
+        if self.flat is not None:
+            return self.written.named(id_)
         return not id_.endswith("/") if self.nested is not None else count_names(id_) == self.depth
 
     def example(self) -> str:
         """How a path is written: `catalog/namespace/…/table`."""
+        if self.flat is not None:
+            return self.written.example()
         words: list[str] = []
         for at, (type_, depth) in enumerate(self.chain):
             if depth > len(words) - ("…" in words):
@@ -182,13 +197,21 @@ class Chains(dict[str, tuple[Link, ...]]):
 def shapes_of(entities: Mapping[str, Any]) -> dict[str, PathShape]:
     """The shapes of all types, from a program's JSON."""
     bounds = {name: entity.get("nested", 0) for name, entity in entities.items()}
+    flat = frozenset(name for name, entity in entities.items() if entity.get("flat"))
     return {
-        name: path_shape([(link["type"], link["depth"]) for link in entity["chain"]], bounds)
+        name: path_shape([(link["type"], link["depth"]) for link in entity["chain"]], bounds, flat)
         for name, entity in entities.items()
     }
 
 
-def path_shape(chain: Sequence[Link], bounds: Mapping[str, int]) -> PathShape:
-    """The shape of a chain; `bounds`: the most levels of each type that nests, 0 for others."""
+def path_shape(chain: Sequence[Link], bounds: Mapping[str, int], flat: Collection[str] = ()) -> PathShape:
+    """The shape of a chain; `bounds`: the most levels of each type that nests, 0 for others; `flat`: the types with flat ids."""
     nested = next((at for at, (type_, _) in enumerate(chain) if bounds.get(type_)), None)
-    return PathShape(chain, nested, 0 if nested is None else bounds[chain[nested][0]])
+    last_flat = max((at for at, (type_, _) in enumerate(chain) if type_ in flat), default=None)
+    return PathShape(chain, nested, 0 if nested is None else bounds[chain[nested][0]], last_flat)
+
+
+def _beginning_at(chain: Sequence[Link], first: int) -> list[Link]:
+    """The end of a chain, whose first type has one name."""
+    before = chain[first][1] - 1
+    return [(type_, depth - before) for type_, depth in chain[first:]]

@@ -121,7 +121,10 @@ def policy_artifacts(
 ) -> PolicyArtifacts:
     """Compile a program: the passes, the Rego, the program as JSON. Arguments as for `bundle.pack.pack_policy`."""
     from privtab.bundle.pack import pack_policy
+    from privtab.ir.support import Feature, Tool, refusal
 
+    if sharded and program.flat:
+        raise refusal(Feature.FLAT, Tool.SHARDS)
     return pack_policy(program, name, optimised=optimised(program), sharded=sharded, provenance=provenance)
 
 

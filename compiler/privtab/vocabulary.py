@@ -44,13 +44,15 @@ class Vocabulary:
     roles_hold_roles: bool = False
     nested: Mapping[str, int] = field(default_factory=dict)
     """The most levels of each type that nests."""
+    flat: frozenset[str] = frozenset()
+    """The types with flat ids: the state tells where their entities lie."""
     attributes: Attributes = NO_ATTRIBUTES
     shapes: Mapping[str, PathShape] = field(init=False, repr=False, compare=False)
     """The shape of the paths of each type."""
 
     def __post_init__(self) -> None:
         """Work out the shapes of paths."""
-        shapes = {type_: path_shape(chain, self.nested) for type_, chain in self.chains.items()}
+        shapes = {type_: path_shape(chain, self.nested, self.flat) for type_, chain in self.chains.items()}
         object.__setattr__(self, "shapes", shapes)
 
     @classmethod
@@ -77,6 +79,7 @@ class Vocabulary:
             attributes=Attributes.from_json(program.get("attributes", {})),
             roles_hold_roles="roles" in program["semantics"].get("hierarchy", ()),
             nested={name: entity["nested"] for name, entity in entities.items() if "nested" in entity},
+            flat=frozenset(name for name, entity in entities.items() if "flat" in entity),
         )
 
     def check(self, request: Request) -> OperationShape:
@@ -161,6 +164,12 @@ class Vocabulary:
         id_ = entity.id
         check_unicode(id_)
         shape = self.shapes[entity.type]
+        if shape.flat is not None:
+            if unnamed and entity.type in self.flat and id_.endswith("/"):
+                self._check_container(entity)
+                return
+            shape = shape.written
+            chain = shape.chain
         nests = shape.nested is not None
         slashes = id_.count("/") + 1
         if (
@@ -190,14 +199,43 @@ class Vocabulary:
             return
         depth = chain[-1][1]
         depths = {depth}
-        if unnamed and (len(chain) == 1 or chain[-2][1] < depth):
+        if unnamed and entity.type not in self.flat and (len(chain) == 1 or chain[-2][1] < depth):
             depths.add(depth - 1)
         if len(entity.names) not in depths:
             expected = " or ".join(str(d) for d in sorted(depths))
             raise InvalidRequest(
                 f"wrong depth: `{entity}` has {len(entity.names)} name(s), "
-                f"a `{entity.type}` path has {expected} ({shape.example()})"
+                f"a `{entity.type}` path has {expected} ({shape.example()}){self._advice(entity.type, unnamed=unnamed)}"
             )
+
+    def _check_container(self, entity: Entity) -> None:
+        """Check the id of a flat type that names only the entity around: `folder:f9/`. Raises InvalidRequest."""
+        parents = self.containers(entity.type)
+        try:
+            container = Entity.parse(entity.id[:-1])
+        except ValueError:
+            container = Entity("", "")
+        if container.type not in parents:
+            raise InvalidRequest(f"malformed path in `{entity}`{self._advice(entity.type, unnamed=True)}")
+        self.check_path(container)
+
+    def containers(self, type_: str) -> tuple[str, ...]:
+        """The types in which an entity of a type can lie."""
+        chain = self.chains[type_]
+        return ((chain[-2][0],) if len(chain) > 1 else ()) + ((type_,) if type_ in self.nested else ())
+
+    def _advice(self, type_: str, *, unnamed: bool) -> str:
+        """How ids are written that are flat, or begin with one."""
+        if self.shapes[type_].flat is None:
+            return ""
+        if unnamed and type_ in self.flat:
+            container = self.containers(type_)[-1]
+            return f"; a call without the id names what is around it: `{type_}:{container}:{self.shapes[container].example()}/`"
+        return "; the state tells where it lies"
+
+    def lies_in_state(self, type_: str) -> bool:
+        """Whether only the state tells on which path an entity of a type lies."""
+        return bool(self.flat) and self.shapes[type_].flat is not None
 
     def _check_levels(self, entity: Entity, shape: PathShape, *, unnamed: bool) -> None:
         """Check the number of names of a path whose length varies. Raises InvalidRequest."""

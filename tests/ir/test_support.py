@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from privtab.scenarios.nodes import Plan, Subject
 from privtab.scenarios.prove import coverage, score
 from privtab.scenarios.ways import HeldAtom
 from privtab.spark.policies import open_policy
-from privtab.state.nodes import Grant, State
+from privtab.state.nodes import Grant, Placement, State
+from privtab.state.shards import shards
 
 POLICY = """
 privtab: 1
@@ -46,13 +48,14 @@ tables:
 
 def policy(feature: Feature | None) -> str:
     return POLICY.format(
-        nested="{nested: true}" if feature is Feature.NESTED else "{}",
+        nested=TYPES.get(feature, "{}"),
         hierarchy=HIERARCHY.get(feature, ""),
         condition=CONDITIONS.get(feature, "USE (namespace)"),
         attributes="attributes: {request: {mfa: bool}}" if feature is Feature.ATTRIBUTES else "",
     )
 
 
+TYPES: dict[Feature | None, str] = {Feature.NESTED: "{nested: true}", Feature.FLAT: "{flat: true}"}
 HIERARCHY: dict[Feature | None, str] = {
     Feature.BELOW: ", hierarchy: [groups]",
     Feature.ACTIVE_WITH_HIERARCHY: ", hierarchy: [roles], active_roles: request",
@@ -65,6 +68,11 @@ STATE = State(
     grants=(Grant(grantee="user:ann", effect="allow", privilege="USE", entity=Entity("namespace", "c/a")),),
     memberships=(("ann", "staff"),),
 )
+PLACED = State(
+    grants=(Grant(grantee="user:ann", effect="allow", privilege="USE", entity=Entity("namespace", "a")),),
+    memberships=(("ann", "staff"),),
+    entities=(Placement(entity=Entity("namespace", "a"), parent=Entity("catalog", "c")),),
+)
 OPEN = Request(user="ben", action="open", resource=Entity("namespace", "c/a"))
 USE = frozenset({HeldAtom("has", "USE", "namespace:c/a")})
 
@@ -73,23 +81,35 @@ def plan(program: Program) -> Plan:
     return Plan(subject=Subject(policy=Path("lake.yaml")), program=program, rules=program.rules)
 
 
+def state_of(program: Program) -> State:
+    return PLACED if program.flat else STATE
+
+
+def asked(program: Program) -> Request:
+    return replace(OPEN, resource=Entity("namespace", "a")) if program.flat else OPEN
+
+
 ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     Tool.CONFORM: [lambda p, _: [list(Candidates(p).settings(rule)) for rule in p.rules.values()]],
     Tool.COVERAGE: [lambda p, _: coverage(plan(p), {})],
     Tool.DIFF: [lambda p, _: diff(p, p)],
     Tool.MUTATION: [lambda p, _: score(plan(p), {})],
-    Tool.NEEDS: [lambda p, _: list(Callers(p, OPEN, (USE,)).all())],
-    Tool.PATHS: [lambda _, r: ReachableRights(r, STATE, "ann")],
+    Tool.NEEDS: [lambda p, _: list(Callers(p, asked(p), (USE,)).all())],
+    Tool.PATHS: [lambda _, r: ReachableRights(r, state_of(r.program), "ann")],
+    Tool.SHARDS: [lambda p, _: shards(p, state_of(p))],
     Tool.SPARK: [lambda p, _: open_policy(p), lambda p, _: open_policy(policy_artifacts(p).program)],
     # What these refuse is tested with a Spark session, in tests/spark/test_active_roles.py.
     Tool.SPARK_ACTIVE_ROLES: [lambda p, _: check_support(p, Tool.SPARK_ACTIVE_ROLES)],
     Tool.SPARK_BUILD: [lambda p, _: check_support(p, Tool.SPARK_BUILD)],
-    Tool.STATE_DIFF: [lambda p, _: state_diff(p, STATE, State())],
+    Tool.STATE_DIFF: [lambda p, _: state_diff(p, state_of(p), State())],
     Tool.STUBS: [lambda p, _: render(p)],
-    Tool.TURNS: [lambda _, r: ways(r, STATE, OPEN), lambda _, r: all_changes(r, STATE, OPEN)],
-    Tool.WHAT_CAN: [lambda _, r: what_can(r, STATE, "ann")],
-    Tool.WHO_CAN: [lambda _, r: who_can(r, STATE, OPEN).users],
-    Tool.WHO_CAN_PRINCIPALS: [lambda _, r: who_can(r, STATE, OPEN).principals()],
+    Tool.TURNS: [
+        lambda _, r: ways(r, state_of(r.program), asked(r.program)),
+        lambda _, r: all_changes(r, state_of(r.program), asked(r.program)),
+    ],
+    Tool.WHAT_CAN: [lambda _, r: what_can(r, state_of(r.program), "ann")],
+    Tool.WHO_CAN: [lambda _, r: who_can(r, state_of(r.program), asked(r.program)).users],
+    Tool.WHO_CAN_PRINCIPALS: [lambda _, r: who_can(r, state_of(r.program), asked(r.program)).principals()],
 }
 NEEDS_WHO_CAN = {Tool.WHO_CAN_PRINCIPALS: Tool.WHO_CAN}
 """Tools that are reached through others, which refuse first."""
@@ -105,7 +125,7 @@ def test_a_tool_refuses_what_is_declared_and_nothing_else(feature: Feature | Non
     path = tmp_path / "lake.yaml"
     path.write_text(policy(feature), encoding="utf-8")
     program = load_program(path)
-    reference = Reference(program, STATE)
+    reference = Reference(program, state_of(program))
     features = {feature}
     for tool, questions in ASK.items():
         tools = {tool, NEEDS_WHO_CAN.get(tool)}
@@ -122,7 +142,7 @@ def test_a_tool_refuses_what_is_declared_and_nothing_else(feature: Feature | Non
                 end = "are not supported for policies in which a type nests, as `namespace` does here"
                 assert message == f"{subject} {end}"
             else:
-                ends = ("attributes", "`or below`", "active roles in which roles hold roles")
+                ends = ("attributes", "flat ids", "`or below`", "active roles in which roles hold roles")
                 assert message in {
                     f"{subject} does not support policies with {end}" for subject in declared.values() for end in ends
                 }

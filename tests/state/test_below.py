@@ -170,5 +170,5 @@ def test_windows_and_shards_are_refused() -> None:
     state = State(grants=(ON_TABLE,), windows={"grants": (Window(0, 10),)})
     with pytest.raises(UsageError, match="rows that hold for a time"):
         index(program(), state)
-    with pytest.raises(UsageError, match="cannot be sharded"):
+    with pytest.raises(UsageError, match="a sharded state does not support"):
         shards(program(), State(grants=(ON_TABLE,)))

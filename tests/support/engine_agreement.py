@@ -125,6 +125,8 @@ def _by_items(
             groups.setdefault((request.action, request.resource.type), []).append(number)
     answers: list[bool | None] = [None] * len(requests)
     for (action, type_), numbers in groups.items():
+        if reference.vocabulary.lies_in_state(type_):
+            continue
         items = [[requests[n].user, reference.vocabulary.item_keys(requests[n].resource)] for n in numbers]
         body = {"action": {"name": action}, "resource": {"type": type_}, "items": items}
         item_answers = ask(session, url, reference.program.system, "decisions", body, at)

@@ -31,6 +31,7 @@ class HypotheticalHoldings(Holdings):
         self.member_of: Collection[str] = ()
         self.removed_denials: Collection[tuple[str, str, str]] = ()
         self.service_admins = base.service_admins
+        self.locations = base.locations
 
     def grants_on(self, privilege: str, key: str) -> tuple[frozenset[str], frozenset[str]]:
         """The grants of the state, with the hypothetical changes."""
@@ -126,9 +127,8 @@ class Caller(EvaluationContext):
         """Set the objects, by slot; an object may lack its last name."""
         self.given = self.given_of(objects)
         self.types = {slot: entity.type for slot, entity in objects.items()}
-        self.keys = {slot: self.vocabulary.keys(entity) for slot, entity in objects.items()}
         self.complete = {slot for slot, entity in objects.items() if self.vocabulary.complete(entity)}
-        self.levels = {slot: self.vocabulary.shapes[e.type].levels(e.id) for slot, e in objects.items()}
+        self.locate(objects)
         return self
 
 

@@ -21,7 +21,6 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
 )
-from privtab.ir.serialise import vocabulary
 from privtab.names import last_name, path_of, refers_to
 from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext
@@ -278,7 +277,7 @@ class SinglePrincipalSets(PrincipalSets):
 
     def __init__(self, context: EvaluationContext, state: State) -> None:
         super().__init__(context, state)
-        self._meet = ScopeOverlap(vocabulary(context.program))
+        self._meet = ScopeOverlap(context.holdings.locations.keys)
         self._groups = state.distinct(("memberships", "group")) | {
             p.removeprefix("group:") for p in named_principals(state) if p.startswith("group:")
         }

@@ -48,7 +48,7 @@ from privtab.ir.nodes import (
 )
 from privtab.ir.support import Tool, check_support
 from privtab.names import last_name, path_of
-from privtab.reference.evaluate import Reference
+from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
 
@@ -69,6 +69,8 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
     `state`: the one that the reference was built from.
     """
     check_support(reference.program, Tool.TURNS)
+    if _is_unplaced(reference, request):
+        return Ways(())  # no change of what the caller holds turns it
     budget = Smallest()
     unchanged = HypotheticalDecision(reference, state, request, (), budget)
     found: list[Changes] = []
@@ -84,6 +86,8 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
 def all_changes(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
     """Every change that `ways` considers for a request."""
     check_support(reference.program, Tool.TURNS)
+    if _is_unplaced(reference, request):
+        return ()
     required_roles = HypotheticalDecision(reference, state, request, ()).roles()
     found = {
         change
@@ -91,6 +95,12 @@ def all_changes(reference: Reference, state: State, request: Request) -> tuple[C
         for change in HypotheticalDecision(reference, state, request, roles).candidate_changes()
     }
     return tuple(sorted(found | set(required_roles), key=order))
+
+
+def _is_unplaced(reference: Reference, request: Request) -> bool:
+    """Whether no row of the state places an object of a request."""
+    reference.vocabulary.check(request)
+    return bool(EvaluationContext(reference, request).unplaced)
 
 
 def _role_sets(roles: tuple[Assign, ...], budget: Smallest) -> Iterator[tuple[Assign, ...]]:

@@ -20,7 +20,7 @@ USERS = (("members", "user"), ("memberships", "user"), ("service_admins", "user"
 
 def rows_entities(state: State, types: Collection[str] | None = None) -> Iterator[Entity]:
     """Every entity that a row of the state names, once; only those of some types where these are given."""
-    for text in state.entities():
+    for text in state.named_entities():
         type_, _, path = text.partition(":")
         if types is None or type_ in types:
             yield Entity(type_, path)

@@ -80,7 +80,7 @@ def _entity_notes(program: Program, state: State, entity: Entity) -> list[str]:
     base = base_type(program, entity.type)
     types_inside = {type_ for type_ in program.entities if base in program.chain(type_)}
     depth = program.depths[base]
-    texts = (text.partition(":") for text in state.entities())
+    texts = (text.partition(":") for text in state.named_entities())
     paths = {path if type_ == base else _prefix(path, depth) for type_, _, path in texts if type_ in types_inside}
     if entity.id in paths:
         return []

@@ -125,6 +125,8 @@ def _entity(entity: EntityType) -> dict[str, Any]:
         described["single"] = True
     if entity.nested:
         described["nested"] = entity.nested
+    if entity.flat:
+        described["flat"] = True
     if entity.title is not None:
         described["title"] = entity.title
     if entity.principal is not None:

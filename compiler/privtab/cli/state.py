@@ -41,8 +41,12 @@ def counts(state: State) -> str:
     """The number of rows in each table of a state."""
     from privtab.state.nodes import TABLES
 
-    shown = (name for name in TABLES if name != "attributes" or state.attributes)
-    return ", ".join(count(len(getattr(state, name)), name.replace("_", " ")[:-1]) for name in shown)
+    found = [count(len(getattr(state, name)), name.replace("_", " ")[:-1]) for name in TABLES if name != "attributes"]
+    if state.attributes:
+        found.append(count(len(state.attributes), "attribute"))
+    if state.entities:
+        found.append(f"{len(state.entities):,} {'entity' if len(state.entities) == 1 else 'entities'}")
+    return ", ".join(found)
 
 
 @app.command("validate")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from privtab.client import _protocol as protocol
 from privtab.client._protocol import ActiveSystem, Call
@@ -47,7 +47,7 @@ def batches(
 ) -> Iterator[Batch]:
     """The calls that answer all requests, with at most `chunk_size` each.
 
-    Requests of one operation and type without objects, groups, flags or attributes are sent in the faster form `items`, the rest
+    Requests of one operation and type without objects, groups, flags, attributes or flat ids are sent in the faster form `items`, the rest
     mixed. `few`: groups too small for a call of their own are mixed too.
     """
     plain: dict[tuple[str, str], list[int]] = {}
@@ -56,7 +56,8 @@ def batches(
     for index, (request, shape) in enumerate(zip(requests, shapes, strict=True)):
         flags = shape.required_flags or not request.flags.isdisjoint(shape.flags)
         narrowed = request.active_roles is not None or bool(request.attributes)
-        if request.with_ or (request.groups and request_groups) or flags or narrowed:
+        in_state = active.vocabulary.lies_in_state(request.resource.type)
+        if request.with_ or (request.groups and request_groups) or flags or narrowed or in_state:
             mixed.append(index)
         else:
             plain.setdefault((request.resource.type, request.action), []).append(index)
@@ -80,7 +81,19 @@ def listing(
 ) -> Iterator[tuple[int, Call[list[int]]]]:
     """The calls for a listing, each with the position of its first item."""
     for start in range(0, len(items), chunk_size):
-        yield start, protocol.visible(active.system, request, items[start : start + chunk_size], active.vocabulary)
+        chunk = items[start : start + chunk_size]
+        if active.vocabulary.lies_in_state(request.resource.type):
+            yield start, _one_by_one(active.system, [replace(request, resource=item) for item in chunk])
+        else:
+            yield start, protocol.visible(active.system, request, chunk, active.vocabulary)
+
+
+def _one_by_one(system: str, requests: Sequence[Request]) -> Call[list[int]]:
+    """The positions of the allowed requests, for items whose keys only the state tells."""
+    call = protocol.decisions(system, requests)
+    return Call(
+        path=call.path, body=call.body, read=lambda body: [n for n, answer in enumerate(call.read(body)) if answer]
+    )
 
 
 def check_listing(request: Request, items: Sequence[Entity], active: ActiveSystem) -> None:

@@ -13,7 +13,7 @@ from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import PolicyInvalid
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
-from privtab.state.nodes import TABLES
+from privtab.state.nodes import ALL_TABLES
 from privtab.syntax.node_reader import DocumentReader, Mistake, near
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 
@@ -190,7 +190,7 @@ class _DriverReader(DocumentReader):
     def rows(self, node: Node | None) -> MappingOf[tuple[str, str], Calls]:
         """How rows of a state are created."""
         found: dict[tuple[str, str], Calls] = {}
-        for key, value in self.known(node, "`rows`", TABLES):
+        for key, value in self.known(node, "`rows`", ALL_TABLES):
             if key.text in BY_TYPE:
                 for type_, calls in self.known(value, f"`{key.text}`", self.program.entities):
                     found[key.text, type_.text] = self.calls(calls, f"`{type_.text}`")

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from privtab.ir.nodes import Program, Rule
 from privtab.request import Entity, Request
 from privtab.scenarios.coverage import Cell
-from privtab.state.nodes import TABLES, State
+from privtab.state.nodes import ALL_TABLES, State
 
 
 class Answer(StrEnum):
@@ -88,7 +88,7 @@ class World:
 
 def size(state: State) -> int:
     """The number of rows of a state."""
-    return sum(len(getattr(state, table)) for table in TABLES)
+    return sum(len(getattr(state, table)) for table in ALL_TABLES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -295,6 +295,7 @@ class Arrays:
         found.numbers = self.numbers
         found.tables, found.members, found.origins = {}, {}, {}
         found.service_admins = self.people.service_admins
+        found.places, found.containers = {}, {}
         return found
 
     def _pairs(self, members: Mapping[str, Collection[str]], numbers: Mapping[str, int]) -> Codes:

@@ -235,7 +235,7 @@ class Batches:
                 answers.reasons[column.is_null().to_numpy(zero_copy_only=False)] = NULL
         for column in lists:
             answers.reasons[with_nameless(column)] = NULL
-        if reader.nested:  # arrays need paths of a fixed length
+        if reader.nested or reader.flat:  # arrays need paths of a fixed length
             return decide_rows(self.one_by_one, group, names, columns, groups, active, answers)
         if answers.reasons.any():
             columns = {slot: (kind, column.fill_null("")) for slot, (kind, column) in columns.items()}

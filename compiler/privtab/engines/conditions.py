@@ -77,6 +77,8 @@ class ConditionReader:
         """For each type, the types on its path from the root to itself, each with the number of names of its path."""
         self.nested = frozenset(name for name, shape in self.shapes.items() if shape.nested is not None)
         """The types on whose paths a type nests."""
+        self.flat = any(shape.flat is not None for shape in self.shapes.values())
+        """Whether some ids are flat, so that the state tells on which path an entity lies."""
         self._parents: dict[str, str | None] = {name: e["parent"] for name, e in program["entities"].items()}
         self.attributes = Attributes.from_json(program.get("attributes", {}))
         self.principal: dict[str, str | None] = {n: e["principal"] for n, e in program["entities"].items()}

@@ -213,6 +213,12 @@ class Index:
         self.service_admins = frozenset(document["service_admins"])
         self.user_attributes = document.get("user_attributes", {})
         self.entity_attributes = document.get("entity_attributes", {})
+        self.places: Mapping[str, str] = dict(document.get("places", {}))
+        """Entity with a flat id → what contains it."""
+        self.containers: Mapping[str, tuple[str, ...]] = {
+            key: tuple(keys) for key, keys in document.get("containers", {}).items()
+        }
+        """Each of those → the keys on its path, its own last."""
 
     def table(self, type_: str) -> Table:
         """What is held on entities of a type."""

@@ -37,7 +37,9 @@ class LazyShortcuts(dict[tuple[str, str], Shortcut]):
     def __missing__(self, key: tuple[str, str]) -> Shortcut:
         if key not in self._engine.shapes:
             return _no_shortcut
-        fixed = self._engine.needs_only_resource(*key) and key[0] not in self._engine.reader.nested
+        fixed = self._engine.needs_only_resource(*key) and not (
+            key[0] in self._engine.reader.nested or self._engine.reader.flat
+        )
         built = shortcut(self._engine.plan_of(*key, frozenset(), {}, named=True)) if fixed else None
         self[key] = built or _no_shortcut
         return self[key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from privtab.engines.attributes import RequestValues
@@ -11,6 +12,7 @@ from privtab.engines.explain import Explanation
 from privtab.engines.index import Index
 from privtab.engines.plan import Caller, GrantSemantics, Plan, beginnings
 from privtab.errors import DecisionUnavailable, PolicyError
+from privtab.locations import Locations, ids, not_placed
 from privtab.request import Decision, Entity, Request
 
 _NOTHING: Mapping[str, Iterable[str]] = {}
@@ -41,6 +43,7 @@ class RowEngine:
     def _read(self) -> None:
         self.semantics = GrantSemantics.read(self.program)
         self.reader = ConditionReader(self.program)
+        self.locations = Locations(self.reader.shapes, self.index.places, self.index.containers)
         # Number all privileges now, so that threads that make plans later do not change the index.
         for privilege in self.program["privileges"]:
             self.index.numbers.allowed(privilege)
@@ -61,6 +64,12 @@ class RowEngine:
 
     def allow(self, request: Request) -> bool:
         """Whether the request is allowed."""
+        if self.reader.flat:
+            located = self._located(request)
+            if located is None:
+                return False
+            caller = self.caller(request)
+            return not caller.unheld and located[0].holds(caller, located[1])
         resource = request.resource
         paths = {RESOURCE: beginnings(resource.id)}
         plan = self.plan(request)
@@ -74,6 +83,8 @@ class RowEngine:
         resource = request.resource
         if not items:
             return []
+        if self.reader.flat:
+            return [n for n, item in enumerate(items) if self.allow(replace(request, resource=item))]
         plan = self._plan(request, self._levels(request, items[0]), named=True)
         paths = {slot: beginnings(request.with_[slot].id) for slot in self.shapes[resource.type, request.action][1]}
         caller = self.caller(request)
@@ -94,19 +105,62 @@ class RowEngine:
     def decide(self, request: Request) -> Decision:
         """The decision with its explanation."""
         resource = request.resource
-        paths = {RESOURCE: beginnings(resource.id)}
-        plan = self.plan(request)
-        for slot in self.shapes[resource.type, request.action][1]:
-            paths[slot] = beginnings(request.with_[slot].id)
+        rule = self.program["rules"][resource.type][request.action]
+        if self.reader.flat:
+            located = self._located(request)
+            if located is None:
+                return self._unplaced(request, rule)
+            plan, paths = located
+        else:
+            paths = {RESOURCE: beginnings(resource.id)}
+            plan = self.plan(request)
+            for slot in self.shapes[resource.type, request.action][1]:
+                paths[slot] = beginnings(request.with_[slot].id)
         caller = self.caller(request)
         allowed = not caller.unheld and plan.holds(caller, paths)
-        rule = self.program["rules"][resource.type][request.action]
         explanation = Explanation(rule, plan.form, caller, paths, self.reader, self.semantics, self.index)
         return Decision(allowed=allowed, context=explanation.context(self.program.get("revision"), allowed=allowed))
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """Decisions with explanations, by position."""
         return [self.decide(request) for request in requests]
+
+    def _objects(self, request: Request) -> dict[str, Entity]:
+        """The objects of a request, by slot."""
+        slots = self.shapes[request.resource.type, request.action][1]
+        return {RESOURCE: request.resource, **{slot: request.with_[slot] for slot in slots}}
+
+    def _located(self, request: Request) -> tuple[Plan, dict[str, list[str]]] | None:
+        """The plan for a request, and the ids on the paths of its objects; None if no row places one of these."""
+        paths: dict[str, list[str]] = {}
+        levels: dict[str, int] = {}
+        for slot, entity in self._objects(request).items():
+            keys = self.locations.find(entity)
+            if keys is None:
+                return None
+            shape = self.reader.shapes[entity.type]
+            count = self.locations.levels(entity, keys)
+            paths[slot] = ids(keys, [depth for _, depth in shape.links(count)])
+            if shape.nested is not None:
+                levels[slot] = count
+                if not shape.named(entity.id):
+                    paths[slot].append(f"{entity.id.removesuffix('/')}/")
+        named = self.reader.shapes[request.resource.type].named(request.resource.id)
+        return self._plan(request, levels, named=named), paths
+
+    def _unplaced(self, request: Request, rule: Mapping[str, Any]) -> Decision:
+        """The denial of a request about entities that no row places."""
+        unplaced = [self.locations.unplaced(entity) for entity in self._objects(request).values()]
+        context = {
+            "rule": rule["id"],
+            "missing": [],
+            "reasons": [],
+            "effects": [],
+            "source": rule["source"],
+            "error": not_placed([key for key in unplaced if key is not None]),
+        }
+        revision = self.program.get("revision")
+        return Decision(allowed=False, context=context if revision is None else {**context, "revision": revision})
 
     def plan(self, request: Request) -> Plan:
         """The plan for requests of the same form as this one."""
@@ -127,8 +181,7 @@ class RowEngine:
         """By slot, the number of levels on the paths on which a type nests."""
         if not self.reader.nested:
             return {}
-        slots = self.shapes[resource.type, request.action][1]
-        entities = {RESOURCE: resource, **{slot: request.with_[slot] for slot in slots}}
+        entities = {**self._objects(request), RESOURCE: resource}
         shapes = self.reader.shapes
         return {s: shapes[e.type].levels(e.id) for s, e in entities.items() if e.type in self.reader.nested}
 

@@ -13,8 +13,10 @@ from privtab.arrow import Codes, Truth
 from privtab.engines.columns import DEPTH, MALFORMED, NULL, OK, well_formed
 from privtab.engines.conditions import RESOURCE
 from privtab.engines.rows import RowEngine
+from privtab.errors import InvalidRequest
 from privtab.paths import PathShape, count_names
 from privtab.request import Entity, Request
+from privtab.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from privtab.engines.batches import Answers
@@ -47,6 +49,8 @@ def decide_rows(
 ) -> Answers:
     """Fill in the answers of rows that have no reason yet. `columns`: the type and the paths of the object in each slot."""
     rule = engine.program["rules"][group.type][group.action]
+    columns = {slot: (kind, column.fill_null("")) for slot, (kind, column) in columns.items()}
+    names_of_policy = Vocabulary.from_program(engine.program)
     paths = {slot: (kind, column.to_pylist()) for slot, (kind, column) in columns.items()}
     spelt = {slot: _well_spelt(column) for slot, (_, column) in columns.items()}
     brought = None if groups is None else groups.to_pylist()
@@ -58,7 +62,10 @@ def decide_rows(
             answers.reasons[row] = answers.reasons[row] or NULL
         for slot, (kind, ids) in paths.items():
             unnamed = slot == RESOURCE and rule["unnamed"] and not engine.single(kind)
-            wrong = _wrong(engine.reader.shapes[kind], ids[row], unnamed=unnamed, spelt=bool(spelt[slot][row]))
+            if engine.reader.shapes[kind].flat is not None:
+                wrong = OK if _is_id(names_of_policy, Entity(kind, ids[row]), unnamed=unnamed) else MALFORMED
+            else:
+                wrong = _wrong(engine.reader.shapes[kind], ids[row], unnamed=unnamed, spelt=bool(spelt[slot][row]))
             answers.reasons[row] = answers.reasons[row] or wrong
         if not answers.reasons[row]:
             entities = {slot: Entity(kind, ids[row]) for slot, (kind, ids) in paths.items()}
@@ -111,6 +118,15 @@ def allow_rows(
 def _well_spelt(column: pa.Array) -> Truth:
     """As `well_formed`, whether or not the last name is left out."""
     return well_formed(pc.replace_substring_regex(column, "/$", ""))
+
+
+def _is_id(names: Vocabulary, entity: Entity, *, unnamed: bool) -> bool:
+    """Whether an id that is flat, or begins with one, is well formed."""
+    try:
+        names.check_path(entity, unnamed=unnamed)
+    except InvalidRequest:
+        return False
+    return True
 
 
 def _wrong(shape: PathShape, id_: str, *, unnamed: bool, spelt: bool) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -70,6 +71,8 @@ class WasmEngine:
         """Whether each request is allowed, by position. Plain requests that share operation and type are sent in a faster form."""
         answers = [False] * len(requests)
         plain, mixed = _split_plain(requests)
+        if self._vocabulary.flat:  # only the state tells the keys of items
+            plain, mixed = {}, range(len(requests))
         for (action, type_), positions in plain.items():
             self._decide_into(
                 answers, positions, self._items(requests, type_, checked=True), _shared_fields(action, type_)
@@ -79,7 +82,7 @@ class WasmEngine:
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
         """As `allow_many`, for unchecked requests; None if one of them is in any way unusual."""
-        if len(requests) < FEW or not set(map(type, requests)) <= {Request}:
+        if len(requests) < FEW or self._vocabulary.flat or not set(map(type, requests)) <= {Request}:
             return None
         try:
             plain, mixed = _split_plain(requests)
@@ -162,6 +165,9 @@ class WasmEngine:
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """The positions of the allowed items, ascending; only the type of the request's resource is used."""
+        if self._vocabulary.lies_in_state(request.resource.type):
+            answers = self.allow_many([replace(request, resource=item) for item in items])
+            return [position for position, answer in enumerate(answers) if answer]
         document = request.to_json()
         del document["resource"]["id"]
         found: list[int] = []

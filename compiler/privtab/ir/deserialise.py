@@ -190,6 +190,7 @@ def _entity(name: str, part: _JsonObject) -> EntityType:
         single=part.flag("single"),
         principal=principal,
         nested=_levels(part) if "nested" in part.document else 0,
+        flat="flat" in part.document and part.flag("flat"),
     )
 
 

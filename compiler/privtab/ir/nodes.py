@@ -187,6 +187,8 @@ class EntityType:
     """`user`, `group` or `role` if entities of this type are principals; the last name of the path is the principal's."""
     nested: int = 0
     """The most levels, if entities of this type may contain others of it."""
+    flat: bool = False
+    """Whether its ids are flat: one name, and the state tells where an entity lies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,6 +380,11 @@ class Program:
     def nests(self) -> bool:
         """Whether some type nests."""
         return any(type_.nested for type_ in self.entities.values())
+
+    @property
+    def flat(self) -> frozenset[str]:
+        """The types whose ids are flat."""
+        return frozenset(type_.name for type_ in self.entities.values() if type_.flat)
 
     @property
     def shared_root(self) -> str | None:

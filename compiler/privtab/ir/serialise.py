@@ -44,11 +44,12 @@ from privtab.vocabulary import OperationShape, Vocabulary
 
 FORMAT = 1
 FORMAT_NEWER = 2
-"""The format of programs with nested types, active roles or attributes, which readers of the first format would misread."""
+"""The format of programs with nested types, flat ids, active roles or attributes, which readers of the first format would misread."""
 
 
 def _needs_newer(program: Program) -> bool:
-    return bool(nested_on(program.entities) or program.semantics.active_roles != "none" or program.attributes)
+    narrows = program.semantics.active_roles != "none"
+    return bool(nested_on(program.entities) or program.flat or narrows or program.attributes)
 
 
 def program_json(program: Program, optimised: Program | None = None) -> dict[str, Any]:
@@ -137,6 +138,7 @@ def vocabulary(program: Program) -> Vocabulary:
         attributes=program.attributes,
         roles_hold_roles="roles" in program.semantics.hierarchy,
         nested={name: entity.nested for name, entity in program.entities.items() if entity.nested},
+        flat=program.flat,
     )
 
 
@@ -157,6 +159,7 @@ def _entity(program: Program, entity: EntityType) -> dict[str, Any]:
         "principal": entity.principal,
         "chain": _chain(program, entity.name),
         **({"nested": entity.nested} if entity.nested else {}),
+        **({"flat": True} if entity.flat else {}),
     }
 
 

@@ -19,6 +19,7 @@ class Feature(Enum):
     NESTED = "a type that nests"
     BELOW = "`or below`"
     ATTRIBUTES = "attributes"
+    FLAT = "flat ids"
     ACTIVE_WITH_HIERARCHY = "active roles and roles that hold roles"
 
 
@@ -31,6 +32,7 @@ class Tool(Enum):
     MUTATION = "mutation scores"
     NEEDS = "needs"
     PATHS = "paths"
+    SHARDS = "shards"
     SPARK = "spark"
     SPARK_ACTIVE_ROLES = "active roles in spark"
     SPARK_BUILD = "builds of states in spark"
@@ -50,6 +52,7 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     },
     Feature.BELOW: {
         Tool.NEEDS: "`needs`",
+        Tool.SHARDS: "a sharded state",
         Tool.SPARK: "Spark",
     },
     Feature.ATTRIBUTES: {
@@ -65,6 +68,19 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.WHAT_CAN: "`what-can`",
         Tool.WHO_CAN: "`who-can`",
     },
+    Feature.FLAT: {
+        Tool.CONFORM: "`conform`",
+        Tool.COVERAGE: "coverage (`--no-coverage` leaves it out)",
+        Tool.DIFF: "`diff`",
+        Tool.MUTATION: "the mutation score",
+        Tool.NEEDS: "`needs`",
+        Tool.PATHS: "`paths`",
+        Tool.SHARDS: "a sharded state",
+        Tool.SPARK: "Spark",
+        Tool.STATE_DIFF: "`state diff`",
+        Tool.STUBS: "the generator of stubs",
+        Tool.WHAT_CAN: "`what-can`",
+    },
     Feature.ACTIVE_WITH_HIERARCHY: {
         Tool.SPARK_ACTIVE_ROLES: "`active_roles=` in Spark",
         Tool.SPARK_BUILD: "the build of a state in Spark",
@@ -75,6 +91,7 @@ _USES: Mapping[Feature, Callable[[Program], bool]] = {
     Feature.NESTED: lambda program: program.nests,
     Feature.BELOW: uses_below,
     Feature.ATTRIBUTES: lambda program: bool(program.attributes),
+    Feature.FLAT: lambda program: bool(program.flat),
     Feature.ACTIVE_WITH_HIERARCHY: lambda program: (
         program.semantics.active_roles == "request" and "roles" in program.semantics.hierarchy
     ),
@@ -105,5 +122,6 @@ def refusal(feature: Feature, tool: Tool, nested: str = "") -> UnsupportedError 
 _FEATURES: Mapping[Feature, str] = {
     Feature.BELOW: "`or below`",
     Feature.ATTRIBUTES: "attributes",
+    Feature.FLAT: "flat ids",
     Feature.ACTIVE_WITH_HIERARCHY: "active roles in which roles hold roles",
 }

@@ -19,6 +19,7 @@ from privtab.findings import (
     p207_duplicate_name,
     p217_two_nested_types,
     p219_misplaced_nested,
+    p220_misplaced_flat,
 )
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
 from privtab.model.attributes import resolve_attributes
@@ -132,6 +133,7 @@ def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:
             title=None if detail is None else detail.title,
             principal=principal,
             nested=0 if detail is None or detail.nested is None else detail.nested.value,
+            flat=detail is not None and detail.flat is not None,
         )
     if "entities" not in tables.unreadable:
         unknown = (t.name for t in tables.types if t.name.value not in entities and t.name.value not in tables.lost)
@@ -139,7 +141,29 @@ def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:
     for type_ in tables.types:
         if type_.nested is not None and type_.name.value in entities:
             _check_nested(type_.name.value, type_.nested.span, entities, found)
+    for type_ in tables.types:
+        if type_.flat is not None and type_.name.value in entities:
+            _check_flat(type_.name.value, type_.flat.span, entities, found)
     return entities
+
+
+def _check_flat(name: str, span: Span, entities: dict[str, EntityType], found: list[Diagnostic]) -> None:
+    """Check whether the ids of a type may be flat, and whether a type below it nests whose ids are not."""
+    type_ = entities[name]
+    if type_.single:
+        why = "there is one per parent, and its path is that of its parent"
+    elif type_.parent is None:
+        why = "nothing contains it, so its path is one name anyway"
+    elif type_.principal is not None and type_.nested:
+        why = "its entities are principals, and a principal's name is one name"
+    else:
+        with_paths = (t for t in entities.values() if t.nested and not t.flat)
+        below = next((t for t in with_paths if type_ in _above(t, entities)), None)
+        if below is not None:
+            found.append(p220_misplaced_flat.nested(span, name, below.name))
+        return
+    found.append(p220_misplaced_flat.finding(span, name, why))
+    entities[name] = replace(type_, flat=False)
 
 
 def _check_nested(name: str, span: Span, entities: dict[str, EntityType], found: list[Diagnostic]) -> None:

@@ -76,7 +76,7 @@ class Reference:
         if nested_on(self.program.entities):
             sets = located_sets(self.program, minimal_sets.sets, evaluation.levels)
             minimal_sets = minimal_sets._replace(sets=sets)
-        allowed = not evaluation.unheld and evaluation.holds(condition)
+        allowed = not evaluation.unplaced and not evaluation.unheld and evaluation.holds(condition)
         return Explanation(evaluation, rule, minimal_sets, allowed=allowed)
 
 
@@ -110,10 +110,19 @@ class EvaluationContext:
         rule = self.program.rules[request.resource.type, request.action]
         entities = {RESOURCE: request.resource, **{slot_.name: request.with_[slot_.name] for slot_ in rule.withs}}
         self.types: Mapping[str, str] = {slot: entity.type for slot, entity in entities.items()}
-        self.keys = {slot: reference.vocabulary.keys(entity) for slot, entity in entities.items()}
         self.given = self.given_of(entities)
         self.complete = {slot for slot, entity in entities.items() if reference.vocabulary.complete(entity)}
-        self.levels = {slot: reference.vocabulary.shapes[e.type].levels(e.id) for slot, e in entities.items()}
+        self.locate(entities)
+
+    def locate(self, objects: Mapping[str, Entity]) -> None:
+        """Find the keys on the path of each object; an object without a place has none."""
+        where = self.holdings.locations
+        self.keys = {slot: where.find(entity) or [] for slot, entity in objects.items()}
+        self.levels = {slot: where.levels(entity, self.keys[slot]) for slot, entity in objects.items()}
+        self.unplaced: tuple[str, ...] = tuple(
+            sorted({key for entity in objects.values() if (key := where.unplaced(entity)) is not None})
+        )
+        """The entities that no row places and on which a path depends; if there are any, the request is denied."""
 
     def narrow(self, active_roles: Collection[str] | None, groups: Collection[str] = ()) -> None:
         """Let only some roles of the caller count for what is allowed, if the policy lets requests say so; None: all of them."""
@@ -309,7 +318,7 @@ class EvaluationContext:
         path = self.path(target)
         if not path:
             return []
-        named = (self.vocabulary.keys(Entity.parse(key)) for key in self.holdings.named())
+        named = (self.holdings.locations.keys(Entity.parse(key)) for key in self.holdings.named())
         return [path, *(tuple(keys) for keys in named if path[-1] in keys[:-1])]
 
     def owners(self, key: str) -> frozenset[str]:

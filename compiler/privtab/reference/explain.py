@@ -10,6 +10,7 @@ from privtab.ir.atom_texts import atom_words
 from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.nodes import ByType, Effect, Has, Rule, Target
 from privtab.ir.serialise import source_text
+from privtab.locations import not_placed
 from privtab.paths import base_type
 from privtab.request import roles_not_held
 
@@ -28,16 +29,19 @@ class Explanation:
 
     def context(self) -> dict[str, Any]:
         """Rule, source and revision; reasons and effects if allowed, what is missing if denied."""
+        unplaced = self.evaluation.unplaced
         context: dict[str, Any] = {
             "rule": self.rule.id,
-            "missing": [] if self.allowed or self.evaluation.unheld else self.missing(),
+            "missing": [] if self.allowed or self.evaluation.unheld or unplaced else self.missing(),
             "reasons": self.reasons() if self.allowed else [],
             "effects": [self.effect_text(effect) for effect in self.rule.effects] if self.allowed else [],
             "source": source_text(self.rule.source),
         }
-        if self.evaluation.unheld:
+        if unplaced:
+            context["error"] = not_placed(unplaced)
+        elif self.evaluation.unheld:
             context["error"] = roles_not_held(self.evaluation.user, self.evaluation.unheld)
-        if not self.complete:
+        if not self.complete and not unplaced:
             context["minimal_sets_complete"] = False
         if self.evaluation.revision is not None:
             context["revision"] = self.evaluation.revision

@@ -58,7 +58,7 @@ class Callers:
         rule = program.rules[request.resource.type, request.action]
         condition = asked_condition(program, rule, named=vocabulary(program).complete(request.resource))
         unlisted = Compare if are_below_listed else HasBelow | OwnsBelow | Compare
-        if any(isinstance(atom, unlisted) for atom in leaves(program, condition)):
+        if program.flat or any(isinstance(atom, unlisted) for atom in leaves(program, condition)):
             check_support(program, Tool.NEEDS)
         self.program = program
         self.ways = ways

@@ -11,7 +11,7 @@ from privtab.names import encode_name
 from privtab.request import Entity
 from privtab.scenarios.tree import ScenarioReader
 from privtab.state.load import load
-from privtab.state.nodes import TABLES, RowLocation, State, StateFinding
+from privtab.state.nodes import ALL_TABLES, RowLocation, State, StateFinding
 from privtab.state.raw import RawReader, RawState
 from privtab.state.validate import validate
 from privtab.syntax.yaml_tree import Mapping, Node
@@ -43,7 +43,7 @@ class Worlds:
         mistakes_before = self.reader.mistakes
         for key, value in self.reader.entries(node, "a state"):
             place = RowLocation(path=self.reader.source.path, table=key.text, row=0, line=self._line(key))
-            if key.text not in TABLES:
+            if key.text not in ALL_TABLES:
                 raw_reader.unknown_table(key.text, place)
                 continue
             for number, row in enumerate(self.reader.items(value, f"`{key.text}`"), start=1):
@@ -94,7 +94,7 @@ class Worlds:
 def without(state: State, removed: State) -> State:
     """The rows of a state without those in `removed`."""
     remaining: Any = {}
-    for table in TABLES:
+    for table in ALL_TABLES:
         dropped = set(getattr(removed, table))
         remaining[table] = tuple(row for row in getattr(state, table) if row not in dropped)
     return State(**remaining)

@@ -89,7 +89,7 @@ def _of_program(program: Program) -> OpenPolicy:
 
 def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
     try:
-        nested = Vocabulary.from_program(program).nested
+        names = Vocabulary.from_program(program)
     except (KeyError, TypeError, AttributeError) as error:
         raise PolicyError(f"this is not the program of a policy bundle: {error!r}") from error
     text = json.dumps(program)
@@ -97,8 +97,10 @@ def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
         raise refusal(Feature.BELOW, Tool.SPARK)
     if program.get("attributes"):
         raise refusal(Feature.ATTRIBUTES, Tool.SPARK)
-    if nested:
-        raise refusal(Feature.NESTED, Tool.SPARK, next(iter(nested)))
+    if names.flat:
+        raise refusal(Feature.FLAT, Tool.SPARK)
+    if names.nested:
+        raise refusal(Feature.NESTED, Tool.SPARK, next(iter(names.nested)))
     return OpenPolicy(json=program, program=None)
 
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from privtab.ir.formula import atoms, item_condition
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
-from privtab.ir.serialise import vocabulary
 from privtab.request import Entity
 
 Entry = Any
 """`true`, or alternatives: each a list of principals whom a caller must not have, since they are denied the privilege."""
 
 
-def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts `below` and `owned_below` of an index, from its finished `allow`, `deny` and `owners`.
+def parts(program: Program, document: Mapping[str, Any], keys: Callable[[Entity], list[str]]) -> dict[str, Any]:
+    """The parts `below` and `owned_below` of an index, from its finished `allow`, `deny` and `owners`; `keys`: the keys on a path.
 
     `below`: privilege → entity → principal → entry, for the entities of the types that conditions ask about.
     `owned_below`: entity → owners of something below it, each with `true`.
     """
     privileges, owned = asked(program)
-    keys = vocabulary(program).keys
     down = program.semantics.inheritance == "down"
     below: dict[str, dict[str, dict[str, Entry]]] = {}
     for privilege in sorted(privileges):

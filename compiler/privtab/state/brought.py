@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
 from privtab.moments import Window
 from privtab.state.chains import ROLE, ScopeOverlap
 from privtab.state.hierarchy import closed
+from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.principal_texts import scoped_principal
 from privtab.state.uses import uses
@@ -41,7 +41,7 @@ def windows(program: Program, state: State) -> Brought:
             held.setdefault(principal, []).append((f"{ROLE}{name}", scope, window))
         else:
             scopes.setdefault(f"{ROLE}{name}", set()).add(scope)
-    overlap = ScopeOverlap(vocabulary(program))
+    overlap = ScopeOverlap(locations(program, state).keys)
     found: Brought = {}
     for role in held.keys() & scopes.keys():
         for scope in scopes[role]:

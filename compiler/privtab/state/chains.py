@@ -10,7 +10,6 @@ from typing import Generic, TypeVar
 from privtab.errors import UsageError
 from privtab.moments import ALWAYS, Window
 from privtab.request import Entity
-from privtab.vocabulary import Vocabulary
 
 MOST_LINKS = 64
 """Limit on the length of a chain of groups, or of roles."""
@@ -71,8 +70,9 @@ def check_size(rows: int) -> None:
 class ScopeOverlap:
     """What scopes of assignments, as keys, have in common; None is everywhere."""
 
-    def __init__(self, names: Vocabulary) -> None:
-        self._keys = names.keys
+    def __init__(self, keys: Callable[[Entity], list[str]]) -> None:
+        """`keys`: the keys on the path of an entity."""
+        self._keys = keys
         self._known: dict[str, frozenset[str]] = {}
 
     def both(self, one: str | None, other: str | None) -> tuple[bool, str | None]:
@@ -104,9 +104,9 @@ def joined(one: Window, other: Window) -> Window | None:
     return Window(begin, end) if begin < end else None
 
 
-def roles_from(links: Iterable[tuple[str, str, RoleLimits]], names: Vocabulary) -> Reach[RoleLimits]:
-    """The roles that a role holds, from the links: `role:…`, the name of a role that it holds, and how."""
-    overlap = ScopeOverlap(names)
+def roles_from(links: Iterable[tuple[str, str, RoleLimits]], keys: Callable[[Entity], list[str]]) -> Reach[RoleLimits]:
+    """The roles that a role holds, from the links: `role:…`, the name of a role that it holds, and how; `keys`: as ScopeOverlap."""
+    overlap = ScopeOverlap(keys)
 
     def join(one: RoleLimits, other: RoleLimits) -> RoleLimits | None:
         common, scope = overlap.both(one.scope, other.scope)

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
 from privtab.moments import ALWAYS, Window
 from privtab.request import Entity
 from privtab.state.chains import GROUP, ROLE, Reach, RoleLimits, check_size, joined, roles_from
+from privtab.state.located import locations
 from privtab.state.nodes import Assignment, LongerRows, State
 
 
@@ -65,7 +65,7 @@ def role_reach(program: Program, state: State) -> Reach[RoleLimits]:
         for row, holder, role, scope in zip(rows, *columns, strict=True)
         if windows[row].begin < windows[row].end
     ]
-    return roles_from(links, vocabulary(program))
+    return roles_from(links, locations(program, state).keys)
 
 
 def _with_memberships(state: State) -> State:

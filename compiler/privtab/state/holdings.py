@@ -8,10 +8,10 @@ from typing import Literal
 from privtab.attributes import Value
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
 from privtab.state.attribute_rows import value_of
 from privtab.state.chains import GROUP, ScopeOverlap
 from privtab.state.hierarchy import closed
+from privtab.state.located import locations
 from privtab.state.nodes import State
 
 _NOBODY: frozenset[str] = frozenset()
@@ -33,7 +33,8 @@ class Holdings:
         self._takes_request_groups = "request" in sources
         self._nests_groups = "groups" in program.semantics.hierarchy
         self._bound = {role.name for role in program.roles.values() if role.scope is not None}
-        self._scopes = ScopeOverlap(vocabulary(program))
+        self.locations = locations(program, state)
+        self._scopes = ScopeOverlap(self.locations.keys)
         self._grants: dict[str, Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {}
         self._owners: dict[str, frozenset[str]] = {}
         self._members: dict[str, frozenset[str]] = {}

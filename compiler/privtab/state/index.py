@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from privtab._collection import no_collection
@@ -14,7 +14,7 @@ from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOWED
 from privtab.request import Entity
-from privtab.state import attribute_rows, below, brought, windowed
+from privtab.state import attribute_rows, below, brought, located, windowed
 from privtab.state.chains import GROUP
 from privtab.state.hierarchy import closed
 from privtab.state.names import StateNames
@@ -38,7 +38,7 @@ def index(program: Program, state: State) -> dict[str, Any]:
     a user's principals without checking scopes. Such an entry lists the entities that the rows name.
     """
     state = closed(program, state)
-    if state.has_columns and not state.windows and not uses_below(program):
+    if state.has_columns and not state.windows and not _needs_rows(program):
         document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
         return document
     return stamped(unstamped(program, state))
@@ -47,7 +47,7 @@ def index(program: Program, state: State) -> dict[str, Any]:
 def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; serialised once for both."""
     state = closed(program, state)
-    if state.windows or not state.has_columns or uses_below(program):
+    if state.windows or not state.has_columns or _needs_rows(program):
         return stamped_bytes(unstamped(program, state))
     from privtab.state import json_columns
     from privtab.state.large_index import coded_parts
@@ -56,6 +56,11 @@ def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     return json_columns.stamped(
         {**parts, **brought.part(program, state), **attribute_rows.part(program, state), "within": within}
     )
+
+
+def _needs_rows(program: Program) -> bool:
+    """Whether the index has parts that are not made from columns."""
+    return uses_below(program) or bool(program.flat)
 
 
 def revision(document: Mapping[str, Any]) -> str:
@@ -104,14 +109,15 @@ def unstamped(program: Program, state: State) -> dict[str, Any]:
             if uses_below(program):
                 raise UsageError("`or below` cannot be decided for a state with rows that hold for a time")
             return _windowed(program, state)
-        if state.has_columns and not uses_below(program):
+        if state.has_columns and not _needs_rows(program):
             document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
             return {part: value for part, value in document.items() if part != "revision"}
         return _plain(program, state)
 
 
 def _plain(program: Program, state: State) -> dict[str, Any]:
-    grants = _grants(program, StateNames(program), state, scopes_of_roles(state))
+    keys = located.locations(program, state).keys
+    grants = _grants(program, StateNames(program), state, scopes_of_roles(state), keys)
     document: dict[str, Any] = {
         "allow": grants["allow"],
         "deny": grants["deny"],
@@ -121,17 +127,19 @@ def _plain(program: Program, state: State) -> dict[str, Any]:
         **_people(program, state, uses(program)),
         **brought.part(program, state),
         **attribute_rows.part(program, state),
+        **located.parts(program, state),
     }
-    return document | (below.parts(program, document) if uses_below(program) else {})
+    return document | (below.parts(program, document, keys) if uses_below(program) else {})
 
 
 def _windowed(program: Program, state: State) -> dict[str, Any]:
     names, scopes, used = StateNames(program), scopes_of_roles(state), uses(program)
+    keys = located.locations(program, state).keys
     granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
     declared = {f"role:{role.name}" for role in program.roles.values()}
 
     def grants(rows: State) -> Mapping[Effect, dict[str, Truths]]:
-        return _grants(program, names, rows, scopes)
+        return _grants(program, names, rows, scopes, keys)
 
     def principal(role: str, scope: str | None) -> tuple[str | None, bool]:
         return _principal_of_role(role, scope, granted, declared, used), f"role:{role}" in declared
@@ -148,7 +156,11 @@ def _principal_of_role(name: str, scope: str | None, granted: set[str], declared
 
 
 def _grants(
-    program: Program, names: StateNames, state: State, scopes: Mapping[str, Mapping[str, Entity]]
+    program: Program,
+    names: StateNames,
+    state: State,
+    scopes: Mapping[str, Mapping[str, Entity]],
+    keys: Callable[[Entity], list[str]],
 ) -> dict[Effect, dict[str, Truths]]:
     """By effect: privilege → entity → grantees, each with `true`, or for a role within a scope with the entities of its rows."""
     found: dict[Effect, dict[str, dict[str, dict[str, Any]]]] = {"allow": {}, "deny": {}}
@@ -168,7 +180,7 @@ def _grants(
             else:
                 holders[grantee] = True
     scoped = (row for row in state.texts(*_GRANTS) if row[0] in scopes) if scopes else ()
-    for (effect, privilege, key, principal), key_set in scoped_entries(program, scoped, scopes).items():
+    for (effect, privilege, key, principal), key_set in scoped_entries(program, scoped, scopes, keys).items():
         found[effect][privilege].setdefault(key, {})[principal] = sorted(key_set)
     return {
         effect: {privilege: _sorted(of_effect[privilege]) for privilege in sorted(of_effect)}

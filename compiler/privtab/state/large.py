@@ -17,6 +17,7 @@ from privtab.state.attribute_rows import attribute_row, value_problem
 from privtab.state.coded import CodedColumn
 from privtab.state.links import holding_roles
 from privtab.state.nodes import State
+from privtab.state.placements import placements
 from privtab.state.raw import COLUMNS, RawRow
 from privtab.state.raw_table import RawTable
 from privtab.state.rows import ColumnRows
@@ -44,6 +45,7 @@ class ColumnChecker:
     def state(self) -> State:
         """The state of the valid rows."""
         checker = self.checker
+        entities = placements(checker)
         grants = self._table("grants", self._grants, checker.grant)
         owners = self._table("owners", self._owners, checker.owner)
         first = State(grants=grants, owners=owners)
@@ -57,6 +59,7 @@ class ColumnChecker:
             owners=owners,
             service_admins=self._table("service_admins", self._service_admins, checker.service_admin),
             attributes=self._table("attributes", self._attributes, partial(attribute_row, checker)),
+            entities=entities,
             windows=checker.windows,
         )
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
 from privtab.moments import Window, text
 from privtab.request import Entity
 from privtab.state.findings import in_order
+from privtab.state.located import locations
 from privtab.state.names import StateNames
 from privtab.state.nodes import State, StateFinding
 from privtab.state.places import Places
@@ -129,7 +129,7 @@ def _covered(program: Program, state: State) -> Iterator[Found]:
 
 
 def _grants_covered(program: Program, state: State) -> Iterator[Found]:
-    names, keys = StateNames(program), vocabulary(program).keys
+    names, keys = StateNames(program), locations(program, state).keys
     down = program.semantics.inheritance == "down"
     windows = state.windows_of("grants")
     privileges_of: list[frozenset[str]] = []

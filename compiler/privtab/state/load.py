@@ -10,7 +10,7 @@ from pathlib import Path
 from privtab.errors import FileError, UsageError
 from privtab.formats import LOCAL, READERS, WHOLE
 from privtab.hints import nearest
-from privtab.state.nodes import TABLES, RowLocation, State, StateFinding
+from privtab.state.nodes import ALL_TABLES, TABLES, RowLocation, State, StateFinding
 from privtab.state.raw import COLUMNS, RawReader, RawState
 from privtab.state.read_json import read_value
 
@@ -39,15 +39,13 @@ def load(path: Path | str) -> RawState:
 def no_table(where: Path | str, findings: Sequence[StateFinding] = ()) -> str:
     """The message for a folder, a file or another source without any table; `findings`: findings so far."""
     if not isinstance(where, Path) or not where.is_dir():
-        return (
-            f"{where} has no table of a state; the tables are {', '.join(TABLES)}, and one may be empty: `grants: []`"
-        )
+        return f"{where} has no table of a state; the tables are {', '.join(ALL_TABLES)}, and one may be empty: `grants: []`"
     remarks = [f"`{Path(finding.place.path).name}`: {finding.help}" for finding in findings]
-    whole_files = [f.name for f in sorted(where.iterdir()) if f.suffix.lower() in WHOLE and f.stem not in TABLES]
+    whole_files = [f.name for f in sorted(where.iterdir()) if f.suffix.lower() in WHOLE and f.stem not in ALL_TABLES]
     if not remarks and whole_files:
         remarks = [f"a file with all tables is named itself, as in {where / whole_files[0]}"]
     advice = (
-        "; ".join(remarks) or f"a table's file has its name, as in `grants.csv`; the tables are {', '.join(TABLES)}"
+        "; ".join(remarks) or f"a table's file has its name, as in `grants.csv`; the tables are {', '.join(ALL_TABLES)}"
     )
     return f"{where} has no file of a table of a state; {advice}"
 
@@ -60,8 +58,8 @@ def from_tables(tables: object, path: str) -> RawState:
 
 
 def to_tables(state: State) -> dict[str, list[dict[str, str]]]:
-    """The rows of a state as `from_tables` takes them; every table is there."""
-    return {table: list(cells_of(state, table)) for table in COLUMNS}
+    """The rows of a state as `from_tables` takes them; every table is there that says who holds what."""
+    return {table: list(cells_of(state, table)) for table in COLUMNS if table in TABLES or getattr(state, table)}
 
 
 def cells_of(state: State, table: str) -> Iterator[dict[str, str]]:
@@ -74,7 +72,7 @@ def cells_of(state: State, table: str) -> Iterator[dict[str, str]]:
 def _directory(directory: Path, reader: RawReader) -> None:
     """Read the file of each table; if a table has two files, read neither."""
     files = sorted(directory.iterdir(), key=lambda f: f.name)
-    for table in TABLES:
+    for table in ALL_TABLES:
         found = [f for f in files if f.stem == table and f.suffix.lower() in LOCAL]
         if found:
             reader.tables.add(table)
@@ -91,10 +89,10 @@ def _directory(directory: Path, reader: RawReader) -> None:
 def _ignored(file: Path, reader: RawReader) -> None:
     """Note a file that is not read although its name resembles that of a table."""
     stem, suffix = file.stem, file.suffix.lower()
-    if (stem in TABLES and suffix in LOCAL) or file.name.startswith((".", "_")):
+    if (stem in ALL_TABLES and suffix in LOCAL) or file.name.startswith((".", "_")):
         return
     place = RowLocation(path=str(file), table="", row=0)
-    similar = nearest(stem, TABLES, cutoff=0.75)
+    similar = nearest(stem, ALL_TABLES, cutoff=0.75)
     if similar and suffix in LOCAL:
         advice = f"did you mean `{similar}{suffix}`?"
         reader.report("S006", f"ignored: `{stem}` is not a table", place, help=advice, severity="note")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from privtab.characters import LONGEST_NAME, unusable
@@ -11,6 +11,7 @@ from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.type_chains import nested_on
+from privtab.locations import anchor
 from privtab.names import KINDS, WILDCARDS, encode_name, escape_wildcard, is_wildcard, wrong_escape
 from privtab.request import Entity
 
@@ -46,6 +47,8 @@ class StateNames(PrivilegeNames):
         self.holders = ("user", "group", "role") if "roles" in self._hierarchy else ("user", "group")
         """The kinds of principals that hold roles."""
         self.shapes = vocabulary(program).shapes
+        self.places: Mapping[str, str] | None = None
+        """Where entities with flat ids lie, once that is known: others are no entities of the state."""
 
     def grantable(self, name: str, type_: str) -> Problem | None:
         """Why a privilege, alias or set cannot be granted on a type; None if it gives something there."""
@@ -72,6 +75,8 @@ class StateNames(PrivilegeNames):
         result = self._entities.get(text)
         if result is None:
             result = self._entities[text] = self._entity(text)
+        if self.places is not None and isinstance(result, Entity) and self.shapes[result.type].flat is not None:
+            return self._nowhere(result, self.places) or result
         return result
 
     def _entity(self, text: str) -> Entity | Problem:
@@ -96,7 +101,8 @@ class StateNames(PrivilegeNames):
             escape = wrong_escape(name)
             if escape is not None:
                 return Problem("S113", f"malformed escape in `{text}`", _escape_advice(escape))
-        depth, most = self._depths[type_], self.shapes[type_].most
+        shape = self.shapes[type_].written
+        depth, most = shape.depth, shape.most
         if len(entity.names) > most > depth:
             message = f"`{text}` has {_count(len(entity.names))}; the path of a `{type_}` has at most {most}"
             return Problem("S184", message, f"write `{self.shape(type_)}`")
@@ -106,13 +112,22 @@ class StateNames(PrivilegeNames):
             return Problem("S112", message, f"write `{self.shape(type_)}`")
         return entity
 
+    def _nowhere(self, entity: Entity, places: Mapping[str, str]) -> Problem | None:
+        """The problem of a row about an entity that lies nowhere."""
+        key = anchor(self.shapes[entity.type], entity.id)
+        if key in places:
+            return None
+        return Problem("S180", f"no row of `entities` tells where `{key}` lies", similar_place(key, places))
+
     def _wildcard(self, entity: Entity, position: int) -> Problem:
         """The problem with a wildcard in place of a name."""
         name = entity.names[position]
         parent_path = "/".join(entity.names[:position])
         types = [t for t in self.program.chain(entity.type) if self._depths[t] == position]
         nested = nested_on(self.program.entities).get(entity.type)
-        if nested is not None and position >= self._depths[nested]:
+        if self.shapes[entity.type].flat is not None:
+            types = []
+        elif nested is not None and position >= self._depths[nested]:
             types = [nested]
         if self.program.semantics.inheritance == "down" and types:
             advice = f"a grant or a denial on `{types[0]}:{parent_path}` holds for everything below it"
@@ -169,6 +184,13 @@ class StateNames(PrivilegeNames):
             found = self.principal(text, (kind,))
             return found if isinstance(found, Problem) else found[1]
         return _no_wildcard(text, kind) if is_wildcard(text) else text
+
+
+def similar_place(key: str, places: Iterable[str]) -> str:
+    """The advice for an entity without a place."""
+    type_ = key.partition(":")[0]
+    known = [other for other in places if other.startswith(f"{type_}:")]
+    return did_you_mean(key, known[:10_000]) or f"add a row for `{key}` to `entities`"
 
 
 def _begins_with_kind(name: str) -> bool:

@@ -15,6 +15,10 @@ from privtab.state.columns import Column, ListColumn, LongerColumn
 
 Effect: TypeAlias = Literal["allow", "deny"]
 TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins", "attributes")
+"""The tables that say who holds what."""
+ENTITIES = "entities"
+"""The table that says where the entities of types with flat ids lie."""
+ALL_TABLES = (*TABLES, ENTITIES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,15 @@ class AttributeRow:
     value: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where an entity with a flat id lies; `name` is its name for people."""
+
+    entity: Entity
+    parent: Entity
+    name: str | None = None
+
+
 _ROWS: Mapping[str, tuple[str, ...]] = {
     "members": ("user", "of"),
     "memberships": ("user", "group"),
@@ -75,6 +88,8 @@ _NAMING = (
     ("grants", "entity"),
     ("owners", "entity"),
     ("attributes", "entity"),
+    ("entities", "entity"),
+    ("entities", "parent"),
 )
 
 
@@ -95,6 +110,7 @@ class State:
     """(entity, principal: `user:…`, `group:…` or `role:…`)"""
     service_admins: Sequence[str] = ()
     attributes: Sequence[AttributeRow] = ()
+    entities: Sequence[Placement] = ()
     windows: Mapping[str, Sequence[Window]] = field(default_factory=dict)
     """The window of each row, for the tables that have any: look-ups need the rows of one moment (`at`)."""
     _columns: Any = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -123,7 +139,7 @@ class State:
         """The rows of a table as texts, each column by the name that it has in files."""
         return zip(*(self.column(table, name) for name in columns), strict=True)
 
-    def entities(self) -> Iterator[str]:
+    def named_entities(self) -> Iterator[str]:
         """Every entity that a row names, once, as `type:path`."""
         return iter(dict.fromkeys(text for column in _NAMING for text in self.column(*column).names))
 
@@ -182,7 +198,7 @@ def merged(states: Iterable[State]) -> State:
     """The rows of several states, each once, without windows."""
     listed = list(states)
     rows: Any = {
-        name: tuple(dict.fromkeys(chain.from_iterable(getattr(state, name) for state in listed))) for name in TABLES
+        name: tuple(dict.fromkeys(chain.from_iterable(getattr(state, name) for state in listed))) for name in ALL_TABLES
     }
     return State(**rows)
 

@@ -35,14 +35,18 @@ def scopes_of_roles(state: State) -> dict[str, dict[str, Entity]]:
 
 
 def scoped_entries(
-    program: Program, rows: Iterable[tuple[Any, ...]], scopes: Mapping[str, Mapping[str, Entity]]
+    program: Program,
+    rows: Iterable[tuple[Any, ...]],
+    scopes: Mapping[str, Mapping[str, Entity]],
+    keys: Callable[[Entity], list[str]] | None = None,
 ) -> dict[tuple[Effect, str, str, str], set[str]]:
     """What roles hold within scopes: effect, privilege, entity and principal → the entities that the grants name.
 
-    `rows`: grantee, effect, privilege and entity of the grants to roles in `scopes`.
+    `rows`: grantee, effect, privilege and entity of the grants to roles in `scopes`. `keys`: the keys on the path of an entity,
+    if its id alone does not tell.
     """
     names = StateNames(program)
-    keys = vocabulary(program).keys
+    keys = keys or vocabulary(program).keys
     paths: dict[str, list[str]] = {}
     below = _scopes_below(keys, scopes) if program.semantics.inheritance == "down" else {}
     found: dict[tuple[Effect, str, str, str], set[str]] = {}

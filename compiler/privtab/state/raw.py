@@ -9,7 +9,7 @@ from typing import Literal
 
 from privtab.hints import did_you_mean
 from privtab.moments import WINDOW
-from privtab.state.nodes import TABLES, RowLocation, StateFinding
+from privtab.state.nodes import ALL_TABLES, RowLocation, StateFinding
 
 LARGEST = 1 << 30
 """Limit on the bytes of a file that is read as a whole, and on those that a Parquet file unpacks to."""
@@ -52,9 +52,10 @@ COLUMNS: Mapping[str, Columns] = {
     "owners": Columns(("entity", "owner"), window=WINDOW),
     "service_admins": Columns(("user",)),
     "attributes": Columns(("attribute", "value"), ("user", "entity")),
+    "entities": Columns(("entity", "parent"), ("name",)),
 }
 _TRUTH = "the truth value "
-ENTITIES = ("entity", "of", "scope")
+ENTITIES = ("entity", "of", "scope", "parent")
 """The columns that hold entities."""
 
 
@@ -108,7 +109,7 @@ class RawReader:
     def done(self) -> RawState:
         """What was read."""
         rows = self.large | {table: tuple(rows) for table, rows in self.rows.items()}
-        return RawState(rows={t: rows[t] for t in TABLES if rows.get(t)}, findings=tuple(self.findings))
+        return RawState(rows={t: rows[t] for t in ALL_TABLES if rows.get(t)}, findings=tuple(self.findings))
 
     def report(
         self,
@@ -146,7 +147,7 @@ class RawReader:
 
     def unknown_table(self, name: str, place: RowLocation) -> None:
         """Report a table that is not one of a state."""
-        advice = did_you_mean(name, TABLES) or f"the tables are {', '.join(TABLES)}"
+        advice = did_you_mean(name, ALL_TABLES) or f"the tables are {', '.join(ALL_TABLES)}"
         self.report("S003", f"unknown table `{name}`", place, help=advice)
 
     def header(self, table: str, names: Sequence[str], place: RowLocation) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from privtab.state.nodes import TABLES, RowLocation
+from privtab.state.nodes import ALL_TABLES, RowLocation
 from privtab.state.raw import MOST_VALUES, NotText, RawReader
 
 
@@ -52,7 +52,7 @@ def read_value(value: object, path: str, reader: RawReader, table: str | None = 
         for name in value.repeated if isinstance(value, _Pairs) else ():
             reader.report("S106", f"`{_encodable(name)}` occurs twice", place)
         for name, rows in value.items():
-            if name not in TABLES:
+            if name not in ALL_TABLES:
                 reader.unknown_table(_encodable(name), place)
             elif table is not None and name != table:
                 message = f"table `{name}` is in the file of `{table}`"
@@ -63,7 +63,7 @@ def read_value(value: object, path: str, reader: RawReader, table: str | None = 
         _rows(value, path, table, reader)
     elif value is not None:
         message = f"a state is a mapping from tables to lists of rows, not {_kind_of(value)}"
-        reader.report("S004", message, place, help=f"the tables are {', '.join(TABLES)}")
+        reader.report("S004", message, place, help=f"the tables are {', '.join(ALL_TABLES)}")
 
 
 def _rows(rows: object, path: str, table: str, reader: RawReader) -> None:

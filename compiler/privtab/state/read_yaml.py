@@ -22,7 +22,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from privtab.state.nodes import TABLES, RowLocation
+from privtab.state.nodes import ALL_TABLES, RowLocation
 from privtab.state.raw import NotText, RawReader
 from privtab.yaml_text import DEEPEST, check_line_breaks
 
@@ -92,7 +92,7 @@ class _Tables:
             self.rows(table, event)
         elif not (isinstance(event, ScalarEvent) and _scalar(event) is None):
             message = f"a state is a mapping from tables to lists of rows, not {_kind_of(event)}"
-            self.reader.report("S004", message, self.place(event), help=f"the tables are {', '.join(TABLES)}")
+            self.reader.report("S004", message, self.place(event), help=f"the tables are {', '.join(ALL_TABLES)}")
             self.skip(event)
         while not isinstance(event := self.next(), StreamEndEvent):
             if isinstance(event, DocumentStartEvent):
@@ -104,7 +104,7 @@ class _Tables:
         while not isinstance(key := self.next(), MappingEndEvent):
             name = self.key(key)
             value = self.next()
-            if name not in TABLES:
+            if name not in ALL_TABLES:
                 self.reader.unknown_table(name, self.place(key))
                 self.skip(value)
             elif name in names:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from privtab.request import Entity
-from privtab.state.nodes import Assignment, AttributeRow, Grant
+from privtab.state.nodes import Assignment, AttributeRow, Grant, Placement
 from privtab.state.raw import ENTITIES
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _MAKE: Mapping[str, Callable[..., Any]] = {
     "attributes": lambda attribute, value, user, entity: AttributeRow(
         user=user, entity=entity, attribute=attribute, value=value
     ),
+    "entities": lambda entity, parent, name: Placement(entity=entity, parent=parent, name=name),
 }
 
 

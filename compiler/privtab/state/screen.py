@@ -56,7 +56,7 @@ class TextAssessor:
         kinds = np.full(len(texts), -1, np.int64)
         for number, type_ in enumerate(self.types):
             shape = self.names.shapes[type_]
-            if shape.depth:
+            if shape.depth and shape.flat is None:
                 fits = (slashes >= shape.depth - 1) & (slashes <= shape.most - 1)
                 kinds[plain & fits & _starts_with(texts, f"{type_}:")] = number
 

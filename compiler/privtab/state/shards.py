@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from privtab.errors import UsageError
-from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.ir.support import Tool, check_support
 from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
 from privtab.shard_names import shard_name
 from privtab.state.index import stamped, unstamped
@@ -66,10 +66,9 @@ def shards(program: Program, state: State) -> dict[str, Document]:
 
 def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
     """Split a whole index, with or without its revision; the parts share its inner maps."""
-    if uses_below(program):
-        raise UsageError("a state for a policy with `or below` cannot be sharded")
     if program.attributes.from_origin("state"):
         raise UsageError("a state for a policy that takes attributes from the state cannot be sharded")
+    check_support(program, Tool.SHARDS)
     root = root_keys(program)
     always, windows = parts_of(document)
     found: dict[str, Document] = {}

@@ -18,6 +18,7 @@ from privtab.state.findings import in_order
 from privtab.state.links import holding_roles, inherits_scope, without_wrong_links
 from privtab.state.names import Problem, StateNames
 from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State, StateFinding
+from privtab.state.placements import placements
 from privtab.state.places import Places
 from privtab.state.raw import RawRow, RawState
 from privtab.state.uses import uses
@@ -107,6 +108,7 @@ class Checker:
 
     def state(self) -> State:
         """The state of the valid rows, checked one by one."""
+        entities = placements(self)  # first: other rows are about these
         grants = self.table(
             "grants", self.grant, lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id)
         )
@@ -121,6 +123,7 @@ class Checker:
             owners=owners,
             service_admins=self.table("service_admins", self.service_admin),
             attributes=self.table("attributes", partial(attribute_row, self)),
+            entities=entities,
             windows=self.windows,
         )
 

@@ -46,7 +46,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
             required=True,
             example="entities: {TYPE: }",
         ),
-        Key("types", "types", "more about entity types: single, nested, title, principal"),
+        Key("types", "types", "more about entity types: single, nested, flat, title, principal"),
         Key("privileges", "privileges", "privileges, as a list or with details"),
         Key("sets", "sets", "named sets of privileges"),
         Key("attributes", "attributes", "attributes of users, entities and requests, which conditions compare"),
@@ -66,6 +66,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
     "type": (
         Key("single", "flag", "there is one per parent, and it has the path of its parent"),
         Key("nested", "levels", "entities of this type may contain others of it; a number: at most this many levels"),
+        Key("flat", "flag", "its ids are flat: rows of the state, in `entities`, say where its entities lie"),
         Key("title", "text", "its title in the document"),
         Key(
             "principal", "principal", "entities of this type are principals: user, group or role; `none`: they are not"

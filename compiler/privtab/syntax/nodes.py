@@ -166,6 +166,7 @@ class TypeDecl:
     single: bool = False
     nested: Located[int] | None = None
     """The most levels."""
+    flat: Located[bool] | None = None
     title: str | None = None
     principal: Literal["user", "group", "role", "none"] | None = None
 

@@ -182,12 +182,14 @@ def _types(reader: PolicyReader, node: Node) -> tuple[TypeDecl, ...]:
             continue
         single = reader.flag(fields["single"][1], "`single`") if "single" in fields else None
         nested = reader.levels(fields["nested"][1], "`nested`") if "nested" in fields else None
+        flat = reader.flag(fields["flat"][1], "`flat`") if "flat" in fields else None
         principal = reader.choice(fields["principal"][1], "principal", "`principal`") if "principal" in fields else None
         types.append(
             TypeDecl(
                 name=name,
                 single=single is not None and single.value,
                 nested=nested,
+                flat=flat if flat is not None and flat.value else None,
                 title=reader.optional_text(fields, "title"),
                 principal=cast(Literal["user", "group", "role", "none"] | None, principal),
             )

@@ -46,7 +46,7 @@ class EntityTree:
 
     def __init__(self, program: Program, *states: State) -> None:
         found: dict[str, set[str]] = {type_: set() for type_ in program.entities}
-        for key in {key for state in states for key in state.entities()}:
+        for key in {key for state in states for key in state.named_entities()}:
             type_, _, path = key.partition(":")
             found[type_].add(path)
         in_order = sorted(program.entities.values(), key=lambda type_: len(program.chain(type_.name)))

@@ -54,6 +54,7 @@ def render(
         "indexed": indexed,
         "sharded": sharded,
         "nested": nested_places(program),
+        "flat": flat_places(program),
     }
     base = f"privtab/{name}"
     modules = {
@@ -78,6 +79,7 @@ def render(
             nests=bool(nested_places(program)),
             active=active,
             attributes=bool(program.attributes),
+            flat=bool(program.flat),
         ),
     }
     if not indexed:
@@ -89,11 +91,18 @@ def render(
 
 
 def explanation(
-    name: str, system: str, *, below: bool = False, nests: bool = False, active: bool = False, attributes: bool = False
+    name: str,
+    system: str,
+    *,
+    below: bool = False,
+    nests: bool = False,
+    active: bool = False,
+    attributes: bool = False,
+    flat: bool = False,
 ) -> str:
     """The hand-written module that explains decisions, with the names of a package and of the system whose state it reads.
 
-    `nests`: types of the program nest, so the positions of keys depend on the request. `active`: requests may name active roles.
+    `nests`: types of the program nest, so the positions of keys depend on the request. `active`: requests may name active roles. `flat`: some ids are flat.
     """
     text = (opa() / "lib/privtab/example_system/explain/explain.rego").read_text(encoding="utf-8")
     if below:
@@ -101,10 +110,12 @@ def explanation(
     if attributes:
         text += "\n" + _template("explain_attributes.rego.j2").render()
     replacements = (_WHERE_TYPES_NEST if nests else ()) + (_WITH_ACTIVE_ROLES if active else ())
+    replacements += _WITH_FLAT_IDS if flat else ()
     for part, replacement in replacements:
         text = text.replace(part, replacement)
     text += _template("explain_nested.rego.j2").render() if nests else ""
     text += "\n" + _template("explain_active.rego.j2").render() if active else ""
+    text += "\n" + _template("explain_flat.rego.j2").render() if flat else ""
     return _PLACEHOLDER.sub(lambda found: f"privtab_state.{system}" if found[1] else name, text)
 
 
@@ -146,6 +157,19 @@ def nested_places(program: Program) -> dict[str, dict[str, int]]:
     }
 
 
+def flat_places(program: Program) -> dict[str, dict[str, Any]]:
+    """For each type with flat ids or below one: the types from that one on, with the number of names, and those around it."""
+    names = vocabulary(program)
+    return {
+        name: {
+            "chain": [list(link) for link in names.shapes[name].written.chain],
+            "containers": list(names.containers(name)) if name in program.flat else [],
+        }
+        for name in program.entities
+        if names.lies_in_state(name)
+    }
+
+
 _WHERE_TYPES_NEST = (
     (
         "rule := program.rules[input.resource.type][input.action.name]",
@@ -182,6 +206,13 @@ _WITH_ACTIVE_ROLES = (
 """Parts of the explanation, with what replaces them where requests may name the active roles of the caller."""
 
 
+_WITH_FLAT_IDS = (
+    ("\tnot valid\n\tcount(unsaid) == 0\n", "\tnot valid\n\tcount(unplaced) == 0\n\tcount(unsaid) == 0\n"),
+    ("\tform\n\tcount(unsaid) == 0\n", "\tform\n\tcount(unplaced) == 0\n\tcount(unsaid) == 0\n"),
+)
+"""Parts of the explanation, with what replaces them where some ids are flat."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPath:
     """A pattern for the keys on the path to an entity of a type."""
@@ -200,8 +231,8 @@ def key_paths(program: Program) -> list[KeyPath]:
     unnamed = {rule.entity for rule in program.rules.values() if rule.unnamed}
     found: list[KeyPath] = []
     for type_, chain in links(program).items():
-        if type_ in nested_on(program.entities):
-            continue  # their length varies: the keys are compared with those of the path
+        if type_ in nested_on(program.entities) or type_ in flat_places(program):
+            continue  # what keys there are depends on the request or the state: they are compared with those of the path
         found.append(_key_path(type_, chain))
         if type_ in unnamed and not program.entities[type_].single:
             found.append(_key_path(type_, chain[:-1]))

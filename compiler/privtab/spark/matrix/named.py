@@ -17,7 +17,7 @@ Chains = Mapping[str, Sequence[tuple[str, int]]]
 def of_source(source: Source, chains: Chains) -> list[str]:
     """The entities that a state names, with those added by `closed`; sorted."""
     if source.rows is not None:
-        named = set(source.rows.entities())
+        named = set(source.rows.named_entities())
     else:
         assert source.index is not None
         named = _of_index(source.index)

@@ -146,7 +146,7 @@ def all_users(policy: OpenPolicy, source: Source) -> list[str]:
     named = state.distinct(("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
     found |= {principal[5:] for principal in named if principal.startswith("user:")}
     kinds = {name for name, kind in policy.json["entities"].items() if kind["principal"] == "user"}
-    keys = (key.partition(":") for key in state.entities())
+    keys = (key.partition(":") for key in state.named_entities())
     found |= {last_name(path) for type_, _, path in keys if type_ in kinds}
     return sorted(found)
 

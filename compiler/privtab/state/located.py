@@ -1,0 +1,148 @@
+"""Where the entities of a state lie, by its table `entities`: for look-ups, for the index, and which rows of it are wrong."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.locations import Locations, anchor
+from privtab.paths import PathShape
+from privtab.request import Entity
+from privtab.state.names import Problem, similar_place
+from privtab.state.nodes import State
+from privtab.vocabulary import Vocabulary
+
+Places = Mapping[str, str]
+"""Entity with a flat id → what contains it."""
+
+
+def locations(program: Program, state: State) -> Locations:
+    """Where the entities of a state lie."""
+    if not program.flat:
+        return Locations(vocabulary(program).shapes, {}, {})
+    key = ("locations", tuple(program.entities.values()))
+    found: Locations | None = state.derived.get(key)
+    if found is None:
+        places = dict(state.texts("entities", "entity", "parent"))
+        found = Locations(vocabulary(program).shapes, places, containers(vocabulary(program), places))
+        state.derived[key] = found
+    return found
+
+
+def parts(program: Program, state: State) -> dict[str, Any]:
+    """The parts `places` and `containers` of an index; none for a policy without flat ids."""
+    if not program.flat:
+        return {}
+    places = dict(sorted(state.texts("entities", "entity", "parent")))
+    return {"places": places, "containers": dict(sorted(containers(vocabulary(program), places).items()))}
+
+
+def containers(names: Vocabulary, places: Places) -> dict[str, list[str]]:
+    """For each entity that contains one with a flat id, the keys on its path, its own last; none where a place is missing."""
+    found: dict[str, list[str]] = {}
+    for parent in places.values():
+        waiting: list[str] = []
+        seen: set[str] = set()
+        at: str | None = parent
+        while at is not None and at not in found and at not in seen:
+            seen.add(at)
+            waiting.append(at)
+            entity = Entity.parse(at)
+            shape = names.shapes[entity.type]
+            if shape.flat is None:
+                found[at] = shape.keys(entity.id)
+                break
+            at = places.get(anchor(shape, entity.id))
+        for key in reversed(waiting):
+            entity = Entity.parse(key)
+            shape = names.shapes[entity.type]
+            above = found.get(places.get(anchor(shape, entity.id), "")) if shape.flat is not None else None
+            if above is not None:
+                found[key] = [*above, *shape.written.keys(entity.id)]
+    return found
+
+
+def wrong_places(names: Vocabulary, rows: Sequence[tuple[str, str]]) -> dict[int, Problem]:
+    """The rows of `entities` that place nothing, by number, and why. `rows`: entity and what contains it, each once."""
+    found: dict[int, Problem] = {}
+    rows_of: dict[str, list[int]] = defaultdict(list)
+    for number, (entity, _) in enumerate(rows):
+        rows_of[entity].append(number)
+    for entity, numbers in rows_of.items():
+        if len(numbers) > 1:
+            listed = " and ".join(f"in `{rows[number][1]}`" for number in numbers[:3])
+            message = f"`{entity}` lies {listed}{' and elsewhere' if len(numbers) > 3 else ''}"
+            found |= dict.fromkeys(numbers, Problem("S182", message, "an entity lies in one place: keep one row"))
+    places = {entity: parent for number, (entity, parent) in enumerate(rows) if number not in found}
+    around = containers(names, places)
+    for number, (entity, parent) in enumerate(rows):
+        if number in found:
+            continue
+        if parent in around:
+            problem = _too_deep(names, Entity.parse(entity), len(around[parent]) + 1)
+        else:
+            problem = _cycle(names, places, entity) or _orphan(names, places, entity, parent)
+        if problem is not None:
+            found[number] = problem
+    return found
+
+
+def _too_deep(names: Vocabulary, entity: Entity, keys: int) -> Problem | None:
+    """The problem of an entity on a path with this many keys."""
+    shape = names.shapes[entity.type]
+    levels = keys - len(shape.chain) + 1
+    if shape.nested is None or levels <= shape.bound:
+        return None
+    nested = shape.chain[shape.nested][0]
+    message = f"`{entity}` lies below {levels - (entity.type == nested)} levels of `{nested}`"
+    return Problem("S184", message, f"a path has at most {shape.bound} levels of `{nested}`")
+
+
+def _cycle(names: Vocabulary, places: Places, entity: str) -> Problem | None:
+    """The problem of an entity that contains itself."""
+    way = [entity]
+    seen = {entity}
+    while True:
+        above = _around(names, places, way[-1])
+        if above == entity:
+            shown = [*way, entity] if len(way) <= 8 else [*way[:4], "…", *way[-3:], entity]
+            message = f"`{entity}` contains itself: {' in '.join(f'`{key}`' if key != '…' else key for key in shown)}"
+            return Problem("S183", message, "change one of the rows of the cycle")
+        if above is None or above in seen:
+            return None
+        way.append(above)
+        seen.add(above)
+
+
+def _around(names: Vocabulary, places: Places, entity: str) -> str | None:
+    """The entity with a flat id that contains another one, or what lies between them; None if there is none."""
+    parent = places.get(entity)
+    return None if parent is None else _anchor(names.shapes, parent)
+
+
+def _anchor(shapes: Mapping[str, PathShape], key: str) -> str | None:
+    entity = Entity.parse(key)
+    shape = shapes[entity.type]
+    return None if shape.flat is None else anchor(shape, entity.id)
+
+
+def _orphan(names: Vocabulary, places: Places, entity: str, parent: str) -> Problem:
+    """The problem of an entity in one that has no place."""
+    seen = {entity}
+    missing = _anchor(names.shapes, parent)
+    while missing is not None and missing in places and missing not in seen:
+        seen.add(missing)
+        missing = _around(names, places, missing)
+    if missing is None or missing in places:
+        message = f"`{entity}` lies in `{parent}`, which lies in a cycle"
+        return Problem("S180", message, "change one of the rows of the cycle")
+    return Problem(
+        "S180", f"`{entity}` lies in `{parent}`, {_nowhere(missing, parent)}", similar_place(missing, places)
+    )
+
+
+def _nowhere(missing: str, parent: str) -> str:
+    return "which has no row" if missing == parent else f"and `{missing}` has no row"
