@@ -76,7 +76,7 @@ def at_once(work: dict[str, Callable[[], Any]]) -> dict[str, tuple[Any, float]]:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["Client", pytest.param("AsyncClient", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FAILURE_CASES)
 def test_a_fault_is_the_declared_error(name: str, kind: str, setup: Setup) -> None:
     case = FAILURE_CASES[name]

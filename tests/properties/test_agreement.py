@@ -63,7 +63,7 @@ def test_reference_and_opa_agree_on_very_many_requests(opa_binary: Path, block: 
     assert total >= 10_000
 
 
-@pytest.mark.parametrize("sharded", [False, True], ids=["whole", "sharded"])
+@pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["whole", "sharded"])
 @pytest.mark.parametrize("policies", [1, pytest.param(6, marks=pytest.mark.slow)])
 def test_opa_agrees_with_the_reference_at_every_moment_of_a_state_with_windows(
     opa_binary: Path, policies: int, sharded: bool

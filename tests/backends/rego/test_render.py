@@ -39,7 +39,14 @@ def test_for_a_state_in_shards_it_compiles_to_this(golden: Callable[[Path, str],
     assert modules.keys() == whole.keys()
 
 
-@pytest.fixture(scope="module", params=[(path, sharded) for path in POLICIES for sharded in (False, True)], ids=named)
+@pytest.fixture(
+    scope="module",
+    params=[
+        *((path, False) for path in POLICIES),
+        *(pytest.param((path, True), marks=pytest.mark.slow) for path in POLICIES),
+    ],
+    ids=named,
+)
 def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files of a policy's bundle, for a whole state and for one in shards."""
     path, sharded = request.param

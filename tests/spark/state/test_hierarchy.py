@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import worlds
 from pyspark.sql import DataFrame, SparkSession
+from seeds import seeds
 from worlds import EPOCH
 
 from privtab.bundle.pack import shard_bundles
@@ -107,7 +108,7 @@ def test_a_cycle_is_the_finding_that_files_have(spark: SparkSession, nested: Pro
         build(spark, frames(spark, state), nested, tmp_path)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(range(30), quick=8))
 @pytest.mark.parametrize("timed", [False, True], ids=["lasting", "timed"])
 def test_the_workers_derive_the_rows_that_files_have(seed: int, *, timed: bool) -> None:
     program = generated_programs.program(seed, "hierarchy")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from seeds import seeds
 from worlds import IN_SPARK, policy, timed
 from worlds import state as random_state
 
@@ -76,7 +77,7 @@ def usable(state: State) -> State:
 
 
 @pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(20), quick=6))
 def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = timed(usable(random_state(program, seed)), seed)
@@ -92,7 +93,7 @@ def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[
 
 
 @pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(20), quick=6))
 def test_people_with_windows_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = timed(random_state(program, seed), seed)
@@ -124,7 +125,7 @@ def without_empty(bundles: dict[str, bytes], wanted: dict[str, bytes]) -> dict[s
 
 
 @pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(range(40), quick=10))
 def test_shards_of_random_worlds_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = random_state(program, seed)

@@ -92,7 +92,7 @@ _SPACES = re.compile("^ | $|(?<= ) ")
 def visible(text: str) -> str:
     r"""A name with outer and repeated spaces made visible, and invisible or direction-changing characters shown by code point.
 
-    >>> seen("ann\u200b"), seen("bob ")
+    >>> visible("ann\u200b"), visible("bob ")
     ('ann⟨U+200B⟩', 'bob␣')
     """
     shown = _SPACES.sub("␣", text)
