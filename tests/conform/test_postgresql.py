@@ -166,7 +166,8 @@ def test_what_the_test_did_not_make_stays(url: str) -> None:
         connection.commit()
     try:
         result = conformance(POLICY, url, rows="schema")
-        assert result.outcome.failure == f'user:{theirs} cannot be made: role "{theirs}" already exists'
+        said = f'user:{theirs} cannot be made: role "{theirs}" already exists'
+        assert result.outcome.failure == f"{said} (`--clean` removes what an earlier test left)"
         assert left_behind(url) == [theirs]
     finally:
         with engine.connect() as connection:
