@@ -16,7 +16,12 @@ from privtab.state.load import load
 from privtab.state.validate import validate
 
 FOLDER = Path(__file__).parents[2] / "policy_src" / "gravitino"
-SCENARIOS: Mapping[str, Any] = yaml.safe_load((FOLDER / "1.1.0.scenarios.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def scenarios() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = yaml.safe_load((FOLDER / "1.1.0.scenarios.yaml").read_text(encoding="utf-8"))
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +29,9 @@ def program() -> Program:
     return load_program(FOLDER / "1.1.0.yaml")
 
 
-def test_what_success_brings_is_what_the_policy_says(program: Program) -> None:
+def test_what_success_brings_is_what_the_policy_says(program: Program, scenarios: Mapping[str, Any]) -> None:
     """Ownership and membership in `then` of a creation are the effects of its rule."""
-    for walkthrough in SCENARIOS["walkthroughs"]:
+    for walkthrough in scenarios["walkthroughs"]:
         for step in walkthrough["steps"]:
             if step["decision"] == "deny":
                 continue
@@ -38,8 +43,8 @@ def test_what_success_brings_is_what_the_policy_says(program: Program) -> None:
             assert gained == {what for what, there in (("owner", owned), ("member", joined)) if there}, step["say"]
 
 
-def test_names_are_unique() -> None:
-    names = [case["name"] for case in SCENARIOS["cases"]]
+def test_names_are_unique(scenarios: Mapping[str, Any]) -> None:
+    names = [case["name"] for case in scenarios["cases"]]
     assert len(names) == len(set(names))
 
 
