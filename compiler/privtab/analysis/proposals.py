@@ -64,8 +64,9 @@ def proposals(reference: Reference, state: State, request: Request, turns: Ways)
         found += HypotheticalDecision(reference, state, request, (candidate,), budget).sets_with_extra(unchanged)
     ways = budget.in_order(found)
     below = uses_below(reference.program)
-    # With attributes, what else a change allows depends on those of other requests.
-    measure = None if reference.program.attributes else _Measure(reference, state, request)
+    # With attributes, what else a change allows depends on those of other requests; `what-can` takes no flat ids.
+    unmeasured = reference.program.attributes or reference.program.flat
+    measure = None if unmeasured else _Measure(reference, state, request)
     limit = MAX_MEASURED_IF_TRUNCATED if budget.truncated else MAX_TRIED
     result = [
         Proposal(

@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias, assert_never
 
 from privtab.ir.atom_texts import compare_text
 from privtab.ir.nodes import Atom, Compare, Has, HasBelow, Holds, Member, Owner, OwnsBelow, Self, ServiceAdmin, Target
-from privtab.ir.serialise import vocabulary
 from privtab.moments import ALWAYS, Window, shown
 from privtab.names import path_of, refers_to
 from privtab.paths import base_type
@@ -212,7 +211,7 @@ class Provenance:
     def _holding_chains(self, role: str) -> Iterable[Chain]:
         """The chains by which the caller holds a role anywhere, one for each row that gives it."""
         scopes = [scope for held, scope in self.evaluation.scoped if held == role]
-        keys = vocabulary(self.program).keys
+        keys = self.evaluation.holdings.locations.keys
         paths = [(), *(keys(Entity.parse(scope)) for scope in scopes)]
         found = {chain[0]: chain for path in reversed(paths) for chain in self._to_caller(role, path)}
         steps = [step for _, _, step in self._rows[role]]

@@ -42,6 +42,12 @@ def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
     known = vocabulary(program)
     if known.complete(request.resource) and not (rule is not None and rule.creates):
         yield request.resource
+    elif known.lies_in_state(request.resource.type):
+        if request.resource.type in known.flat:
+            yield Entity.parse(request.resource.id.removesuffix("/"))
+        else:
+            *_, (parent, depth), _ = known.shapes[request.resource.type].written.chain
+            yield Entity(parent, "/".join(request.resource.names[:depth]))
     elif known.nested:
         keys = known.keys(Entity(request.resource.type, request.resource.id.rpartition("/")[0] + "/"))
         yield from map(Entity.parse, keys[-1:])
@@ -77,6 +83,8 @@ def named(program: Program, state: State, kind: str) -> frozenset[str]:
 
 def _entity_notes(program: Program, state: State, entity: Entity) -> list[str]:
     """A note if the state names neither the entity nor anything inside it."""
+    if vocabulary(program).lies_in_state(entity.type):
+        return []  # an entity without a place is reported as such
     base = base_type(program, entity.type)
     types_inside = {type_ for type_ in program.entities if base in program.chain(type_)}
     depth = program.depths[base]

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from privtab.engines.index import Index
+from privtab.locations import Locations
 from privtab.names import last_name
+from privtab.request import Entity
 from privtab.vocabulary import Vocabulary
 
 
@@ -17,13 +19,14 @@ class Directory:
         """`program`: as in the policy bundle."""
         self._entities: dict[str, set[str]] = {type_: set() for type_ in program["entities"]}
         shapes = Vocabulary.from_program(program).shapes
+        locations = Locations(shapes, index.places, index.containers)
         singles: dict[str, list[str]] = {type_: [] for type_ in program["entities"]}
         for type_, entity in program["entities"].items():
             if entity.get("single") and entity["parent"] is not None:
                 singles[entity["parent"]].append(type_)
         for type_, path in _paths(index):
             if type_ in shapes:
-                for key in shapes[type_].keys(path):
+                for key in locations.find(Entity(type_, path)) or ():
                     link, _, own = key.partition(":")
                     self._add(link, own, singles)
         self.people = frozenset(t for t, entity in program["entities"].items() if entity.get("principal") == "user")
@@ -50,6 +53,9 @@ class Directory:
 
 
 def _paths(index: Index) -> Iterator[tuple[str, str]]:
+    for key in (*index.places, *index.containers):
+        type_, _, path = key.partition(":")
+        yield type_, path
     for type_, table in index.tables.items():
         yield from ((type_, path) for path in table)
     for type_, members in index.members.items():

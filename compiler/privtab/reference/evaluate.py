@@ -12,6 +12,7 @@ from typing import assert_never
 from privtab.attributes import holds
 from privtab.ir.formula import anchor, asked_condition, located, resolve
 from privtab.ir.nodes import (
+    NEVER,
     RESOURCE,
     And,
     Atom,
@@ -76,7 +77,7 @@ class Reference:
         if nested_on(self.program.entities):
             sets = located_sets(self.program, minimal_sets.sets, evaluation.levels)
             minimal_sets = minimal_sets._replace(sets=sets)
-        allowed = not evaluation.unplaced and not evaluation.unheld and evaluation.holds(condition)
+        allowed = not evaluation.unheld and evaluation.holds(condition)
         return Explanation(evaluation, rule, minimal_sets, allowed=allowed)
 
 
@@ -115,14 +116,12 @@ class EvaluationContext:
         self.locate(entities)
 
     def locate(self, objects: Mapping[str, Entity]) -> None:
-        """Find the keys on the path of each object; an object without a place has none."""
+        """Find the keys on the path of each object, none for those in `unplaced` entities: such requests are denied."""
         where = self.holdings.locations
         self.keys = {slot: where.find(entity) or [] for slot, entity in objects.items()}
         self.levels = {slot: where.levels(entity, self.keys[slot]) for slot, entity in objects.items()}
-        self.unplaced: tuple[str, ...] = tuple(
-            sorted({key for entity in objects.values() if (key := where.unplaced(entity)) is not None})
-        )
-        """The entities that no row places and on which a path depends; if there are any, the request is denied."""
+        unplaced = {where.unplaced(entity) for entity in objects.values()} - {None}
+        self.unplaced = tuple(sorted(str(key) for key in unplaced))
 
     def narrow(self, active_roles: Collection[str] | None, groups: Collection[str] = ()) -> None:
         """Let only some roles of the caller count for what is allowed, if the policy lets requests say so; None: all of them."""
@@ -147,6 +146,8 @@ class EvaluationContext:
 
     def condition(self, rule: Rule) -> Formula:
         """The condition for the request; if that omits the last name of its resource, without the parts that cannot hold."""
+        if self.unplaced:
+            return NEVER
         return asked_condition(self.program, rule, named=RESOURCE in self.complete)
 
     def holds(self, formula: Formula, results: dict[Can, bool] | None = None) -> bool:
@@ -237,8 +238,11 @@ class EvaluationContext:
         if index >= len(keys):
             return ()
         path = [*keys[: index + 1]]
-        name = path_of(keys[index])
-        path += [f"{type_}:{name}" for type_ in self.program.chain(target.type)[index + 1 :]] if single else []
+        path += (
+            [f"{type_}:{path_of(keys[index])}" for type_ in self.program.chain(target.type)[index + 1 :]]
+            if single
+            else []
+        )
         return tuple(path)
 
     def path_of_level(self, target: Target, keys: Sequence[str]) -> tuple[str, ...]:
@@ -255,9 +259,8 @@ class EvaluationContext:
             return ()
         path = list(keys[: index + 1])
         if single:
-            chain = self.program.chain(type_)
             anchored = anchor(self.program, Target(slot=target.slot, type=type_))[0]
-            path += [f"{name}:{path_of(keys[index])}" for name in chain[anchored + 1 :]]
+            path += [f"{name}:{path_of(keys[index])}" for name in self.program.chain(type_)[anchored + 1 :]]
         return tuple(path)
 
     def located(self, target: Target) -> tuple[Target, ...]:

@@ -9,6 +9,7 @@ from privtab.request import Entity, Request
 from privtab.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author
 from privtab.scenarios.nodes import Case, Expected
 from privtab.scenarios.tree import Fields
+from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.syntax.yaml_tree import Node, Sequence
 
@@ -88,10 +89,14 @@ def items_of(author: Author, state: State, request: Request) -> tuple[str, ...]:
     )
     entities += [assignment.scope for assignment in state.assignments if assignment.scope is not None]
     type_, parent_path = request.resource.type, request.resource.id
+    keys = locations(author.program, state).keys
+    if type_ in author.program.flat:
+        container = parent_path.removesuffix("/")
+        return tuple(sorted(str(row.entity) for row in state.entities if str(row.parent) == container))
     found = {
         key
         for entity in dict.fromkeys(entities)
-        for key in author.vocabulary.keys(entity)
+        for key in keys(entity)
         if key.partition(":")[0] == type_ and Entity.parse(key).id.rpartition("/")[0] == parent_path
     }
     return tuple(sorted(found))

@@ -11,7 +11,7 @@ from typing import Any
 
 from privtab.ir.nodes import Program
 from privtab.printable import printable
-from privtab.state.nodes import TABLES, StateFinding
+from privtab.state.nodes import ENTITIES, TABLES, StateFinding
 
 CODES = {
     "S001": "unreadable-file",
@@ -91,6 +91,8 @@ def stops(program: Program, finding: StateFinding) -> bool:
     Such a row denies, or it gives a role or a group that may be denied.
     """
     place = finding.place
+    if place.table == ENTITIES and place.row and finding.code not in _UNREAD:
+        return False  # an entity without a place is denied to everybody
     if place.row == 0 or finding.code in _UNREAD or place.table not in TABLES:
         return True
     if program.semantics.deny == "none":

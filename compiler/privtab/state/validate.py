@@ -108,7 +108,7 @@ class Checker:
 
     def state(self) -> State:
         """The state of the valid rows, checked one by one."""
-        entities = placements(self)  # first: other rows are about these
+        entities = placements(self)
         grants = self.table(
             "grants", self.grant, lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id)
         )
@@ -283,13 +283,12 @@ class Checker:
         declared = self.program.roles.get(role)
         if declared is None or declared.scope is None:
             return None
+        advice = f"write the scope as `{self.names.shape(declared.scope)}`"
         if not given:
-            advice = f"write the scope as `{self.names.shape(declared.scope)}`"
             return Problem(
                 "S150", f"role `{role}` is assigned for one `{declared.scope}`, and no scope is given", advice
             )
         if scope is not None and scope.type != declared.scope:
-            advice = f"write the scope as `{self.names.shape(declared.scope)}`"
             return Problem(
                 "S151", f"`{scope}` is not a scope for role `{role}`: it must be a `{declared.scope}`", advice
             )
@@ -313,8 +312,7 @@ class Checker:
     def grant_problem(self, privilege: str, type_: str | None) -> Problem | None:
         """Why a privilege cannot be granted; without a type (the entity is wrong), only whether it is known."""
         if type_ is None:
-            known = self.names.privileges(privilege) is not None
-            return None if known else self.names.grantable(privilege, "")
+            return None if self.names.privileges(privilege) is not None else self.names.grantable(privilege, "")
         key = privilege, type_
         if key not in self.grantable:
             self.grantable[key] = self.names.grantable(privilege, type_)
