@@ -34,11 +34,11 @@ def test_what_a_user_can_in_many_worlds(policy: int, seed: int, user: str, force
     check(policy, seed, user, force)
 
 
-FEATURES = ((), ("nested", "implies"), ("below", "hierarchy"), ("implies",))
+FEATURES = ((), ("nested", "implies"), ("below", "hierarchy"), ("implies",), ("attributes",))
 
 
 def check(policy: int, seed: int, user: str, force: bool) -> None:
-    program = generated_programs.program(policy, *FEATURES[policy % 4])
+    program = generated_programs.program(policy, *FEATURES[policy % 5])
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     flags = frozenset({"force"} if force else ())

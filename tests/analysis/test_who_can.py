@@ -19,6 +19,7 @@ from privtab.state.nodes import Assignment, Grant, State
 
 WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
 STRANGER = "stranger"
+FEATURES = ((), ("implies", "below", "hierarchy"), ("attributes",), ("nested", "implies", "hierarchy"))
 
 
 @pytest.mark.slow
@@ -92,15 +93,14 @@ def test_who_can_in_many_worlds(world: tuple[int, int]) -> None:
 
 
 def made(world: tuple[int, int]) -> tuple[Program, State, Reference]:
-    program = generated_programs.program(
-        world[0], *((), ("implies", "below", "hierarchy"), (), ("nested", "implies", "hierarchy"))[world[0] % 4]
-    )
+    program = generated_programs.program(world[0], *FEATURES[world[0] % len(FEATURES)])
     state = worlds.state(program, world[1])
     return program, state, Reference(program, state)
 
 
 def decide(reference: Reference, request: Request, user: str) -> bool:
-    return reference.decide(replace(request, user=user, groups=())).allowed
+    of_user = replace(request.attributes, user={})
+    return reference.decide(replace(request, user=user, groups=(), attributes=of_user)).allowed
 
 
 def candidates(state: State) -> set[tuple[str, str | None]]:

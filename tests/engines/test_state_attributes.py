@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from engine_agreement import World, ask, differences, put_state, serving
 from privtab.attributes import GivenAttributes
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import InvalidRequest
+from privtab.errors import InvalidRequest, UsageError
+from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
+from privtab.source import SourceFile
 from privtab.state.index import index
-from privtab.state.nodes import AttributeRow, Grant, State
+from privtab.state.nodes import Assignment, AttributeRow, Grant, State
+from privtab.state.shards import shards
 
 POLICY = """
 privtab: 1
@@ -132,3 +136,32 @@ def test_requests_give_only_what_the_policy_takes_from_them(world: tuple[str, Wo
         assert ask(session, world[0], "lake", "allow", request.to_json()) is False
         body = asked("read", user={"department": 3}).to_json()
         assert ask(session, world[0], "lake", "allow", body) is True
+
+
+def test_active_roles_narrow_grants_and_leave_attributes() -> None:
+    program = program_of(
+        SourceFile.of("lake.yaml", POLICY.replace("{inheritance: down}", "{inheritance: down, active_roles: request}"))
+    )
+    grant = Grant(grantee="role:reader", effect="allow", privilege="SELECT", entity=Entity("catalog", "c"))
+    held = (Assignment(principal="user:ann", role="reader"), Assignment(principal="user:ann", role="other"))
+    state = replace(STATE, grants=(grant,), assignments=held)
+    reference, engine = (
+        Reference(program, state),
+        PythonEngine(policy_artifacts(program).program, Index(index(program, state))),
+    )
+    cases: list[tuple[tuple[str, ...] | None, dict[str, bool]]] = [
+        (None, {"read": True, "browse": True, "list": True}),
+        (("reader",), {"read": True, "browse": True, "list": True}),
+        (("other",), {"read": False, "browse": False, "list": True}),
+        ((), {"read": False, "browse": False, "list": True}),
+        (("admin",), {"read": False, "browse": False, "list": False}),
+    ]
+    for active_roles, expected in cases:
+        for action, allowed in expected.items():
+            request = replace(asked(action, "c/s" if action == "list" else "c/s/t"), active_roles=active_roles)
+            assert (reference.decide(request).allowed, engine.allow(request)) == (allowed, allowed), request
+
+
+def test_states_with_attributes_are_not_sharded(world: tuple[str, World]) -> None:
+    with pytest.raises(UsageError, match="takes attributes from the state cannot be sharded"):
+        shards(world[1].program, STATE)

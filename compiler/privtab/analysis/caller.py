@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Literal
 
 from privtab.analysis.universe import Universe
-from privtab.attributes import NONE_GIVEN, GivenAttributes
+from privtab.attributes import NONE_GIVEN, GivenAttributes, Value
 from privtab.errors import InvalidRequest
 from privtab.ir.formula import uses_below
 from privtab.paths import at_level
@@ -54,6 +55,10 @@ class HypotheticalHoldings(Holdings):
     def is_member(self, user: str, key: str) -> bool:
         """Whether a user is a member, in the state or hypothetically."""
         return (user == self.user and key in self.member_of) or self._base.is_member(user, key)
+
+    def attribute(self, owner: Literal["user", "entity"], name: str, attribute: str) -> Value | None:
+        """The value in the state."""
+        return self._base.attribute(owner, name, attribute)
 
     def groups(self, user: str, request_groups: Collection[str] = ()) -> frozenset[str]:
         """The groups in the state."""
@@ -154,6 +159,8 @@ class EquivalenceClasses:
         for type_ in caller.program.entities.values():
             if type_.principal is not None:
                 self.named_paths |= set(universe.by_type[type_.name])
+        # An entity with attributes is a class of its own; what lies below it has the same attributes above.
+        self.named_paths |= {key.partition(":")[2] for key in state.column("attributes", "entity").names}
         self._asks_below = uses_below(caller.program)
         for path in tuple(self.named_paths):
             self.name(path)

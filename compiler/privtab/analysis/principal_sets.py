@@ -45,7 +45,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         self.rows = state
         self.state = closed(context.program, state)
         """The rows, with those that follow from chains of groups and of roles."""
-        self._bearers_of: dict[Atom, set[str]] = {}
+        self._bearers_of: dict[Atom, set[str] | None] = {}
         self._assigned: dict[str, list[tuple[str, str | None]]] = {}
 
     def assigned(self, role: str) -> list[tuple[str, str | None]]:
@@ -112,7 +112,14 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
             found |= bearers
         return found
 
-    def _atom(self, atom: Atom) -> set[str]:
+    def _comparing(self, compare: Compare) -> set[str] | None:
+        """The users whose attributes in the state compare so; everyone or nobody if it is not about the user."""
+        if not any(term.kind == "user" for term in compare.terms):
+            return None if self.context.compares(compare) else set()
+        users = self.rows.column("attributes", "user").names
+        return {self.user_bearer(user) for user in users if self.context.compares(compare, user)}
+
+    def _atom(self, atom: Atom) -> set[str] | None:
         match atom:
             case ServiceAdmin():
                 return {self.user_bearer(user) for user in self.holdings.service_admins}
@@ -132,7 +139,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
             case HasBelow():
                 return {b for path in self.context.paths_from(atom.target) for b in self._has_on(atom.privilege, path)}
             case Compare():
-                raise AssertionError("`who-can` refuses policies that compare attributes")
+                return self._comparing(atom)
             case OwnsBelow():
                 return {
                     b

@@ -14,7 +14,7 @@ from privtab.state.nodes import State
 
 PRINCIPALS = (("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
 """The columns that hold principals, as `user:alice`."""
-USERS = (("members", "user"), ("memberships", "user"), ("service_admins", "user"))
+USERS = (("members", "user"), ("memberships", "user"), ("service_admins", "user"), ("attributes", "user"))
 """The columns that hold the names of users."""
 
 

@@ -16,9 +16,8 @@ from privtab.analysis.caller import Caller, EquivalenceClasses
 from privtab.analysis.universe import Universe, universe
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, atom_of, canonical
-from privtab.ir.formula import asked_condition
+from privtab.ir.formula import asked_condition, compares
 from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, Program, Rule, ServiceAdmin
-from privtab.ir.support import Tool, check_support
 from privtab.names import bare_name, check_user
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
@@ -76,7 +75,6 @@ def what_can(
     calls such as listings. `with` objects are chosen among the same entities. Raises InvalidRequest if `entity` is not
     valid in this policy, and if the user does not hold one of the `active_roles`.
     """
-    check_support(reference.program, Tool.WHAT_CAN)
     if entity is not None:
         reference.vocabulary.check_path(entity)
     found = universe(reference.program, state, None if entity is None else _types(reference.program, entity.type))
@@ -236,6 +234,9 @@ class Choices:
 
     def _pools(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity]]]:
         """Candidates for each slot; any of them may be combined with any of the other slots."""
+        if compares(self.caller.program):  # of two objects with each other, too
+            yield from self._enumerated(rule, condition, resource)
+            return
         try:
             splits = self.split(rule, condition, resource)
         except Undecided:
@@ -318,5 +319,5 @@ def _split(
 
 
 def _slot(atom: Leaf) -> str:
-    assert not isinstance(atom, ByType | Compare), "types are given, and policies that compare attributes are refused"
+    assert not isinstance(atom, ByType | Compare), "types are given, and objects of policies with attributes are tried"
     return RESOURCE if isinstance(atom, ServiceAdmin) else atom.target.slot

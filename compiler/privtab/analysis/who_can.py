@@ -61,6 +61,8 @@ class WhoCan:
     def __init__(self, reference: Reference, state: State, request: Request) -> None:
         reference.vocabulary.check_question(request)
         program = reference.program
+        # The attributes of users are those of the state: the request's are of its own user.
+        request = replace(request, attributes=replace(request.attributes, user={}))
         self.request = request
         self.rule: Rule = program.rules[request.resource.type, request.action]
         self._context = EvaluationContext(reference, request)
@@ -75,7 +77,7 @@ class WhoCan:
 
     def through(self, user: str) -> tuple[Evidence, ...]:
         """The first minimal set that holds for one of the users; empty if none does."""
-        caller = Caller(self._reference, user, flags=self.request.flags)
+        caller = Caller(self._reference, user, flags=self.request.flags, attributes=self.request.attributes)
         caller.about(self._objects())
         explained = Explanation(caller, self.rule, listing(caller, self.rule, self._condition), allowed=True)
         return tuple(
@@ -165,7 +167,6 @@ def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
 
     Raises InvalidRequest if the request uses names that the policy does not know.
     """
-    check_support(reference.program, Tool.WHO_CAN)
     if request.active_roles is not None:
         raise UsageError("`who-can` is about all roles of everybody: leave the active roles out")
     return WhoCan(reference, state, request)

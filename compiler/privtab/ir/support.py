@@ -65,8 +65,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.SPARK: "Spark",
         Tool.STATE_DIFF: "`state diff`",
         Tool.STUBS: "the generator of stubs",
-        Tool.WHAT_CAN: "`what-can`",
-        Tool.WHO_CAN: "`who-can`",
     },
     Feature.FLAT: {
         Tool.CONFORM: "`conform`",

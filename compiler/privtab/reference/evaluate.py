@@ -199,9 +199,9 @@ class EvaluationContext:
             case _:
                 assert_never(atom)
 
-    def compares(self, compare: Compare) -> bool:
-        """Whether both values exist and stand in the relation."""
-        left = self.value(compare.left)
+    def compares(self, compare: Compare, user: str | None = None) -> bool:
+        """Whether both values exist and stand in the relation, for the caller or another user."""
+        left = self.value(compare.left, user)
         if left is None:
             return False
         if not isinstance(compare.right, Term):
@@ -209,15 +209,15 @@ class EvaluationContext:
             return (
                 left in compare.right if compare.operator == "in" else holds(left, compare.operator, compare.right[0])
             )
-        right = self.value(compare.right)
+        right = self.value(compare.right, user)
         return right is not None and holds(left, compare.operator, right)
 
-    def value(self, term: Term) -> object:
-        """The value of an attribute; None if it is absent."""
+    def value(self, term: Term, user: str | None = None) -> object:
+        """The value of an attribute, of the caller or of another user; None if it is absent."""
         match term.kind:
             case "user":
                 given = self.attributes.user.get(term.attribute)
-                return self.holdings.attribute("user", self.user, term.attribute) if given is None else given
+                return self.holdings.attribute("user", user or self.user, term.attribute) if given is None else given
             case "request":
                 return self.attributes.request.get(term.attribute)
             case "entity":
