@@ -11,8 +11,9 @@ import pytest
 import requests as http
 from engine_agreement import World, ask, differences, put_state, serving
 
-from privtab.attributes import GivenAttributes
+from privtab.attributes import NONE_GIVEN, GivenAttributes
 from privtab.engines.index import Index
+from privtab.engines.kernel import in_columns
 from privtab.engines.python import PythonEngine
 from privtab.errors import InvalidRequest, UsageError
 from privtab.pipeline import policy_artifacts, program_of
@@ -122,8 +123,16 @@ def test_opa(world: tuple[str, World]) -> None:
 def test_many_requests_at_once(world: tuple[str, World]) -> None:
     engine = PythonEngine(world[1].artifacts.program, Index(index(world[1].program, STATE)))
     assert engine.allow_many([request for request, _ in CASES] * 60) == [allowed for _, allowed in CASES] * 60
-    plain = [(request, allowed) for request, allowed in CASES if request.plain]
-    assert engine.allow_many([request for request, _ in plain] * 60) == [allowed for _, allowed in plain] * 60
+    plain = [(request, allowed) for request, allowed in CASES if not request.attributes]
+    assert len(plain) > 6
+    found = engine.batches().allow_requests([request for request, _ in plain] * 60)
+    assert found == [allowed for _, allowed in plain] * 60
+
+
+def test_columns_decide_by_values_in_the_state(world: tuple[str, World]) -> None:
+    engine = PythonEngine(world[1].artifacts.program, Index(index(world[1].program, STATE)))
+    for request, _ in CASES:
+        assert in_columns(engine.plan(replace(request, attributes=NONE_GIVEN)))
 
 
 def test_requests_give_only_what_the_policy_takes_from_them(world: tuple[str, World]) -> None:

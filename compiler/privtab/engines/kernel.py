@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from privtab.arrow import Codes, Truth
 from privtab.engines.arrays import HEAVY, Arrays, Column, UserPrincipals
+from privtab.engines.attributes import Comparison, Operand
 from privtab.engines.columns import Level, Paths, decoded, select
 from privtab.engines.conditions import Atom, Condition, atoms_of, fold
 from privtab.engines.index import OWNER
@@ -90,9 +91,9 @@ class Batch:
 
 
 def in_columns(plan: Plan) -> bool:
-    """Whether a form of request can be decided in columns; otherwise it has too many privileges, `or below` or comparisons."""
-    by_row = any(atom.kind in ("has_below", "owns_below", "compare") for atom in atoms_of(plan.condition))
-    return not by_row and len(_privileges(plan)) <= MOST_PRIVILEGES
+    """Whether a form of request can be decided in columns; otherwise its condition has too many privileges, or `or below`."""
+    below = any(atom.kind in ("has_below", "owns_below") for atom in atoms_of(plan.condition))
+    return not below and len(_privileges(plan)) <= MOST_PRIVILEGES
 
 
 def _privileges(plan: Plan) -> list[str]:
@@ -230,6 +231,8 @@ class Kernel:
         def atom(part: Atom) -> Truth:
             if part.kind == "service_admin":
                 return self._are_service_admins(batch.codes)[batch.user_positions]
+            if part.comparison is not None:
+                return self._comparing(part.comparison, batch)
             view = batch.view(part.slot, self.plan.reader.depth(part.type))
             if part.kind == "has":
                 effective, _ = known[part.slot, part.type]
@@ -241,6 +244,43 @@ class Kernel:
 
         rows = len(batch.user_positions)
         return fold(condition, atom, partial(all_true, count=rows), partial(any_true, count=rows))
+
+    def _comparing(self, comparison: Comparison, batch: Batch) -> Truth:
+        """Whether attributes that the state holds compare so: decided once for each combination of values that occurs."""
+        pairs = np.zeros(len(batch.user_positions), np.int64)
+        listed: list[list[Any]] = []
+        for operand in comparison.operands:
+            values, numbers = self._values(operand, batch)
+            keys = [(type(value), tuple(value) if isinstance(value, list) else value) for value in values]
+            distinct = dict(zip(keys, values, strict=True))
+            position = {key: number for number, key in enumerate(distinct)}
+            codes = np.array([position[key] for key in keys], np.int64)
+            pairs = pairs * len(distinct) + codes[numbers]
+            listed.append(list(distinct.values()))
+        found, rows = np.unique(pairs, return_inverse=True)
+        answers = []
+        for combination in found.tolist():
+            chosen, rest = {}, combination
+            for operand, values in zip(reversed(comparison.operands), reversed(listed), strict=True):
+                rest, number = divmod(rest, len(values))
+                chosen[operand] = values[number]
+            answers.append(comparison.holds(chosen.__getitem__))
+        truth: Truth = np.array(answers, np.bool_)[rows]
+        return truth
+
+    def _values(self, operand: Operand, batch: Batch) -> tuple[list[Any], Codes]:
+        """The values of an attribute for distinct names, and the number of the name for each request."""
+        index, name = self.plan.index, operand.attribute
+        if operand.of == "user":
+            users = batch.names.to_pylist()
+            return [index.user_attributes.get(user, {}).get(name) for user in users], batch.user_positions
+        depth = self.plan.reader.depth(operand.type)
+        view = batch.view(operand.slot, depth)
+        paths = batch.paths[operand.slot].level(depth).texts.dictionary_encode()
+        numbers = select(paths.indices.to_numpy().astype(np.int64), view.path_positions)
+        keys = (f"{operand.type}:{path}" for path in paths.dictionary.to_pylist())
+        values = [index.entity_attributes.get(key, {}).get(name) for key in keys]
+        return values, numbers if view.pair_of_request is None else numbers[view.pair_of_request]
 
     def _are_service_admins(self, users: Codes) -> Truth:
         """Which users are service administrators."""

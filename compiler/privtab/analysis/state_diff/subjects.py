@@ -137,7 +137,7 @@ class SubjectSets(PrincipalSets):
         self._groups: set[str] = set()
         self._united: dict[frozenset[str], set[str]] = {}
         self._objects: Mapping[str, Entity] = {}
-        self._above: dict[tuple[type[Atom], str, str], set[str]] = {}
+        self._above: dict[tuple[type[Atom], str, str], set[str] | None] = {}
         for subject in subjects:
             held = side.holding(subject)
             for principal in held.principals:
@@ -186,7 +186,7 @@ class SubjectSets(PrincipalSets):
         """The subjects that `members` has under an entity."""
         return {f"user:{user}" for user in self._users if self.holdings.is_member(user, key)}
 
-    def _atom(self, atom: Atom) -> set[str]:
+    def _atom(self, atom: Atom) -> set[str] | None:
         """As in the base class; once for an entity that contains others, and the same privilege."""
         if isinstance(atom, ServiceAdmin | Compare):
             return super()._atom(atom)
