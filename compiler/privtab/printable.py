@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
+from privtab import indented_json
+
 # Unicode's control, format, line separator and surrogate characters, except tabs, line feeds and the format characters
 # that are visible (the signs of Arabic and other numbers).
 _HIDDEN = (
@@ -38,13 +40,14 @@ def printable(text: str, *, one_line: bool = False) -> str:
     return (_CHARACTER_OR_LINE_END if one_line else _CHARACTER).sub(_escape, text)
 
 
-def printable_json(value: object, **style: Any) -> str:
+def printable_json(value: object, *, indent: bool = False, **style: Any) -> str:
     r"""A value as JSON with all such characters escaped. `style`: arguments of `json.dumps`.
 
     >>> print(printable_json("a\x7f\U000e0041"))
     "a\u007f\udb40\udc41"
     """
-    return _CHARACTER.sub(_json_escape, json.dumps(value, ensure_ascii=False, **style))
+    text = indented_json.dumps(value, **style) if indent else json.dumps(value, ensure_ascii=False, **style)
+    return text if text.isascii() and "\x7f" not in text else _CHARACTER.sub(_json_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:

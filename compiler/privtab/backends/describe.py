@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from privtab import indented_json
 from privtab.backends import Compilation
 from privtab.ir.atom_texts import atom_text, target_text
 from privtab.ir.canonical import canonical
@@ -22,7 +22,7 @@ NO_FLAGS: frozenset[str] = frozenset()
 def files(policy: Compilation) -> Mapping[str, str]:
     """The description as one JSON file."""
     described = describe(policy.program, revision=policy.revision or "")
-    return {"policy.json": json.dumps(described, indent=2, ensure_ascii=False) + "\n"}
+    return {"policy.json": indented_json.dumps(described) + "\n"}
 
 
 def describe(program: Program, *, revision: str) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from privtab import strict_json
+from privtab import indented_json, strict_json
 from privtab._staged import write
 
 MANIFEST = ".privtab-manifest.json"
@@ -15,7 +14,7 @@ MANIFEST = ".privtab-manifest.json"
 
 def json_text(value: object) -> str:
     """Readable JSON, equal for equal values."""
-    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    return indented_json.dumps(value, sort_keys=True) + "\n"
 
 
 def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, complete: bool) -> None:

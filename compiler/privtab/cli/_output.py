@@ -102,7 +102,7 @@ def print_line(value: object) -> None:
 
 def as_json(value: object) -> str:
     """Readable JSON of any value, safe to print."""
-    return printable_json(value, indent=2) + "\n"
+    return printable_json(value, indent=True) + "\n"
 
 
 def print_text(text: str) -> None:

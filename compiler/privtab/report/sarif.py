@@ -65,7 +65,7 @@ def sarif(
             }
         ],
     }
-    return printable_json(log, indent=2) + "\n"
+    return printable_json(log, indent=True) + "\n"
 
 
 class _Run:

@@ -287,7 +287,7 @@ def atomic_output(output: str, *, overwrite: bool) -> Iterator[str]:
 
 def show(options: argparse.Namespace, result: Mapping[str, Any], lines: Sequence[str]) -> None:
     """Print the result of a job on standard output, as JSON or as lines."""
-    text = printable_json(result, indent=2, default=str) if options.format == "json" else "\n".join(lines)
+    text = printable_json(result, indent=True, default=str) if options.format == "json" else "\n".join(lines)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
