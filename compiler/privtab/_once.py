@@ -13,8 +13,14 @@ _CACHE_SIZE = 4
 """Programs are compared in pairs; keep a few more than are in use at once."""
 
 
+_PARTS = 1 << 15
+"""Rules of a large program, before and after the passes."""
+
+
 class _ById(Generic[K]):
     """A value as a cache key. It keeps the value alive, so that no other value can get the same identity."""
+
+    __slots__ = ("value",)
 
     def __init__(self, value: K) -> None:
         self.value = value
@@ -43,5 +49,19 @@ def once(work: Callable[[K], T]) -> Callable[[K], T]:
         if known is None or known[0] is not value:
             known = latest = value, by_identity(_ById(value))
         return known[1]
+
+    return cached
+
+
+def once_for_each(work: Callable[[K], T]) -> Callable[[K], T]:
+    """Cache the results of a function for the parts of a program, such as its rules."""
+
+    @lru_cache(maxsize=_PARTS)
+    def by_identity(key: _ById[K]) -> T:
+        return work(key.value)
+
+    @wraps(work)
+    def cached(value: K) -> T:
+        return by_identity(_ById(value))
 
     return cached

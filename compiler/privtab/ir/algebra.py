@@ -39,18 +39,20 @@ class Algebra(ABC, Generic[T]):
     def fold(self, formula: Formula) -> T:
         """The value of a condition."""
         match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
+            case Has() | Owner():
                 return self.atom(formula)
             case And():
                 return self.all_of(map(self.fold, formula.parts))
             case Or():
                 return self.any_of(map(self.fold, formula.parts))
-            case When():
-                return self.when(formula)
             case Can():
                 return self.can(formula)
+            case When():
+                return self.when(formula)
             case ByType():
                 return self.by_type(formula)
+            case Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
+                return self.atom(formula)
             case _:
                 assert_never(formula)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from privtab import paths
-from privtab._once import once
+from privtab._once import once, once_for_each
 from privtab.ir.algebra import Algebra, Rebuilt, T
 from privtab.ir.nodes import (
     ALWAYS,
@@ -57,6 +57,7 @@ def disjunction(*parts: Formula) -> Formula:
     return ALWAYS if ALWAYS in flat else next(iter(flat)) if len(flat) == 1 else Or(parts=tuple(flat))
 
 
+@once_for_each
 def call_condition(rule: Rule) -> Formula:
     """The condition of the call itself: the gate and `requires`."""
     return conjunction(rule.gate, rule.requires)
@@ -71,6 +72,7 @@ def asked_condition(program: Program, rule: Rule, *, named: bool) -> Formula:
     return item_condition(rule) if named else without_name(program, call_condition(rule), rule.entity)
 
 
+@once_for_each
 def item_condition(rule: Rule) -> Formula:
     """The condition of a named item: gate, `requires` and `each`."""
     return call_condition(rule) if rule.each is None else conjunction(rule.gate, rule.requires, rule.each)
@@ -245,25 +247,16 @@ def walk(formula: Formula) -> Iterator[Formula]:
         node = waiting.pop()
         yield node
         match node:
-            case (
-                Has()
-                | Owner()
-                | Member()
-                | Self()
-                | Holds()
-                | ServiceAdmin()
-                | HasBelow()
-                | OwnsBelow()
-                | Compare()
-                | Can()
-            ):
-                pass
             case And() | Or():
                 waiting += reversed(node.parts)
+            case Has() | Owner() | Can():
+                pass
             case When():
                 waiting.append(node.body)
             case ByType():
                 waiting += (case_ for _, case_ in reversed(node.cases))
+            case Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
+                pass
             case _:
                 assert_never(node)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from privtab.backends.rego.clauses import Clause
@@ -294,7 +295,13 @@ class Body:
 
 
 def _mentions(name: str, lines: tuple[str, ...]) -> bool:
-    return any(re.search(rf"(?<![\w.\"]){re.escape(name)}(?![\w\"])", line) for line in lines)
+    candidates = [line for line in lines if name in line]
+    return bool(candidates) and any(map(_mention(name).search, candidates))
+
+
+@lru_cache(maxsize=1 << 10)
+def _mention(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.\"]){re.escape(name)}(?![\w\"])")
 
 
 def _object_line(variable: str, name: str, types: str) -> str:

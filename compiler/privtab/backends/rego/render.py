@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _NAME = "(?:[^/%]|%2F|%25)+"
 """A name in a key; keys contain no other escapes."""
 _LINE_LENGTH = 120
+_FOLDED = 100
 _PLACEHOLDER = re.compile(r"\b(privtab_state\.)?example_system\b")
 
 
@@ -318,11 +319,9 @@ def quoted(value: object) -> str:
 
 def folded(text: str) -> str:
     """A quoted value for a METADATA comment, broken at single spaces into lines, which YAML reads as the same value."""
-    return (
-        "\n#     ".join(textwrap.wrap(text, 100, break_long_words=False, break_on_hyphens=False))
-        if "  " not in text
-        else text
-    )
+    if len(text) <= _FOLDED or "  " in text:
+        return text
+    return "\n#     ".join(textwrap.wrap(text, _FOLDED, break_long_words=False, break_on_hyphens=False))
 
 
 def guarded(head: str, condition: str) -> str:
