@@ -1,4 +1,4 @@
-"""The table of all commands looks like Rich's."""
+"""Tables and texts that are printed without Rich look like Rich's."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from io import StringIO
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from rich.padding import Padding
 from rich.table import Table as RichTable
+from rich.text import Text
 
-from privtab.cli import _table
-from privtab.cli._output import Terminal, table
+from privtab.cli import _lint_pretty, _table
+from privtab.cli._output import Terminal, print_fast, recorder, table
 
 CELLS = st.text(st.sampled_from("abc  \n"), max_size=40)
 COUNTS = st.integers(1, 5)
@@ -44,3 +46,28 @@ class _Rendered:
 
     def __init__(self, shown, render) -> None:  # type: ignore[no-untyped-def]
         self.__rich_console__ = lambda console, options: render(shown, console, options)
+
+
+TEXTS = st.text(st.sampled_from("abc  \n\t\x1b[]é漢:"), max_size=90)
+
+
+@settings(deadline=None)
+@given(TEXTS, st.booleans(), st.sampled_from(["", "\n"]))
+@example("a b" * 30, True, "\n")
+def test_a_text_is_printed_as_by_rich(text: str, wrap: bool, end: str) -> None:
+    for printed in (text, Text(text, style="bold")):
+        file, expected = StringIO(), StringIO()
+        print_fast(recorder(file, width=40), printed, "dim", end=end, wrap=wrap)
+        recorder(expected, width=40).print(printed, style="dim", end=end, soft_wrap=not wrap)
+        assert file.getvalue() == expected.getvalue()
+
+
+@settings(deadline=None)
+@given(st.text(st.sampled_from("abc  \té漢"), max_size=200))
+@example("word " * 40)
+@example("x" * 150 + " y")
+def test_indented_prose_is_laid_out_as_by_rich(text: str) -> None:
+    file, expected = StringIO(), StringIO()
+    _lint_pretty._print_indented(Text(text), recorder(file), 60)
+    recorder(expected).print(Padding(Text(text), (0, 0, 0, 10), expand=False), width=60)
+    assert file.getvalue() == expected.getvalue()

@@ -11,6 +11,8 @@ from rich.cells import cell_len
 from rich.padding import Padding
 from rich.text import Text
 
+from privtab.cli._output import print_fast
+from privtab.cli._table import wrapped
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.diagnostics_render import shown_columns
 from privtab.plural import count
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_WIDTH = 120
 """Maximum width of prose."""
+_INDENT = 10
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _CODE = re.compile(r"`[^`]+`")
@@ -37,7 +40,7 @@ def show(results: Sequence[LintResult], console: Console) -> None:
             console.print(Text(result.path, style="bold underline"), soft_wrap=True)
             for finding in result.findings:
                 _finding(finding, texts, console, width)
-                console.print()
+                print_fast(console)
     console.print(summary(results), style="bold" if any(result.findings for result in results) else "", soft_wrap=True)
     _codes(results, console)
 
@@ -79,7 +82,7 @@ def _finding(finding: Diagnostic, texts: dict[str, list[str]], console: Console,
     headline = (
         Text("  ").append(f"{position:<8}", style="dim").append(str(finding.severity), style=_STYLES[finding.severity])
     )
-    console.print(headline.append(f" {finding.code} ").append(finding.name, style="dim"), soft_wrap=True)
+    print_fast(console, headline.append(f" {finding.code} ").append(finding.name, style="dim"), wrap=False)
     _print_indented(_prose(finding.message), console, width)
     _excerpt(finding.span, texts, console, width)
     for related in finding.related:
@@ -92,7 +95,13 @@ def _finding(finding: Diagnostic, texts: dict[str, list[str]], console: Console,
 
 
 def _print_indented(text: Text, console: Console, width: int) -> None:
-    console.print(Padding(text, (0, 0, 0, 10), expand=False), width=width)
+    plain, available = text.plain, width - _INDENT
+    if console.color_system is None and plain and plain.isascii() and plain.isprintable():
+        size = min(len(plain), available)
+        for line in wrapped(plain, available):
+            print_fast(console, " " * _INDENT + line.ljust(size), wrap=False)
+    else:
+        console.print(Padding(text, (0, 0, 0, _INDENT), expand=False), width=width)
 
 
 def _prose(text: str) -> Text:
@@ -122,10 +131,10 @@ def _excerpt(span: Span, texts: dict[str, list[str]], console: Console, width: i
             + ("…" if offset + available - 1 < len(line) else "")
         )
         start, end = start - offset, min(end - offset, len(line))
-    bar = Text(" " * 10).append("│ ", style="blue")
+    bar = Text(" " * _INDENT).append("│ ", style="blue")
     carets = " " * cell_len(line[:start]) + "^" * max(1, cell_len(line[start:end]))
-    console.print(bar.copy().append(line), soft_wrap=True)
-    console.print(bar.copy().append(carets, style="bold blue"), soft_wrap=True)
+    print_fast(console, bar.copy().append(line), wrap=False)
+    print_fast(console, bar.copy().append(carets, style="bold blue"), wrap=False)
 
 
 def _codes(results: Sequence[LintResult], console: Console) -> None:

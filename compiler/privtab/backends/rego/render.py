@@ -28,6 +28,7 @@ _NAME = "(?:[^/%]|%2F|%25)+"
 """A name in a key; keys contain no other escapes."""
 _LINE_LENGTH = 120
 _FOLDED = 100
+_JSON = json.JSONEncoder(ensure_ascii=False)
 _PLACEHOLDER = re.compile(r"\b(privtab_state\.)?example_system\b")
 
 
@@ -86,8 +87,9 @@ def render(
     if not indexed:
         rows, found = dispatched(rows, emitter)
         modules[f"{base}/dispatch.rego"] = _template("dispatch.rego.j2").render(**common, dispatch=found)
+    template = _template("rows.rego.j2")
     for entity, entity_rows in rows.items():
-        modules[f"{base}/rows_{entity}.rego"] = _template("rows.rego.j2").render(**common, rows=entity_rows)
+        modules[f"{base}/rows_{entity}.rego"] = template.render(name=name, rows=entity_rows)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 
@@ -310,11 +312,7 @@ def _environment() -> Environment:
 
 def quoted(value: object) -> str:
     """A value as a JSON literal, which is also a Rego literal and a YAML scalar; it cannot contain line breaks."""
-    return (
-        json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
-        .replace("\u2028", "\\u2028")
-        .replace("\u2029", "\\u2029")
-    )
+    return _JSON.encode(value).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def folded(text: str) -> str:
