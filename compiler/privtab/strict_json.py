@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import Any
 
 from privtab.characters import is_unicode
@@ -43,23 +44,25 @@ def _compact(text: str) -> Any:
     Looking at the pairs of every object takes as long as reading the rest. But here each member has its own `":`, unless
     a text has one as well, so that their number tells whether all members are in the value.
     """
-    if '\\"' in text or any(f'"{space}' in text for space in " \t\r\n"):
+    spaces = (
+        space for space in " \t\r\n" if space in text
+    )  # a search for one character is much faster than one for two
+    if '\\"' in text or any(f'"{space}' in text for space in spaces):
         return None
     value = _plain(text)
     return value if _members(value) == text.count('":') else None
 
 
-def _members(value: object) -> int:
+def _members(value: Any) -> int:
     """The number of members of all objects in a value."""
     found = 0
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            found += len(one)
-            waiting += [inner for inner in one.values() if inner.__class__ in _NESTED]
-        elif isinstance(one, list):
-            waiting += one
+    level: list[Any] = [value]
+    while level:
+        objects = [one for one in level if isinstance(one, dict)]
+        lists = [one for one in level if isinstance(one, list)]
+        found += sum(map(len, objects))
+        inner = chain(chain.from_iterable(map(dict.values, objects)), chain.from_iterable(lists))
+        level = [one for one in inner if one.__class__ in _NESTED]
     return found
 
 
@@ -89,6 +92,6 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is not a number")
 
 
-_NESTED = (dict, list)
+_NESTED: frozenset[Any] = frozenset({dict, list})
 _plain = json.JSONDecoder(parse_constant=_no_number).decode
 _decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number).decode

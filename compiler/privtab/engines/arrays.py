@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 from privtab.arrow import Codes, Lists, Truth
-from privtab.engines.index import Index
+from privtab.engines.index import Index, Principals
 from privtab.engines.lookups import WORD, Bits, HashIndex, TextDictionary, pair, words
 
 HEAVY = 32
@@ -128,6 +128,13 @@ class Column:
         return positions, self._entries.principals[entries], self._bits[entries]
 
 
+def _flat(listed: Mapping[str, tuple[str, ...]]) -> tuple[list[str], list[int]]:
+    """The principals of all names in order, and how many each name has."""
+    if isinstance(listed, Principals):
+        return listed.flat()
+    return list(chain.from_iterable(listed.values())), list(map(len, listed.values()))
+
+
 class UserPrincipals:
     """Users and their principals by number."""
 
@@ -145,11 +152,10 @@ class UserPrincipals:
         self.group_scoped = index.group_scoped
         self.service_admins = index.service_admins
         self.users = TextDictionary(named)
-        listed = [index.users.get(user, ()) for user in self.users]
-        self.principals = TextDictionary(chain.from_iterable((*listed, *self.groups.values())))
-        counts = np.fromiter(map(len, listed), np.int64, len(listed))
-        flat = self.principals.codes(chain.from_iterable(listed), counts.sum())
-        self._lists = Lists(np.repeat(np.arange(len(listed)), counts), flat, len(listed))
+        listed, counts = _flat(index.users)
+        self.principals = TextDictionary(chain(listed, *self.groups.values()))
+        owners = np.repeat(np.arange(len(counts)), np.array(counts, np.int64))  # the first users, in the same order
+        self._lists = Lists(owners, self.principals.codes(listed, len(listed)), len(self.users))
         self._labels: dict[str, tuple[TextDictionary, Codes]] = {}
 
     def listed(self) -> dict[str, tuple[str, ...]]:

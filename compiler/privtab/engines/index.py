@@ -56,6 +56,46 @@ class Texts(dict[str, str]):
         return text
 
 
+class Principals(Mapping[str, tuple[str, ...]]):
+    """The principals of users or groups. Their texts are split when they are first looked up: few of many users ask in one process."""
+
+    def __init__(self, document: Mapping[str, str]) -> None:
+        """Raises TypeError or AttributeError unless all values are texts, which is all that can be wrong with them."""
+        if not {*map(type, document.values())} <= {str}:
+            raise TypeError("principals are no text")
+        self._joined = document
+        self._split: dict[str, tuple[str, ...]] = {}
+        self._texts = Texts()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As Mapping.get, in one look-up for names that were looked up before."""
+        found = self._split.get(name)
+        if found is None:
+            joined = self._joined.get(name)
+            if joined is None:
+                return default
+            found = self._split[name] = tuple(map(self._texts.__getitem__, joined.split(SEPARATOR)))
+        return found
+
+    def __getitem__(self, name: str) -> tuple[str, ...]:
+        """As Mapping.__getitem__."""
+        found: tuple[str, ...] | None = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._joined)
+
+    def __len__(self) -> int:
+        return len(self._joined)
+
+    def flat(self) -> tuple[list[str], list[int]]:
+        """The principals of all names in order, and how many each name has."""
+        joined = self._joined.values()
+        return SEPARATOR.join(joined).split(SEPARATOR) if joined else [], [text.count(SEPARATOR) + 1 for text in joined]
+
+
 class EntityHoldings:
     """What is held on entities, in a whole state or in one shard. Equal texts and equal numbers share one object."""
 
@@ -139,7 +179,7 @@ class Index:
             else:
                 numbers, texts = PrivilegeNumbers(), Texts()
                 self._merge(document["revision"], numbers, [EntityHoldings(document, numbers, texts)])
-                self._read_people(document, texts)
+                self._read_people(document)
         except _SHAPE_ERRORS as error:
             raise PolicyError(f"the state is not an index: {error!r}") from error
 
@@ -167,7 +207,7 @@ class Index:
         loaded = {root: shards[name] for root, name in sorted(shard_names.items()) if name in shards}
         revision = combined(people[0]["revision"], {root: stamp for root, (stamp, _) in loaded.items()})
         self._merge(revision, parts[0].numbers, [held for _, held in loaded.values()])
-        self._read_people(people[0], Texts())
+        self._read_people(people[0])
         self.missing = frozenset(shard_names.keys() - loaded.keys())
         self.windows = _united(
             windows.get(_PEOPLE, {}), [windows[shard_names[root]] for root in loaded if shard_names[root] in windows]
@@ -197,10 +237,10 @@ class Index:
             for type_, members in part.members.items():
                 self.members.setdefault(type_, {}).update(members)
 
-    def _read_people(self, document: Mapping[str, Any], texts: Texts) -> None:
-        self.users: dict[str, tuple[str, ...]] = dict(_people(document["principals"], texts))
+    def _read_people(self, document: Mapping[str, Any]) -> None:
+        self.users: Mapping[str, tuple[str, ...]] = Principals(document["principals"])
         """User → their principals: the user, their groups, their roles; absent if none of them holds anything."""
-        self.groups: dict[str, tuple[str, ...]] = dict(_people(document["group_principals"], texts))
+        self.groups: Mapping[str, tuple[str, ...]] = Principals(document["group_principals"])
         self.within: dict[str, tuple[str, str]] = {
             principal: (role, scope) for principal, (role, scope) in document["within"].items()
         }
@@ -341,15 +381,6 @@ def _wrong_count(what: str, count: int) -> PolicyError | UsageError:
     if count:
         return UsageError(f"{count} bundles hold {what} of one state: name one of them")
     return PolicyError(f"the state is sharded, and {what} are missing")
-
-
-def _people(document: Mapping[str, str], texts: Texts) -> Iterator[tuple[str, tuple[str, ...]]]:
-    known: dict[str, tuple[str, ...]] = {}
-    for name, principals in document.items():
-        listed = known.get(principals)
-        if listed is None:
-            listed = known[principals] = tuple(map(texts.__getitem__, principals.split(SEPARATOR)))
-        yield texts[name], listed
 
 
 def _scopes(document: Mapping[str, Mapping[str, list[str]]]) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -128,7 +128,7 @@ def _add_origins(index: Index, key: tuple[str, str, str, str], held: list[str]) 
 
 
 def _with_open(
-    listed: dict[str, tuple[str, ...]], windows: Mapping[str, Any], moment: int, *, own_prefix: str | None = None
+    listed: Mapping[str, tuple[str, ...]], windows: Mapping[str, Any], moment: int, *, own_prefix: str | None = None
 ) -> dict[str, tuple[str, ...]]:
     """The principals of each name, with those of the moment; a name without any has itself if it begins with `own_prefix`."""
     found = dict(listed)
