@@ -11,12 +11,16 @@ import pytest
 
 from privtab import Embedded
 from privtab.authzen.app import AppSettings, application
+from privtab.authzen.directory import Directory
 from privtab.authzen.points import LocalDecisionPoint
 from privtab.authzen.service import Service
 from privtab.bundle.pack import state_bundle
-from privtab.pipeline import load_program, policy_bundle
+from privtab.engines.index import Index
+from privtab.pipeline import load_program, policy_artifacts, policy_bundle, program_of
 from privtab.request import Entity
-from privtab.state.nodes import Grant, State
+from privtab.source import SourceFile
+from privtab.state.index import index
+from privtab.state.nodes import AttributeRow, Grant, State
 
 POLICY = """
 privtab: 1
@@ -109,3 +113,23 @@ def test_searches_use_the_properties_of_the_subject_and_of_the_resource(app: Any
     assert [result["name"] for result in found["results"]] == ["edit", "view"]
     found = post(app, "/access/v1/search/action", asked)
     assert [result["name"] for result in found["results"]] == ["view"]
+
+
+def test_searches_know_what_only_attributes_name() -> None:
+    text = """
+privtab: 1
+system: lake
+version: "1"
+entities: {catalog: {table: }}
+privileges: [SELECT]
+attributes: {user: {rank: {integer: [0, 9]}}, entity: {hidden: bool}}
+tables: {table: {read: user.rank > 3 and entity.hidden = false, list: SELECT (table)}}
+"""
+    program = program_of(SourceFile.of("lake.yaml", text))
+    rows = (
+        AttributeRow(user="ann", attribute="rank", value="4"),
+        AttributeRow(entity=Entity("table", "c/t"), attribute="hidden", value="false"),
+    )
+    found = Directory(policy_artifacts(program).program, Index(index(program, State(attributes=rows))))
+    assert found.users == ("ann",)
+    assert (found.paths("table"), found.paths("catalog")) == (("c/t",), ("c",))

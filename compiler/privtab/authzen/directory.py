@@ -53,7 +53,7 @@ class Directory:
 
 
 def _paths(index: Index) -> Iterator[tuple[str, str]]:
-    for key in (*index.places, *index.containers):
+    for key in (*index.places, *index.containers, *index.entity_attributes):
         type_, _, path = key.partition(":")
         yield type_, path
     for type_, table in index.tables.items():
@@ -73,7 +73,7 @@ def _paths(index: Index) -> Iterator[tuple[str, str]]:
 
 
 def _users(index: Index) -> set[str]:
-    names = set(index.users) | set(index.scoped) | set(index.service_admins)
+    names = {*index.users, *index.scoped, *index.service_admins, *index.user_attributes}
     for members in index.members.values():
         for users in members.values():
             names |= users
