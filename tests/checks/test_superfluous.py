@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 import small_policies
+import worlds
 
 from privtab import model, syntax
 from privtab.checks import _superfluous, p310_shadowed_alternative, p328_redundant_condition
 from privtab.checks._parts import Node, Part
 from privtab.checks._superfluous import Superfluous
 from privtab.checks._view import View, view_of
-from privtab.ir.formula import item_condition
+from privtab.ir.formula import conjunction, item_condition
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Formula, Or, When
 from privtab.model import nodes as m
 from privtab.model.walk import flat
@@ -334,3 +335,105 @@ def test_parts_that_are_equal_without_the_last_name_are_told_of() -> None:
     cell = "A (shop) and A/B (shop, shelf) and A/B (shop)"
     reported = found(f"list: {{requires: {cell!r}, each: C (shelf)}}", "down")
     assert reported == found(f"list: {{requires: {cell!r}}}", "down") != []
+
+
+class Implications:
+    """Where types nest: whether a row decides the same without some parts, by exact implication for every number of levels."""
+
+    def __init__(self, view: View, row: m.Row) -> None:
+        self.view, self.row, self.rule = view, row, view.rule(row)
+
+    def same(self, removed: frozenset[Path]) -> bool:
+        """As `Enumeration.same`."""
+        changed = [None if c is None else without(c, (i,), removed) for i, c in enumerate(cells(self.row))]
+        if any(new is None and old is not None for new, old in zip(changed, cells(self.row), strict=True)):
+            return False
+        requires, each = (ALWAYS if c is None else self.view.lowering.formula(c) for c in changed)
+        calls = conjunction(self.rule.gate, requires), conjunction(self.rule.gate, self.rule.requires)
+        items = conjunction(calls[0], each), item_condition(self.rule)
+        unnamed = self.rule.entity if self.rule.each is not None and self.row.requires is not None else None
+        return self._equal(items, None) and (unnamed is None or self._equal(calls, unnamed))
+
+    def _equal(self, conditions: tuple[Formula, Formula], unnamed: str | None) -> bool:
+        return all(
+            self.view.exact.always_implies(self.rule, one, other, unnamed=unnamed)
+            for one, other in (conditions, conditions[::-1])
+        )
+
+    def has_idle_or(self) -> bool:
+        """As `Enumeration.has_idle_or`."""
+        ors = [o for c in cells(self.row) if c is not None for o in _ors(c)]
+        lowered = map(self.view.lowering.formula, ors)
+        return any(self.view.exact.always_implies(self.rule, self.rule.gate, formula) for formula in lowered)
+
+
+def nested_rows(seeds: range) -> dict[str, int]:
+    """Check rows of worlds in which a type nests, and count the findings."""
+    counts = {"P310": 0, "P328": 0, "none": 0}
+    for seed in seeds:
+        tables, _ = syntax.read(SourceFile.of("world.yaml", worlds.policy(seed, features=("nested", "implies"))))
+        policy = None if tables is None else model.resolve(tables)[0]
+        assert policy is not None
+        view = view_of(policy)
+        reported = view.superfluous
+        for row in policy.rows.values():
+            implications = Implications(view, row)
+            if row.withs or view.undecided_codes.get((row.entity, row.operation)) or implications.has_idle_or():
+                continue
+            codes = {p: code for i, c in enumerate(cells(row)) if c is not None for p, code in paths(c, (i,))}
+            removed = frozenset(s.path for s in reported if s.spot.span.line == row.decl.span.line)
+            if "any" in row.decl.span.path or not removed <= codes.keys():
+                continue
+            assert not removed or implications.same(removed), (seed, row.requires_text, removed)
+            for path in codes.keys() - removed:
+                inside = any(path[:length] in removed for length in range(1, len(path)))
+                if not inside and implications.same(frozenset({path})):
+                    assert not implications.same(removed | {path}), (seed, row.requires_text, row.each_text, path)
+            for path in removed:
+                counts[codes[path]] += 1
+            counts["none"] += not removed
+    return counts
+
+
+LEVELS = """\
+privtab: 1
+system: lake
+version: "1"
+entities: {catalog: {namespace: {table:}}}
+types: {namespace: {nested: true}}
+privileges: [USE, READ]
+semantics: {inheritance: down, deny: DENY, owner: {kinds: [user]}}
+tables:
+  table:
+    one: USE (namespace) or USE (any namespace)
+    two: USE (every namespace) and USE (first namespace)
+    three: USE (first namespace) or USE (namespace)
+    four: USE (parent) or USE (namespace)
+"""
+
+
+@pytest.mark.parametrize(
+    ("deny", "expected"),
+    [
+        ("none", [(10, "P310"), (11, "P328"), (12, "P310"), (13, "P310")]),
+        ("overrides", [(10, "P310"), (11, "P328")]),
+    ],
+)
+def test_parts_about_levels_of_a_type_are_compared_on_every_level(deny: str, expected: list[tuple[int, str]]) -> None:
+    text = LEVELS.replace("DENY", deny).replace("USE (parent)", "USE (catalog)")
+    tables, _ = syntax.read(SourceFile.of("lake.yaml", text))
+    policy = None if tables is None else model.resolve(tables)[0]
+    assert policy is not None
+    found = [d for module in (p310_shadowed_alternative, p328_redundant_condition) for d in module.find(policy)]
+    assert sorted((d.span.line, d.code) for d in found) == expected
+
+
+@pytest.mark.slow
+def test_rows_of_types_that_nest() -> None:
+    counts = nested_rows(range(6))
+    assert min(counts.values()) > 3, counts
+
+
+@pytest.mark.long
+def test_rows_of_types_that_nest_in_many_worlds() -> None:
+    nested_rows(range(100, 300))

@@ -19,12 +19,15 @@ from privtab.checks._parts import PLACES, USES, Kind, Node, Part, PartLiterals, 
 from privtab.checks._truth import Circuit
 from privtab.checks._unrelated import unrelated
 from privtab.errors import Undecided
+from privtab.ir.formula import item_condition
 from privtab.ir.nodes import ALWAYS
+from privtab.ir.unroll import levels_that_matter, unrolled
 from privtab.model import nodes as m
 
 if TYPE_CHECKING:
     from privtab.checks._view import View
     from privtab.ir.nodes import Formula, Rule
+    from privtab.ir.unroll import Levels
 
 Why = Literal["twice", "same", "less", "others", "gate", "always", "row"]
 """Why a part is superfluous.
@@ -49,8 +52,6 @@ class Superfluous:
 
 def superfluous(view: View) -> Iterator[Superfluous]:
     """The superfluous parts of all rows; for a row for many types, those that are superfluous for every type."""
-    if any(type_.nested for type_ in view.policy.entities.values()):
-        return  # parts about several levels of a type are related in ways that the circuits here do not know
     bodies: dict[int, list[m.Row]] = {}
     for row in view.policy.rows.values():
         bodies.setdefault(id(row.decl.body), []).append(row)
@@ -89,7 +90,7 @@ def _structure(node: Node) -> Hashable:
 
 def _reasons(view: View, rows: list[m.Row], roots: list[list[Node]], candidates: list[Part]) -> dict[Path, Why] | None:
     """The superfluous parts of rows with one body, and why; None if undecided."""
-    reasons = _absorbed(view, rows, roots, candidates)
+    reasons = None if view.program.nests else _absorbed(view, rows, roots, candidates)
     if reasons is not None:
         return reasons
     try:
@@ -117,22 +118,39 @@ def _roots(row: m.Row) -> list[Node]:
     return [tree(cell, (number,)) for number, cell in enumerate((row.requires, row.each)) if cell is not None]
 
 
+def _levels(view: View, rule: Rule) -> Iterator[tuple[int, Levels] | None]:
+    """The levels of the objects for which parts are compared, with the most that matter; None where no type nests."""
+    if not view.program.nests:
+        yield None
+        return
+    condition = item_condition(rule)
+    most = levels_that_matter((view.program, condition), (view.program, condition))
+    for levels in unrolled(view.program).requests([condition], most):
+        yield most, levels
+
+
 class _RowShape:
-    """A row for one kind of request: the possible types of its objects, and whether the last name is omitted."""
+    """A row for one kind of request: the possible types of its objects, their levels, and whether the last name is omitted."""
 
     def __init__(
-        self, view: View, rule: Rule, roots: list[Node], types: Mapping[str, Collection[str]], unnamed: str | None
+        self,
+        view: View,
+        rule: Rule,
+        roots: list[Node],
+        types: Mapping[str, Collection[str]],
+        unnamed: str | None,
+        levels: tuple[int, Levels] | None = None,
     ) -> None:
-        self.roots = roots
+        self.roots, self.types = roots, types
         self.named = unnamed is None
         self.nodes = {node.path: node for root in roots for node in nodes(root)}
         cells = [rule.gate, rule.requires, *([rule.each] if self.named and rule.each is not None else [])]
         conditions = [formula for formula in cells if formula != ALWAYS]
         # Without the last name, parts that differ may become equal: what is left of a condition says nothing about them.
-        self.independent = self.named and unrelated(view.program, conditions, types)
+        self.independent = levels is None and self.named and unrelated(view.program, conditions, types)
         """Whether all parts are about different things, so that none is superfluous."""
         if not self.independent:
-            self.circuit = Circuit(view, types, unnamed)
+            self.circuit = Circuit(view, types, unnamed, levels)
             self.reader = PartLiterals(view.lowering, self.circuit)
             self.gate = self.circuit.leaf(rule.gate)
             self.complete = self.total(frozenset())
@@ -213,9 +231,11 @@ class _Body:
             choices = [[(type_,) for type_ in w.types] if one_by_one else [w.types] for w in rule.withs]
             for chosen in product(*choices):
                 types = dict(zip((w.name for w in rule.withs), chosen, strict=True))
-                self.shapes.append(_RowShape(view, rule, roots, types, None))
-                if rule.each is not None and row.requires is not None:
-                    self.shapes.append(_RowShape(view, rule, [r for r in roots if r.path == (0,)], types, rule.entity))
+                for levels in _levels(view, rule):
+                    self.shapes.append(_RowShape(view, rule, roots, types, None, levels))
+                    if rule.each is not None and row.requires is not None:
+                        call = [root for root in roots if root.path == (0,)]
+                        self.shapes.append(_RowShape(view, rule, call, types, rule.entity, levels))
         self.lowering = view.lowering
 
     def found(self) -> Iterator[Superfluous]:
@@ -224,7 +244,12 @@ class _Body:
         self.shapes = [shape for shape in self.shapes if not shape.independent]
         if not self.shapes:
             return
-        self.always = frozenset(path for shape in self.shapes if shape.named for path in shape.always())
+        always: dict[int, set[Path]] = {}  # on every level of the objects of some types
+        for shape in self.shapes:
+            if shape.named:
+                found = set(shape.always())
+                always[id(shape.types)] = always.get(id(shape.types), found) & found
+        self.always = frozenset[Path]().union(*always.values())
         idle = self._superfluous_alone()
         if not idle:
             return

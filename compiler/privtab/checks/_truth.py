@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from privtab.ir import nodes as ir
 from privtab.ir.formula import without_name
+from privtab.ir.unroll import Levels, unrolled
 
 if TYPE_CHECKING:
     from privtab.checks._view import View
@@ -15,13 +17,28 @@ if TYPE_CHECKING:
 class Circuit:
     """Conditions as literals, for some types of the `with` objects.
 
-    `unnamed`: the type of a resource whose last name is omitted. Raises Undecided if a question is too expensive.
+    `unnamed`: the type of a resource whose last name is omitted. `levels`: where types nest, the most levels that matter, and those
+    on the paths of the objects. Raises Undecided if a question is too expensive.
     """
 
-    def __init__(self, view: View, types: Mapping[str, Collection[str]], unnamed: str | None = None) -> None:
-        self._program = view.program
+    def __init__(
+        self,
+        view: View,
+        types: Mapping[str, Collection[str]],
+        unnamed: str | None = None,
+        levels: tuple[int, Levels] | None = None,
+    ) -> None:
+        self._program, exact = view.program, view.exact
         self._unnamed = unnamed
-        self.solver = view.exact.solver
+        self._at: Callable[[ir.Formula], ir.Formula] | None = None
+        if levels is not None:
+            most, at = levels
+            unrolling = unrolled(view.program)
+            self._program, exact = unrolling.at_most(most), view.exact.at_most(most)
+            self._at = partial(unrolling.formula, levels=at)
+            self._unnamed = unnamed and unrolling.at(unnamed, at.get(ir.RESOURCE, 1))
+            types = {slot: [unrolling.at(t, at.get(slot, 1)) for t in of_slot] for slot, of_slot in types.items()}
+        self.solver = exact.solver
         self.true = self.solver.true
         self._requests = self.solver.requests(types)
         self.all_of = self.solver.all_of
@@ -29,6 +46,8 @@ class Circuit:
 
     def leaf(self, formula: ir.Formula) -> int:
         """The literal of a condition."""
+        if self._at is not None:
+            formula = self._at(formula)
         if self._unnamed is not None:
             formula = without_name(self._program, formula, self._unnamed)
         return self.solver.literal(formula)

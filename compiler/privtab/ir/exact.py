@@ -145,18 +145,24 @@ class ImplicationChecker:
         unnamed: str | None,
     ) -> bool:
         first, second = unrolled(self.program), unrolled(self.other_program)
-        if most not in self._unrolled:
-            one_program = self.other_program is self.program
-            self._unrolled[most] = ImplicationChecker(
-                first.at_most(most), None if one_program else second.at_most(most), self._unused_names
-            )
-        return self._unrolled[most].implies_with(
+        return self.at_most(most).implies_with(
             first.formula(f, levels),
             second.formula(g, levels),
             flags,
             {slot: [first.at(type_, levels.get(slot, 1)) for type_ in types] for slot, types in slots.items()},
             None if unnamed is None else first.at(unnamed, levels.get(RESOURCE, 1)),
         )
+
+    def at_most(self, levels: int) -> ImplicationChecker:
+        """The checker of the unrolled programs, for paths of at most this many levels."""
+        if levels not in self._unrolled:
+            one_program = self.other_program is self.program
+            self._unrolled[levels] = ImplicationChecker(
+                unrolled(self.program).at_most(levels),
+                None if one_program else unrolled(self.other_program).at_most(levels),
+                self._unused_names,
+            )
+        return self._unrolled[levels]
 
     @property
     def _side(self) -> int:
