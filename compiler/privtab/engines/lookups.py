@@ -17,6 +17,8 @@ from privtab.arrow import Codes, Truth
 
 Bits: TypeAlias = npt.NDArray[np.uint64]
 
+FEW = 4
+"""Texts of a dictionary for each one that is looked up, above which they are looked up one by one."""
 WORD = 60
 """Bits of the index's numbers in one word of an array."""
 _EMPTY = -1
@@ -137,9 +139,8 @@ class TextDictionary:
 
     def find(self, texts: pa.Array) -> Codes:
         """The number of each text; -1 if it has none."""
-        if len(texts) * 8 < len(self):
-            # Arrow rebuilds its table of all names for each call.
-            code = self._codes.get
-            return np.array([code(text, -1) for text in texts.to_pylist()], np.int64)
+        if len(texts) * FEW < len(self):
+            # Arrow rebuilds its table of all names for each call, which takes as long as looking up one in `FEW` of them here.
+            return self.codes(texts.to_pylist(), len(texts))
         found: Codes = pc.fill_null(pc.index_in(texts, value_set=self._array), -1).to_numpy(zero_copy_only=False)
         return found.astype(np.int64)
