@@ -18,6 +18,7 @@ from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition, compares
 from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, Program, Rule, ServiceAdmin
+from privtab.ir.support import Tool, check_support
 from privtab.names import bare_name, check_user
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
@@ -75,6 +76,7 @@ def what_can(
     calls such as listings. `with` objects are chosen among the same entities. Raises InvalidRequest if `entity` is not
     valid in this policy, and if the user does not hold one of the `active_roles`.
     """
+    check_support(reference.program, Tool.WHAT_CAN)
     if entity is not None:
         reference.vocabulary.check_path(entity)
     found = universe(reference.program, state, None if entity is None else _types(reference.program, entity.type))

@@ -167,6 +167,7 @@ def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
 
     Raises InvalidRequest if the request uses names that the policy does not know.
     """
+    check_support(reference.program, Tool.WHO_CAN)
     if request.active_roles is not None:
         raise UsageError("`who-can` is about all roles of everybody: leave the active roles out")
     return WhoCan(reference, state, request)

@@ -201,16 +201,12 @@ class EvaluationContext:
 
     def compares(self, compare: Compare, user: str | None = None) -> bool:
         """Whether both values exist and stand in the relation, for the caller or another user."""
-        left = self.value(compare.left, user)
-        if left is None:
-            return False
-        if not isinstance(compare.right, Term):
-            # `=`, `<` and so on have one constant.
-            return (
-                left in compare.right if compare.operator == "in" else holds(left, compare.operator, compare.right[0])
-            )
-        right = self.value(compare.right, user)
-        return right is not None and holds(left, compare.operator, right)
+        left, constants = self.value(compare.left, user), compare.right
+        if isinstance(constants, Term):
+            right = self.value(constants, user)
+        else:  # `=`, `<` and so on have one constant
+            right = constants if compare.operator == "in" else constants[0]
+        return left is not None and right is not None and holds(left, compare.operator, right)
 
     def value(self, term: Term, user: str | None = None) -> object:
         """The value of an attribute, of the caller or of another user; None if it is absent."""
