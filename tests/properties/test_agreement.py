@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 import requests as http
 import worlds
-from engine_agreement import compare, differences_at, put_state, serving
+from engine_agreement import compare, differences, differences_at, put_state, serving
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from privtab.engines.index import Index
+from privtab.engines.python import PythonEngine
 from privtab.reference.evaluate import Reference
+from privtab.state.index import index
 
 SEEDS = st.integers(min_value=0, max_value=2**31)
 
@@ -49,6 +52,32 @@ def test_reference_and_opa_agree_where_a_type_nests(opa_binary: Path, sharded: b
         assert not found, f"{len(found)} of {asked} differ; the first:\n{found[0]}"
     assert total > 500
     assert 0.1 < allowed / total < 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [51, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(52, 72))])
+def test_reference_and_opa_agree_where_ids_are_flat(opa_binary: Path, seed: int) -> None:
+    features = [("flat",), ("flat", "nested"), ("flat", *worlds.FEATURES), ("flat", "hierarchy", "implies")]
+    texts = [worlds.policy(seed * 100 + number, f"world{number}", own) for number, own in enumerate(features)]
+    total = allowed = unplaced = 0
+    with serving(texts, opa_binary) as (url, loaded), http.Session() as session:
+        for number, world in enumerate(loaded):
+            for turn in range(3):
+                state = worlds.state(world.program, seed * 1000 + number * 10 + turn)
+                asked = worlds.requests(world.program, seed * 1000 + number * 10 + turn, 3)
+                found = differences(session, url, world, state, asked)
+                assert not found, f"{len(found)} of {len(asked)} differ; the first:\n{found[0]}"
+                reference = Reference(world.program, state)
+                engine = PythonEngine(world.artifacts.program, Index(index(world.program, state)))
+                decisions = [reference.decide(request) for request in asked]
+                assert [engine.decide(request).allowed for request in asked] == [d.allowed for d in decisions]
+                assert [engine.allow(request) for request in asked] == [d.allowed for d in decisions]
+                total += len(asked)
+                allowed += sum(decision.allowed for decision in decisions)
+                unplaced += sum("error" in decision.context for decision in decisions)
+    assert total > 100
+    assert 0.05 < allowed / total < 0.9
+    assert 0 < unplaced < total / 2
 
 
 @pytest.mark.long

@@ -6,8 +6,9 @@ import random
 from dataclasses import replace
 
 from privtab.ir.nodes import Program, Rule
+from privtab.ir.serialise import vocabulary
 from privtab.request import NOT_SET, Entity, Request
-from worlds import active, attributes
+from worlds import active, attributes, flat
 from worlds.names import entity, names
 
 
@@ -21,8 +22,10 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
         for _ in range(per_rule):
             resource = entity(program, rule.entity, rnd)
             if rule.unnamed and not program.entities[rule.entity].single and rnd.random() < 0.4:
-                end = "/" if any(program.entities[link].nested for link in program.chain(rule.entity)) else ""
-                resource = Entity(rule.entity, resource.id.rpartition("/")[0] + end)
+                if vocabulary(program).lies_in_state(rule.entity):
+                    resource = flat.unnamed(program, resource, rnd)
+                else:
+                    resource = Entity(rule.entity, resource.id.rpartition("/")[0] + _end(program, rule))
             found.append(
                 Request(
                     user=rnd.choice([*known.users, *known.strangers]),
@@ -38,6 +41,11 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
                 attribute_values = attributes.given(program, values, last.resource, last.with_)
                 found[-1] = replace(last, attributes=attribute_values)
     return active.narrowed(program, found, seed) if program.semantics.active_roles == "request" else found
+
+
+def _end(program: Program, rule: Rule) -> str:
+    """How an id without its last name ends."""
+    return "/" if any(program.entities[link].nested for link in program.chain(rule.entity)) else ""
 
 
 def stated_flags(rule: Rule, flags: frozenset[str]) -> frozenset[str]:

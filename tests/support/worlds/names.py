@@ -66,6 +66,9 @@ def entity(program: Program, type_: str, rnd: random.Random) -> Entity:
         kind = program.entities[link]
         if kind.single:
             continue
+        if kind.flat:
+            path = [encode_name(rnd.choice(known.entities))]
+            continue
         match kind.principal:
             case "user":
                 path.append(encode_name(rnd.choice(known.users)))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from worlds import active, attributes, below, hierarchy, implies, nested
+from worlds import active, attributes, below, flat, hierarchy, implies, nested
 from worlds.names import PRIVILEGES, ROLES
 
 
@@ -76,6 +76,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     lines += _tree(draft, None, 1)
     types = [f"  {s}: {{single: true}}" for s in sorted(draft.singles)]
     types += nested.types(draft.generator("nested"))
+    types += flat.types(draft.generator("flat"), draft.parents)
     lines += ["types:", *types] if types else []
     lines += ["privileges:"]
     implied = implies.implied(draft.generator("implies"), tuple(draft.on))

@@ -10,6 +10,7 @@ from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, FIRST, LAST, Window
 from privtab.state.nodes import Assignment, Grant, State
 from worlds import active, attributes, hierarchy
+from worlds import flat as placements
 from worlds.names import entity, names
 
 
@@ -56,7 +57,8 @@ def state(program: Program, seed: int) -> State:
     )
     found = hierarchy.nested(program, flat, seed) if program.semantics.hierarchy else flat
     found = active.with_more_roles(program, found, seed) if program.semantics.active_roles == "request" else found
-    return attributes.with_values(program, found, seed) if program.attributes else found
+    found = attributes.with_values(program, found, seed) if program.attributes else found
+    return placements.placed(program, found, seed) if program.flat else found
 
 
 EPOCH = 1_772_323_200_000_000_000
