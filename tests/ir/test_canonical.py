@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -32,6 +33,7 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
+from privtab.ir.shapes import shapes
 
 TYPES = ("top", "mid", "low")
 SPAN = Span(path="p.yaml", line=1, column=1, end_line=1, end_column=2)
@@ -212,3 +214,13 @@ def test_a_flag_asks_for_more_when_it_is_set() -> None:
     formula = And(parts=(has("low"), When(flag="force", body=has("top"))))
     assert texts(of, formula) == [["P (low)"]]
     assert texts(of, formula, frozenset({"force"})) == [["P (top)", "P (low)"]]
+
+
+def test_minimal_sets_stay_right_beside_many_other_programs() -> None:
+    one = program("none", "none", ())
+    parts = tuple(Has(privilege="P", target=Target(slot=RESOURCE, type=type_)) for type_ in ("mid", "low"))
+    form = Canonical(one)
+    assert [len(atoms) for atoms in form.minimal_sets(And(parts=parts))] == [2]
+    for _ in range(10):  # more than are kept
+        shapes(replace(one))
+    assert [len(atoms) for atoms in form.minimal_sets(Or(parts=parts))] == [1, 1]

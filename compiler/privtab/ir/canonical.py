@@ -84,6 +84,8 @@ class Canonical:
         self._comparisons = Comparisons(program)
         self._facts = FactSemantics(program)
         self._minimal_sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
+        self._shapes = shapes.shapes(program)
+        """Kept, since their numbers are keys below: shapes that are computed again have other numbers."""
         self._numbers_by_shape: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
         """Minimal sets as the numbers of leaves."""
         self._sets_of_can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
@@ -109,7 +111,7 @@ class Canonical:
 
     def _of_shape(self, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> MinimalSets:
         """As `minimal_sets`: computed once for all conditions of the same shape whose atoms have the same order."""
-        shape = shapes.shapes(self.program).of([formula], {slot: [type_] for slot, type_ in types.items()})
+        shape = self._shapes.of([formula], {slot: [type_] for slot, type_ in types.items()})
         orders = list(map(self.order, shape.leaves))
         key = shape.number, tuple(sorted(range(len(orders)), key=orders.__getitem__)), flags
         if key not in self._numbers_by_shape:
