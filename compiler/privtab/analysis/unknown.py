@@ -46,8 +46,8 @@ def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
         if request.resource.type in known.flat:
             yield Entity.parse(request.resource.id.removesuffix("/"))
         else:
-            *_, (parent, depth), _ = known.shapes[request.resource.type].written.chain
-            yield Entity(parent, "/".join(request.resource.names[:depth]))
+            *_, (above, depth), _ = known.shapes[request.resource.type].written.chain
+            yield Entity(above, "/".join(request.resource.names[:depth]))
     elif known.nested:
         keys = known.keys(Entity(request.resource.type, request.resource.id.rpartition("/")[0] + "/"))
         yield from map(Entity.parse, keys[-1:])

@@ -28,7 +28,7 @@ def placed(program: Program, state: State, seed: int) -> State:
     rows: list[Placement] = []
     for type_ in sorted(program.flat, key=lambda name: len(program.chain(name))):
         where = locations(program, State(entities=tuple(rows)))
-        for name in sorted({entity(program, type_, rnd).id for _ in names(program).entities * 3}):
+        for name in sorted({entity(program, type_, rnd).id for _ in range(3 * len(names(program).entities))}):
             parents = [entity(program, vocabulary(program).containers(type_)[0], rnd) for _ in range(4)]
             known = [parent for parent in parents if where.find(parent) is not None]
             if known and rnd.random() < 0.8:
