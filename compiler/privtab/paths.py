@@ -9,7 +9,7 @@ fixed depth. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, assert_never
 
 LEVELS = 16
@@ -123,11 +123,14 @@ class PathShape:
         assert self.flat is None, "only the state tells where an entity with a flat id lies"
         names = id_.split("/") if id_ else []
         last = len(names)
-        links = self.chain if self.nested is None else self.links(self.levels(id_))
         if names and not names[-1]:
             last -= 1
+        if self.nested is None:
+            links: Iterable[Link] = self.chain
+        else:
+            links = ((base_type(type_), depth) for type_, depth in self.links(self.levels(id_)))
         return [
-            f"{base_type(type_)}:{id_ if depth == len(names) else '/'.join(names[:depth])}"
+            f"{type_}:{id_ if depth == len(names) else '/'.join(names[:depth])}"
             for type_, depth in links
             if depth <= last
         ]
