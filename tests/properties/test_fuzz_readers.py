@@ -32,7 +32,7 @@ from privtab.pipeline import policy_bundle
 from privtab.signatures import Trust, canonical
 from privtab.state.findings import render_text, to_json
 from privtab.state.load import load
-from privtab.state.nodes import TABLES
+from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import COLUMNS
 from privtab.state.validate import validate
 
@@ -55,6 +55,8 @@ def rows() -> dict[str, list[dict[str, str]]]:
         ],
         "owners": [{"entity": str(entity), "owner": owner} for entity, owner in STATE.owners],
         "service_admins": [{"user": user} for user in STATE.service_admins],
+        "attributes": [{"user": "ann", "attribute": "department", "value": "hr"}],
+        "entities": [{"entity": "leaf:l", "parent": "mid:t/m"}],
     }
     return {table: some[:6] for table, some in found.items()}
 
@@ -137,7 +139,7 @@ STATES: dict[str, Callable[[], bytes]] = {
 @LENGTHS
 @pytest.mark.parametrize("name", STATES)
 def test_states(name: str, seconds: float | None, tmp_path: Path) -> None:
-    assert set(rows()) == set(TABLES)
+    assert set(rows()) == set(ALL_TABLES)
     fuzzed([STATES[name]()], read_state(tmp_path / name), seconds)
 
 

@@ -62,7 +62,10 @@ def test_unknown_names_get_a_hint(read: Read) -> None:
 
 def test_a_name_that_is_near_to_nothing_gets_the_list(read: Read) -> None:
     (finding,) = read("xyzzy: []\n").findings
-    assert finding.help == "the tables are members, memberships, assignments, grants, owners, service_admins, entities"
+    assert (
+        finding.help
+        == "the tables are members, memberships, assignments, grants, owners, service_admins, attributes, entities"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from typing import Any
 import generated_programs
 import worlds
 
+from privtab.spark.state.schemas import TABLES
 from privtab.spark.state.tables import arrow_table, from_arrow
 from privtab.state.names import StateNames
-from privtab.state.nodes import TABLES, State
+from privtab.state.nodes import State
 
 
 def texts(state: State) -> dict[str, set[tuple[Any, ...]]]:

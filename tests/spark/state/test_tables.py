@@ -19,8 +19,9 @@ from privtab.ir.nodes import Privilege, Program
 from privtab.pipeline import policy_artifacts
 from privtab.request import Entity
 from privtab.spark.state import read_state, state_tables
+from privtab.spark.state.schemas import TABLES
 from privtab.spark.state.vocabulary import names_of
-from privtab.state.nodes import TABLES, Assignment, Grant, State
+from privtab.state.nodes import Assignment, Grant, State
 
 STATE = State(
     members=(("ann", Entity("lake", "l")),),
