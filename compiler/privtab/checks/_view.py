@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from privtab.ir.exact import ImplicationChecker
     from privtab.ir.full_access import FullAccess, NoAccess
     from privtab.ir.nodes import Atom, Formula, Program, Rule
-    from privtab.ir.shapes import Shape
+    from privtab.ir.shapes import Shape, Shapes
     from privtab.model.alternative_rows import AlternativeRows
     from privtab.model.lower import Lowering
     from privtab.model.nodes import PairKey, Policy, Row
@@ -42,7 +42,7 @@ class View:
         self.undecided_codes: dict[PairKey, dict[str, None]] = {}
         """For each row, the codes of findings that exceeded their budget."""
         self._implied: dict[Hashable, bool | None] = {}
-        self._shapes: dict[PairKey, Shape] = {}
+        self._shape_of_row: dict[PairKey, Shape] = {}
         self._dependencies: dict[Formula, tuple[frozenset[str], frozenset[str]]] = {}
 
     @cached_property
@@ -73,6 +73,13 @@ class View:
 
         return ImplicationChecker(self.program)
 
+    @cached_property
+    def shapes(self) -> Shapes:
+        """The shapes of conditions. Kept, since shapes that are computed again have other numbers."""
+        from privtab.ir.shapes import shapes
+
+        return shapes(self.program)
+
     def rule(self, row: Row) -> Rule:
         """The rule of a row of the policy."""
         return self.program.rules[row.entity, row.operation]
@@ -80,14 +87,13 @@ class View:
     def shape_of(self, rule: Rule) -> Shape:
         """The shape of a rule of the program."""
         from privtab.ir.nodes import ALWAYS, RESOURCE
-        from privtab.ir.shapes import shapes
 
         pair = rule.entity, rule.operation
-        if pair not in self._shapes:
+        if pair not in self._shape_of_row:
             slots = {slot.name: slot.types for slot in rule.withs} | {RESOURCE: (rule.entity,)}
             conditions = rule.gate, rule.requires, rule.each or ALWAYS
-            self._shapes[pair] = shapes(self.program).of(conditions, slots, (rule.each is None, rule.creates))
-        return self._shapes[pair]
+            self._shape_of_row[pair] = self.shapes.of(conditions, slots, (rule.each is None, rule.creates))
+        return self._shape_of_row[pair]
 
     def undecided(self, row: Row, *codes: str) -> None:
         """Record that findings were undecided for a row: those named, or the running check."""

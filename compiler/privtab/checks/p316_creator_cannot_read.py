@@ -103,14 +103,13 @@ def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule], by_
     """As `_allows_reading`; answered once for all rules of the same shape."""
     from privtab.ir.formula import call_condition, item_condition
     from privtab.ir.nodes import And
-    from privtab.ir.shapes import shapes
 
     given = And(
         parts=tuple(atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(view, effect))
     )
     conditions = [call_condition(rule), given, *map(item_condition, reading_rules)]
     slots = {slot.name: slot.types for slot in rule.withs} | {"": (type_,)}
-    key = shapes(view.program).of(conditions, slots).number
+    key = view.shapes.of(conditions, slots).number
     if key not in by_shape:
         by_shape[key] = _allows_reading(view, rule, type_, reading_rules)
     return by_shape[key]
