@@ -13,7 +13,7 @@ from privtab.errors import Undecided
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
-from privtab.scenarios.prove import coverage, observe, score
+from privtab.scenarios.prove import coverage, observe, score, suggested
 from privtab.scenarios.score import Scoring
 
 POLICY = """\
@@ -105,3 +105,16 @@ def compare_equivalence(seed: int) -> None:
                 if (request.resource.type, request.action) == key:
                     answers = reference.decide(request).allowed, other.decide(request).allowed
                     assert answers[0] is answers[1], (mutant.text, request)
+
+
+def test_calls_without_the_last_name_are_suggested_with_a_slash_at_their_end(reads: Reads) -> None:
+    policy = POLICY.partition("tables:")[0] + (
+        "tables:\n  shelf: {list: {requires: READ (store), each: WRITE (shelf)}}\n"
+        "  item: {list: {requires: READ (shelf), each: WRITE (item)}}\n"
+    )
+    plan = reads("needs: [{ask: list item:s/a/i, by: [[READ (shelf:s/a), WRITE (item:s/a/i)]]}]", policy)
+    text = suggested(plan, coverage(plan, observe(plan, [])), None)
+    assert "list shelf:s/\n" in text.replace("]", "\n")
+    plan = reads(text, policy)
+    observed = observe(plan, plan.cases)
+    assert coverage(plan, observed).untested == ()

@@ -72,6 +72,7 @@ class _Writer:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self._shapes = vocabulary(program).shapes
         self.lets: dict[str, Tree] = {}
         self.entries: dict[tuple[tuple[str, str], ...], _Entry] = {}
 
@@ -82,7 +83,8 @@ class _Writer:
         resource = names.key(Target(slot=RESOURCE, type=rule.entity))
         if form == "call":
             type_, _, path = resource.partition(":")
-            resource = f"{type_}:{path.rpartition('/')[0]}"
+            end = "/" if self._shapes[type_].nested is not None else ""
+            resource = f"{type_}:{path.rpartition('/')[0]}{end}"
         keys: dict[str, str] = {}
         if types:
             objects = (
