@@ -31,6 +31,7 @@ ALLOWED = {
     "passes": {"ir"},
     "backends": {"ir"},
     "reference": {"ir", "state"},
+    "store": {"ir", "reference", "state"},
     "checks": {"findings", "ir", "model", "syntax"},
     "lint": {"checks", "findings", "report", "syntax"},
     "bundle": {"backends", "ir", "state"},
@@ -89,6 +90,7 @@ ALLOWED = {
         "serving",
         "spark",
         "state",
+        "store",
         "syntax",
     },
 }

@@ -18,6 +18,8 @@ PrivtabError
 ├── RegistryError             a registry of bundles could not be read or written (exit code 3)
 │   ├── RegistryConflict      another change came first (exit code 1)
 │   └── BundleRefused         a bundle that must not be stored: broken, of no known kind, not signed (exit code 1)
+├── StoreError                a store of grants could not be read or written (exit code 3)
+│   └── StoreConflict         another change came first, or the store does not hold a row to remove (exit code 1)
 └── DecisionError             no answer that may be treated as an allow
     ├── AccessDenied          the request is denied; says what is missing
     ├── InvalidRequest        the request uses names that the policy does not know; nothing was sent
@@ -139,6 +141,14 @@ class RegistryConflict(RegistryError):
 
 class BundleRefused(RegistryError):
     """A bundle must not be stored: it cannot be read, is of no known kind, does not match its revision, or is not signed."""
+
+
+class StoreError(PrivtabError):
+    """A store of grants could not be read or written."""
+
+
+class StoreConflict(StoreError):
+    """Another change came first, or the store does not hold a row to remove: nothing was written."""
 
 
 class DecisionError(PrivtabError):

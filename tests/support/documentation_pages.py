@@ -36,6 +36,7 @@ PAGES = (
     "docs/how-to/linting.md",
     "docs/reference/diff.md",
     "docs/reference/state-diff.md",
+    "docs/reference/store.md",
 )
 HEAD = "head.yaml"
 

@@ -24,6 +24,7 @@ from privtab.errors import (
     RegistryConflict,
     SettingsInvalid,
     StateInvalid,
+    StoreConflict,
     UnsupportedError,
     UsageError,
 )
@@ -123,7 +124,7 @@ def _run(arguments: Sequence[str]) -> int:
     except SettingsInvalid as error:
         show_diagnostics(error.diagnostics)
         return ExitCode.USAGE
-    except (RegistryConflict, BundleRefused) as error:
+    except (RegistryConflict, BundleRefused, StoreConflict) as error:
         complain(str(error))
         return ExitCode.FINDINGS
     except InvalidRequest as error:

@@ -2,7 +2,8 @@
 
 `state.tar.gz`; `registry:/srv/registry#prod` for the active release, `#prod@12` for release 12, `#prod/lake@12` if the
 channel runs several systems, and `#prod@9c1f0b6a2d3e4f50` for a revision that is stored, whether or not it was released. A
-state may also be imported from another system: `import:ranger:policies.json`, `import:gravitino?metalake=prod:https://…`.
+state may also be imported from another system: `import:ranger:policies.json`, `import:gravitino?metalake=prod:https://…`. It may be
+that of a store, now or at a moment of its journal: `store:grants.db`, `store:grants.db@2026-03-03T12:00Z`, `store:grants.db@12`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     from privtab.registry import Channel, Registry
     from privtab.state.nodes import State
     from privtab.state.raw import RawState
+    from privtab.store.journal import Journal
 
 SCHEME = "registry:"
 IMPORT = "import:"
+STORE = "store:"
 _ARCHIVES = (".tar.gz", ".tgz")
 _PLACE = re.compile(
     r"(?P<url>.+)#(?P<channel>[^#/@]+)(?:/(?P<system>[^#/@]+))?"
@@ -33,6 +36,7 @@ _PLACE = re.compile(
 )
 
 _IMPORT = re.compile(r"import:(?P<document>[^:?]+)(?:\?(?P<values>[^:]*))?:(?P<source>.+)")
+_MOMENT = re.compile(r"(?P<url>.+?)(?:@(?P<at>[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}[^@/]*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +100,8 @@ def load_rows(program: Program | None, state: Path) -> RawState:
 
     if str(state).startswith(IMPORT):
         return _imported(program, str(state))
+    if str(state).startswith(STORE):
+        return _of_store(program, str(state))
     if not is_stored(state):
         return load(state)
     system = None if program is None else program.system
@@ -175,6 +181,52 @@ def _imported(program: Program | None, location: str) -> RawState:
             f"{count(len(imported.not_taken), 'thing')} of {location} cannot be expressed; `privtab state import` lists them"
         )
     return from_tables(to_tables(imported.state), location)
+
+
+def _of_store(program: Program | None, location: str) -> RawState:
+    """The rows of a store, now or at a moment."""
+    from privtab.state.load import from_tables
+
+    found = _MOMENT.fullmatch(location.removeprefix(STORE))
+    if found is None:
+        raise UsageError(
+            f"`{location}`: write store:PATH, as in store:grants.db, with @TIME or @N for an earlier moment"
+        )
+    system, tables = rows_of_store(_with_slashes(found["url"]), found["at"])
+    if program is not None and system != program.system:
+        raise UsageError(f"{location} is a store of {system}, and the policy is of {program.system}")
+    return from_tables(tables, location)
+
+
+def rows_of_store(url: str, at: str | None) -> tuple[str, dict[str, list[dict[str, str]]]]:
+    """The system of a store, and its rows: now, after a change given by number, or at a time."""
+    from privtab import moments
+
+    store = opened_store(url)
+    if at is None or at.isdecimal():
+        return store.system, store.rows(number=None if at is None else int(at))
+    try:
+        return store.system, store.rows(moment=moments.moment(at))
+    except moments.WrongTime as error:
+        raise UsageError(f"`{at}` {error}; {error.help}") from None
+
+
+def opened_store(url: str) -> Journal:
+    """A store to read."""
+    from privtab._install import how_to_install
+
+    try:
+        from privtab.store.journal import Journal
+    except ImportError as error:
+        raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
+    return Journal.open(url)
+
+
+def _with_slashes(text: str) -> str:
+    """An address whose `//` lost a slash when it was converted to a path; raises UsageError if it cannot be told any more."""
+    if text.startswith("sqlite:"):
+        raise UsageError(f"`{STORE}{text}`: write the path alone, as in store:grants.db or store:/srv/grants.db")
+    return re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", text)
 
 
 def _policy(location: str | Path) -> bytes:

@@ -7,9 +7,10 @@ from privtab.request import Request
 from privtab.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author
 from privtab.scenarios.nodes import Case
 from privtab.scenarios.tree import Fields
-from privtab.scenarios.worlds import about_principal, without
+from privtab.scenarios.worlds import without
 from privtab.state.names import Problem
 from privtab.state.nodes import Grant, State, merged
+from privtab.state.principal_rows import about_principal
 from privtab.syntax.yaml_tree import Node
 
 KEYS = ("name", "state", "steps", "params", "tags", "why", "source", "note")

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from privtab.errors import FileError, UsageError
-from privtab.ir.nodes import OwnerKind, Program
-from privtab.names import encode_name
-from privtab.request import Entity
+from privtab.ir.nodes import Program
 from privtab.scenarios.tree import ScenarioReader
 from privtab.state.load import load
 from privtab.state.nodes import ALL_TABLES, RowLocation, State, StateFinding
@@ -98,44 +96,3 @@ def without(state: State, removed: State) -> State:
         dropped = set(getattr(removed, table))
         remaining[table] = tuple(row for row in getattr(state, table) if row not in dropped)
     return State(**remaining)
-
-
-def about_principal(state: State, table: str, principal: Entity, program: Program) -> State:
-    """The rows of one table about a principal that is itself an entity, as far as they concern what contains it.
-
-    Rows that name no entity (memberships, assignments without a scope) always count.
-    """
-    kind = program.entities[principal.type].principal
-    *container, _ = program.chain(principal.type)
-    *container_names, own_name = principal.names
-
-    def is_name(name: str, name_kind: OwnerKind | None = kind) -> bool:
-        return name_kind == kind and encode_name(name) == own_name
-
-    def is_principal(text: str) -> bool:
-        prefix, _, name = text.partition(":")
-        return prefix == kind and is_name(name)
-
-    def inside(entity: Entity | None) -> bool:
-        if entity is None or not container:
-            return True
-        return (
-            container[-1] in program.chain(entity.type)
-            and list(entity.names[: len(container_names)]) == container_names
-        )
-
-    match table:
-        case "members":
-            return State(members=tuple(row for row in state.members if is_name(row[0], "user") and inside(row[1])))
-        case "memberships":
-            rows = tuple(row for row in state.memberships if is_name(row[0], "user") or is_name(row[1], "group"))
-            return State(memberships=rows)
-        case "assignments":
-            about = (row for row in state.assignments if is_principal(row.principal) or is_name(row.role, "role"))
-            return State(assignments=tuple(row for row in about if inside(row.scope)))
-        case "grants":
-            return State(grants=tuple(row for row in state.grants if is_principal(row.grantee) and inside(row.entity)))
-        case "owners":
-            return State(owners=tuple(row for row in state.owners if is_principal(row[1]) and inside(row[0])))
-        case _:
-            raise AssertionError(f"`{table}` is not one of PRINCIPAL_TABLES")

@@ -1,0 +1,338 @@
+"""`privtab store`: a database of who holds what, changed as the policy allows."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privtab._install import how_to_install
+from privtab.cli._ask import FlagOption, GroupOption, WithOption, entity, flag_names, group_names, objects, user_name
+from privtab.cli._options import FormatOption, PolicyOption, VariantOption
+from privtab.cli._output import Format, complain, out, print_if_data
+from privtab.errors import AccessDenied, StateInvalid, UnsupportedError, UsageError
+from privtab.exit_codes import ExitCode
+from privtab.plural import count
+from privtab.sensitive import SENSITIVE
+
+if TYPE_CHECKING:
+    from privtab.analysis.state_diff import StateDiff
+    from privtab.effects import Change
+    from privtab.ir.nodes import Program
+    from privtab.state.raw import RawState
+    from privtab.store.journal import Journal
+    from privtab.store.planning import Plan
+    from privtab.store.store import Store
+
+PANEL = "Ship"
+MOST_LINES = 60
+"""The most lines of a difference that are shown."""
+_PLAIN = re.compile(r"[A-Za-z][\w/.:%+-]*[\w]", re.ASCII)
+
+app = typer.Typer(help="Keep who holds what in a database, and change it as the policy allows.", no_args_is_help=True)
+
+UrlArgument = Annotated[
+    str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or postgresql+psycopg://USER@HOST/DATABASE.")
+]
+ActorOption = Annotated[str, typer.Option("--actor", metavar="NAME", help="Name for the journal.")]
+RowsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add",
+        metavar="ROWS",
+        help="Rows to add: a file, or TABLE:{COLUMN: VALUE, …}; repeatable.",
+        show_default=False,
+    ),
+]
+
+
+@app.command("create")
+def create(
+    url: UrlArgument,
+    policy: PolicyOption,
+    admin: Annotated[
+        list[str] | None, typer.Option("--admin", metavar="USER", help="First service administrator; repeatable.")
+    ] = None,
+    actor: ActorOption = "operator",
+    variant: VariantOption = None,
+) -> None:
+    """Create a store for the system of a policy.
+
+    Example:
+
+    \b
+      privtab store create grants.db --policy gravitino/1.1.0 --admin root
+      privtab store create postgresql+psycopg://privtab@db/grants -p lake.yaml
+    """
+    made = _stores().create(url, _program(policy, variant), administrators=admin or [], actor=actor)
+    out().print(f"{made.database.shown}: a store of {made.system}", soft_wrap=True)
+
+
+@app.command("load")
+def load(
+    url: UrlArgument,
+    state: Annotated[Path, typer.Argument(metavar="STATE", help="The first rows, in any form of a state.")],
+    policy: PolicyOption,
+    actor: ActorOption = "operator",
+    variant: VariantOption = None,
+) -> None:
+    """Load the first rows into a new store.
+
+    No decision is asked for. Later changes are requests: `privtab store change`.
+
+    Example:
+
+    \b
+      privtab store load grants.db state.yaml --policy gravitino/1.1.0
+      privtab store load grants.db import:ranger:policies.json -p lake.yaml --actor migration
+    """
+    from privtab.cli._stored import load_rows
+
+    program = _program(policy, variant)
+    rows = load_rows(program, state)
+    done = _stores().open(url, program).load(rows, actor=actor)
+    out().print(f"{count(done, 'row')} loaded")
+
+
+@app.command("show")
+def show(
+    url: UrlArgument,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="MOMENT", help="Time, or number of a change. Default: now.")
+    ] = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Show the rows of a store, now or at a moment of its journal.
+
+    JSON is a state: commands take it for `--state`. They also take `store:STORE` and `store:STORE@MOMENT`.
+
+    Example:
+
+    \b
+      privtab store show grants.db
+      privtab store show grants.db --at 2026-03-03T12:00Z --format json > state.json
+    """
+    from privtab.cli._stored import rows_of_store
+
+    _, tables = rows_of_store(url, at)
+    if print_if_data(format_, tables):
+        return
+    for table, rows in tables.items():
+        for row in rows:
+            _print_row(f"{table}:", row)
+
+
+@app.command("log")
+def log(
+    url: UrlArgument,
+    after: Annotated[int, typer.Option("--after", min=0, metavar="N", help="Only changes after this one.")] = 0,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """List the changes of a store: who did what, when, and which rows changed.
+
+    Example:
+
+    \b
+      privtab store log grants.db
+      privtab store log grants.db --after 120 --format json
+    """
+    found = _journal(url).log(after)
+    if print_if_data(format_, [entry.to_json() for entry in found]):
+        return
+    for entry in found:
+        what = entry.action if entry.resource is None else f"{entry.action} {entry.resource}"
+        out().print(f"{entry.number} {entry.at} {entry.actor} {what}", soft_wrap=True)
+        _print_changes(entry.changes)
+
+
+@app.command("verify")
+def verify(url: UrlArgument) -> None:
+    """Check that the journal is unaltered and that its changes give exactly the rows of the store.
+
+    Exits with 1 if not.
+
+    Example:
+
+    \b
+      privtab store verify grants.db
+    """
+    journal = _journal(url)
+    found = journal.verify()
+    for problem in found:
+        complain(problem)
+    if found:
+        raise typer.Exit(ExitCode.FINDINGS)
+    head = journal.head()
+    out().print(f"{count(head.number, 'change')}, the last with hash {head.hash}", soft_wrap=True)
+
+
+@app.command("change")
+def change(
+    url: UrlArgument,
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user who makes the change.")],
+    action: Annotated[str, typer.Argument(metavar="OPERATION", help="Operation of the policy that allows the change.")],
+    resource: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="The entity of the operation.")],
+    policy: PolicyOption,
+    add: RowsOption = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", metavar="ROWS", help="Rows to remove, as `show` prints them; repeatable."),
+    ] = None,
+    with_: WithOption = None,
+    flag: FlagOption = None,
+    group: GroupOption = None,
+    request_id: Annotated[
+        str | None, typer.Option("--request-id", metavar="ID", help="Do nothing if this request was done before.")
+    ] = None,
+    expect: Annotated[
+        int | None, typer.Option("--expect", metavar="N", help="Fail if a change after N concerns the same rows.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show who gains and loses what; change nothing.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Also give sensitive operations, without a question.")
+    ] = False,
+    variant: VariantOption = None,
+) -> None:
+    """Change a store by an operation that the policy allows the user: its effects, and rows that it authorises.
+
+    Exits with 1 if the operation is denied, a row is wrong, or another change came first.
+
+    Example:
+
+    \b
+      privtab store change grants.db ann create_table table:web/new -p lake.yaml
+      privtab store change grants.db ann grant schema:web -p lake.yaml \\
+        --add 'grants:{grantee: user:ben, effect: allow, privilege: SELECT, entity: schema:web}' --dry-run
+      privtab store change grants.db ann grant schema:web -p lake.yaml --remove gone.yaml --yes
+    """
+    from privtab.request import Request
+
+    program = _program(policy, variant)
+    request = Request(
+        user=user_name(user),
+        action=action,
+        resource=entity(resource),
+        groups=group_names(group),
+        with_=objects(with_),
+        flags=flag_names(flag, program),
+    )
+    rows = {"add": _rows(add, "--add"), "remove": _rows(remove, "--remove")}
+    store = _stores().open(url, program)
+    try:
+        done = None if request_id is None else store.done(request_id, request, **rows)
+        if done is None:
+            planned = store.propose(request, **rows)
+            _confirmed(store, planned, dry_run=dry_run, yes=yes)
+            if dry_run:
+                return
+            expected = planned.number if expect is None else expect
+            done = store.change(request, **rows, request_id=request_id, expect=expected)
+    except AccessDenied as denied:
+        complain(str(denied))
+        raise typer.Exit(ExitCode.FINDINGS) from None
+    _print_changes(done.changes)
+    again = ", done before" if done.repeated else ""
+    out().print(f"change {done.number}: {count(len(done.changes), 'row')}{again}")
+
+
+def _confirmed(store: Store, planned: Plan, *, dry_run: bool, yes: bool) -> None:
+    """Show who gains and loses what, and ask before a sensitive operation is given to somebody."""
+    from privtab.analysis.state_diff.summary import totals
+
+    if yes and not dry_run:
+        return
+    try:
+        found = _difference(store.program, planned)
+        sensitive = totals(found, SENSITIVE, gained=True).sensitive > 0 or bool(found.undecided)
+    except UnsupportedError as error:
+        if dry_run:
+            raise
+        complain(str(error))
+        found, sensitive = None, True
+    if found is not None and (dry_run or sensitive):
+        from privtab.cli._state_diff_pretty import show as show_difference
+
+        shown = (f"change {planned.number}", "after the request")
+        show_difference(found, shown, out(), SENSITIVE, decisions=True, most=MOST_LINES)
+    if dry_run or not sensitive:
+        return
+    if not sys.stdin.isatty() or not typer.confirm("This gives sensitive operations. Change the store?"):
+        complain("nothing was changed: the request gives sensitive operations; `--yes` confirms it")
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _difference(program: Program, planned: Plan) -> StateDiff:
+    from privtab.analysis.state_diff import state_diff
+
+    return state_diff(program, planned.before, planned.after)
+
+
+def _rows(texts: list[str] | None, option: str) -> RawState | None:
+    """The rows in files and in `TABLE:{…}`; raises UsageError, StateInvalid."""
+    from privtab.state.load import load as load_file
+    from privtab.state.nodes import ALL_TABLES
+    from privtab.state.raw import RawReader
+    from privtab.state.read_yaml import read_yaml
+
+    if not texts:
+        return None
+    reader = RawReader()
+    for text in texts:
+        table, colon, row = text.partition(":")
+        if colon and row.lstrip().startswith("{"):
+            if table not in ALL_TABLES:
+                raise UsageError(f"`{option} {table}:…`: the tables are {', '.join(ALL_TABLES)}")
+            read_yaml(f"{table}: [{row}]", option, reader)
+            continue
+        found = load_file(Path(text))
+        for name, listed in found.rows.items():
+            reader.rows.setdefault(name, []).extend(listed)
+        reader.findings += found.findings
+    # Numbers tell rows of several sources apart.
+    for name, listed in reader.rows.items():
+        reader.rows[name] = [replace(row, number=number) for number, row in enumerate(listed, start=1)]
+    if errors := tuple(finding for finding in reader.findings if finding.severity == "error"):
+        raise StateInvalid(errors)
+    return reader.done()
+
+
+def _print_changes(changes: tuple[Change, ...]) -> None:
+    for change_ in changes:
+        _print_row(f"  {'+' if change_.action == 'add' else '-'} {change_.table}:", change_.row or {})
+
+
+def _print_row(before: str, cells: Mapping[str, str | None]) -> None:
+    text = ", ".join(f"{name}: {_cell(value or '')}" for name, value in cells.items())
+    out().print(f"{before}{{{text}}}", soft_wrap=True)
+
+
+def _cell(text: str) -> str:
+    """A cell as YAML reads it: in quotes where it is not plain."""
+    plain = _PLAIN.fullmatch(text) is not None
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def _program(policy: str, variant: str | None) -> Program:
+    from privtab.cli._stored import load_policy
+
+    return load_policy(policy, variant=variant)
+
+
+def _stores() -> type[Store]:
+    try:
+        from privtab.store.store import Store
+    except ImportError as error:
+        raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
+    return Store
+
+
+def _journal(url: str) -> Journal:
+    from privtab.cli._stored import opened_store
+
+    return opened_store(url)

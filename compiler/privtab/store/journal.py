@@ -1,0 +1,192 @@
+"""The journal of a store: every change, in order, each entry with the hash of the one before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from privtab import moments
+from privtab.effects import Change
+from privtab.errors import StoreError, UsageError
+from privtab.store.database import Database, address, check_version
+from privtab.store.rows import Rows
+from privtab.store.schema import BEGINNING, HEAD, JOURNAL, STATE, canonical, entry_hash, row_id
+
+MOST_CHANGES = 5_000
+"""Rows of one entry: a load of more rows makes several entries, in one transaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One change: who asked for what, by which decision, and the rows that it added and removed."""
+
+    number: int
+    at: str
+    actor: str
+    request_id: str | None
+    action: str
+    resource: str | None
+    request: Mapping[str, Any]
+    decision: Mapping[str, Any]
+    changes: tuple[Change, ...]
+    hash: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Entry:
+        """The entry in a row of the journal. Raises StoreError if it cannot be read."""
+        try:
+            texts = {name: json.loads(row[name]) for name in ("request", "decision", "changes")}
+            changes = tuple(Change.from_json(change) for change in texts.pop("changes"))
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"change {row['number']} of the journal cannot be read: {error}") from error
+        plain = {name: row[name] for name in ("number", "at", "actor", "request_id", "action", "resource", "hash")}
+        return cls(**plain, **texts, changes=changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as JSON."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"changes": [c.to_json() for c in self.changes]}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last change of a store, and the system whose rows it holds."""
+
+    number: int
+    hash: str
+    system: str
+
+
+def read_head(connection: Connection, *, lock: bool = False) -> Head:
+    """The head; `lock`: until the end of the transaction, no other writer passes."""
+    question = select(HEAD.c.number, HEAD.c.hash, HEAD.c.system)
+    found = connection.execute(question.with_for_update() if lock else question).one_or_none()
+    if found is None:
+        raise StoreError("the store has no head: it was not created completely")
+    return Head(*found)
+
+
+def entries(connection: Connection, after: int = 0, until: int | None = None) -> Iterator[Mapping[str, Any]]:
+    """The rows of the journal after a change, in order."""
+    question = select(JOURNAL).where(JOURNAL.c.number > after).order_by(JOURNAL.c.number)
+    if until is not None:
+        question = question.where(JOURNAL.c.number <= until)
+    for row in connection.execute(question.execution_options(yield_per=100)).mappings():
+        yield dict(row)
+
+
+def append(connection: Connection, head: Head, changes: Sequence[Change], **columns: Any) -> Head:
+    """Write one entry, carry out its changes in the tables, and move the head. Times never go backwards."""
+    last = connection.execute(select(JOURNAL.c.at).where(JOURNAL.c.number == head.number)).scalar_one_or_none()
+    at = max(moments.now(), 0 if last is None else moments.exact(last))
+    entry = {
+        "number": head.number + 1,
+        "at": moments.text(at),
+        "request_id": None,
+        "resource": None,
+        **columns,
+        "changes": canonical([change.to_json() for change in changes]),
+        "previous": head.hash,
+    }
+    entry["hash"] = entry_hash(entry)
+    connection.execute(JOURNAL.insert(), [entry])
+    for name, table in STATE.items():
+        own = [change for change in changes if change.table == name]
+        removed = [row_id(c.row or {}) for c in own if c.action == "remove"]
+        for at_row in range(0, len(removed), 500):
+            connection.execute(table.delete().where(table.c.id.in_(removed[at_row : at_row + 500])))
+        optional: dict[str, None] = dict.fromkeys(column.name for column in table.columns)
+        added: list[dict[str, Any]] = [
+            {**optional, **(c.row or {}), "id": row_id(c.row or {}), "change": entry["number"]}
+            for c in own
+            if c.action == "add"
+        ]
+        if added:
+            connection.execute(table.insert(), added)
+    after = Head(entry["number"], entry["hash"], head.system)
+    connection.execute(update(HEAD).values(number=after.number, hash=after.hash))
+    return after
+
+
+class Journal:
+    """A store that is only read: its rows at any moment, its journal, and whether both agree."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        with database.reading() as connection:
+            check_version(connection, database.shown)
+            self.system = read_head(connection).system
+
+    @classmethod
+    def open(cls, url: str) -> Journal:
+        """Open a store. Raises FileError, StoreError or UsageError if there is none that this code can read."""
+        return cls(Database(address(url)).existing())
+
+    def head(self) -> Head:
+        """The last change."""
+        with self.database.reading() as connection:
+            return read_head(connection)
+
+    def log(self, after: int = 0) -> list[Entry]:
+        """The entries after a change, oldest first."""
+        with self.database.reading() as connection:
+            return [Entry.of(row) for row in entries(connection, after)]
+
+    def rows(self, *, number: int | None = None, moment: int | None = None) -> dict[str, list[dict[str, str]]]:
+        """The rows now, after a change, or at a moment. Raises UsageError if the store did not exist then."""
+        with self.database.reading() as connection:
+            head = read_head(connection)
+            if number is None and moment is None:
+                return Rows.read(connection).as_tables()
+            if number is not None and not 1 <= number <= head.number:
+                raise UsageError(f"{self.database.shown} has the changes 1 to {head.number:,}, not {number:,}")
+            rows, created = Rows(), False
+            for row in entries(connection, until=number):
+                if moment is not None and moments.exact(row["at"]) > moment:
+                    break
+                created = True
+                rows.apply(row["number"], Entry.of(row).changes)
+            if not created:
+                at = moments.text(moment or 0)
+                raise UsageError(f"{self.database.shown} did not exist at {at}; `privtab store log` lists its changes")
+            return rows.as_tables()
+
+    def verify(self) -> list[str]:
+        """What is wrong: hashes that are not those of the entries, and rows that are not those of the replayed journal."""
+        with self.database.reading() as connection:
+            head, rows, previous, number = read_head(connection), Rows(), BEGINNING, 0
+            found: list[str] = []
+            for row in entries(connection):
+                number += 1
+                if row["number"] != number:
+                    return [*found, f"change {number} is missing from the journal"]
+                if row["previous"] != previous or row["hash"] != entry_hash(row):
+                    return [*found, f"change {number} was altered, or one before it: its hash is wrong"]
+                previous = row["hash"]
+                try:
+                    rows.apply(number, Entry.of(row).changes)
+                except StoreError as error:
+                    return [*found, str(error)]
+                if number == 1 and Entry.of(row).request.get("system") != head.system:
+                    found.append(f"the head says that the store is of {head.system}, and change 1 says otherwise")
+            if (head.number, head.hash) != (number, previous):
+                found.append(
+                    f"the head says change {head.number}, and the journal ends with {number}: entries are missing"
+                )
+            return found + list(_differences(rows, Rows.read(connection)))
+
+
+def _differences(replayed: Rows, stored: Rows) -> Iterator[str]:
+    """The rows in which the tables differ from the journal."""
+    for name, table in replayed.tables.items():
+        others = stored.tables[name]
+        for id_ in sorted({*table, *others}):
+            if id_ not in others:
+                yield f"`{name}` lacks the row {canonical(dict(table[id_][1]))} of change {table[id_][0]}"
+            elif id_ not in table:
+                yield f"`{name}` has the row {canonical(dict(others[id_][1]))}, which no change added"
+            elif table[id_] != others[id_]:
+                yield f"`{name}` has {canonical(dict(others[id_][1]))} in the place of {canonical(dict(table[id_][1]))}"

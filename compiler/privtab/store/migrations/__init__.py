@@ -1,0 +1,1 @@
+"""Migrations of a store's SQL tables."""

@@ -1,0 +1,1 @@
+"""One module for each version of a store's SQL tables."""

@@ -1,0 +1,232 @@
+"""What an allowed request changes: the rows of its effects, those that go with a deleted entity, and those that it authorises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from privtab import moments
+from privtab.effects import Change, Effect
+from privtab.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
+from privtab.ir.nodes import Program
+from privtab.locations import Locations
+from privtab.names import refers_to
+from privtab.reference.evaluate import Reference
+from privtab.request import Decision, Entity, Request
+from privtab.state.load import cells_of, from_tables
+from privtab.state.located import locations
+from privtab.state.nodes import State
+from privtab.state.principal_rows import about_principal
+from privtab.state.raw import COLUMNS, RawState
+from privtab.store.rows import Rows, checked
+from privtab.store.schema import row_id
+
+Tables: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]
+"""Rows by table, each with its cells by column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a request would change: the state before and after, the rows, and the number of the change that it was planned after."""
+
+    number: int
+    decision: Decision
+    before: State
+    after: State
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Current:
+    """The rows of a store after a change, and their state."""
+
+    number: int
+    hash: str
+    rows: Rows
+    state: State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the caller wants: to perform an operation, to delete its resource with all that is below, to change rows."""
+
+    request: Request
+    delete: bool = False
+    add: RawState | None = None
+    remove: RawState | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As the journal records it; requests with the same id must be equal in it."""
+        found: dict[str, Any] = self.request.to_json()
+        if self.delete:
+            found["delete"] = True
+        for name, raw in (("add", self.add), ("remove", self.remove)):
+            if raw is not None:
+                found[name] = {table: [dict(row.cells) for row in rows] for table, rows in raw.rows.items()}
+        return found
+
+
+def plan(program: Program, current: Current, asked: Asked, shown: str) -> Plan:
+    """Decide a request on the current rows, and work out what it changes.
+
+    Raises AccessDenied; InvalidRequest for names that the policy does not know; StateInvalid for wrong rows; StoreConflict for
+    rows to remove that are not there; UsageError for rows that the request cannot authorise.
+    """
+    decision = Reference(program, current.state.at(moments.now())).decide(asked.request)
+    if not decision.allowed:
+        raise AccessDenied(asked.request, decision)
+    removed, added = _effects(program, current, asked.request, decision)
+    if asked.delete:
+        removed, added = _deletion(program, current, asked.request, removed, added)
+    own = [] if asked.remove is None else _removals(current, asked.remove)
+    removed = _distinct([*removed, *own])
+    more = _joined(from_tables(added, "the effects of the request"), asked.add)
+    if not removed and not more.rows and not more.findings:
+        return Plan(number=current.number, decision=decision, before=current.state, after=current.state, changes=())
+    number = current.number + 1
+    after, additions = checked(program, current.rows.changed(number, removed), shown, more)
+    if asked.add is not None or asked.remove is not None:
+        own += [change for change in additions if change.row not in added.get(change.table, ())]
+        _check_covered(program, current.state, after, asked.request, own)
+    return Plan(
+        number=current.number, decision=decision, before=current.state, after=after, changes=(*removed, *additions)
+    )
+
+
+def raw(tables: Tables | RawState | None, shown: str) -> RawState | None:
+    """Rows as they were read, or from a mapping."""
+    return tables if tables is None or isinstance(tables, RawState) else from_tables(tables, shown)
+
+
+def _effects(
+    program: Program, current: Current, request: Request, decision: Decision
+) -> tuple[list[Change], dict[str, list[dict[str, str]]]]:
+    """The rows that the effects of a decision remove, and those that they add."""
+    removed: list[Change] = []
+    added: dict[str, list[dict[str, str]]] = {}
+    for effect in decision.effects:
+        change = effect.change or Effect.of(effect, request.user).change
+        assert change is not None
+        if change.row is None:
+            principal = Entity.parse(change.about or "")
+            rows = about_principal(current.state, change.table, principal, program)
+            for cells in cells_of(rows, change.table):
+                # Whenever they hold: the rows have no `from` and `until` here.
+                values = {name: cells.get(name) for name in COLUMNS[change.table].names}
+                removed += current.rows.matching(change.table, values)
+            continue
+        if None in change.row.values():
+            raise InvalidRequest(f"`{effect}` does not say on which entity: name the new entity in the resource")
+        cells = {name: str(value) for name, value in change.row.items()}
+        if change.action == "add":
+            added.setdefault(change.table, []).append(cells)
+        else:
+            removed += current.rows.matching(change.table, cells)
+            added[change.table] = [row for row in added.get(change.table, ()) if row != cells]
+    return removed, {table: rows for table, rows in added.items() if rows}
+
+
+def _deletion(
+    program: Program,
+    current: Current,
+    request: Request,
+    removed: list[Change],
+    added: dict[str, list[dict[str, str]]],
+) -> tuple[list[Change], dict[str, list[dict[str, str]]]]:
+    """As `_effects`, with every row on the resource and below it."""
+    where = locations(program, current.state)
+    key = _named(where, request.resource)
+
+    def on_or_below(cells: Mapping[str, str | None]) -> bool:
+        entity = _entity_of(cells)
+        return entity is not None and key in (where.find(Entity.parse(entity)) or ())
+
+    for table, rows in current.rows.tables.items():
+        removed += [Change("remove", table, row=dict(cells)) for _, cells in rows.values() if on_or_below(cells)]
+    kept = {table: [row for row in rows if not on_or_below(row)] for table, rows in added.items()}
+    return removed, {table: rows for table, rows in kept.items() if rows}
+
+
+def _removals(current: Current, rows: RawState) -> list[Change]:
+    """The removal of some rows, each of which must be there exactly."""
+    if errors := tuple(finding for finding in rows.findings if finding.severity == "error"):
+        raise StateInvalid(errors, "nothing was changed")
+    listed = [Change("remove", table, row=dict(row.cells)) for table, given in rows.rows.items() for row in given]
+    missing = [c for c in listed if row_id(c.row or {}) not in current.rows.tables[c.table]]
+    if missing:
+        texts = "; ".join(f"`{change.table}` {change.row}" for change in missing[:5])
+        more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
+        raise StoreConflict(
+            f"the store does not hold these rows: {texts}{more}; `privtab store show` prints them as it does"
+        )
+    return listed
+
+
+def _joined(first: RawState, second: RawState | None) -> RawState:
+    if second is None:
+        return first
+    tables = dict.fromkeys((*first.rows, *second.rows))
+    rows = {table: (*first.rows.get(table, ()), *second.rows.get(table, ())) for table in tables}
+    return RawState(rows=rows, findings=(*first.findings, *second.findings))
+
+
+def _distinct(changes: Iterable[Change]) -> list[Change]:
+    """Changes without repetitions."""
+    return list({(c.table, tuple(sorted((c.row or {}).items()))): c for c in changes}.values())
+
+
+def _named(where: Locations, entity: Entity) -> str:
+    """The key of an entity. Raises InvalidRequest if its last name is missing, or if no row tells where it lies."""
+    keys = where.find(entity)
+    if not keys or keys[-1] != str(entity):
+        raise InvalidRequest(f"`{entity}` names no entity: write its whole path")
+    return keys[-1]
+
+
+def _entity_of(cells: Mapping[str, str | None]) -> str | None:
+    """The entity that a row is about, if it is about one."""
+    return cells.get("entity") or cells.get("of") or cells.get("scope")
+
+
+def _check_covered(program: Program, before: State, after: State, request: Request, changes: Sequence[Change]) -> None:
+    """Raise UsageError for rows that are not about the objects of the request, so that it cannot authorise them."""
+    objects = (request.resource, *request.with_.values())
+    before_places, after_places = locations(program, before), locations(program, after)
+    keys = {_named(before_places, entity) for entity in objects}
+    wrong: list[str] = []
+    for change in changes:
+        where = after_places if change.action == "add" else before_places
+        cells = change.row or {}
+        entity = cells.get("parent") or _entity_of(cells)
+        if entity is not None:
+            covered = not keys.isdisjoint(where.find(Entity.parse(entity)) or ())
+        elif change.table == "service_admins":
+            covered = request.user in before.service_admins
+        else:
+            covered = any(_is_about(program, object_, cells) for object_ in objects)
+        if not covered:
+            wrong.append(f"`{change.table}` {dict(cells)}")
+    if wrong:
+        raise UsageError(
+            f"`{request.action}` on {request.resource} does not authorise rows that are about something else: {'; '.join(wrong[:5])}"
+            + (f" and {len(wrong) - 5:,} more" if len(wrong) > 5 else "")
+        )
+
+
+def _is_about(program: Program, object_: Entity, cells: Mapping[str, str | None]) -> bool:
+    """Whether a row that names principals alone is about an object: about a principal, or about a root, in which they all are."""
+    if len(program.chain(object_.type)) == 1:
+        return True
+    kind = program.entities[object_.type].principal
+    return any(kind == named and refers_to(name, object_.id) for named, name in _principals(cells))
+
+
+def _principals(cells: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
+    """(kind, name) of each principal that a row without an entity names."""
+    for column, text in cells.items():
+        kind, colon, name = (text or "").partition(":")
+        if column in ("user", "principal") and colon and kind in ("user", "group", "role"):
+            yield kind, name
+        elif column in ("user", "group", "role"):
+            yield column, text or ""

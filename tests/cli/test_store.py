@@ -1,0 +1,150 @@
+"""`privtab store`, and `store:…` wherever a command takes a state."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from lake_policy import POLICY
+
+from privtab.cli._app import run
+
+GRANT = "{grantee: user:eve, effect: allow, privilege: SELECT, entity: lake:l}"
+OWNER = "owners:{entity: lake:l, owner: user:eve}"
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A folder with a policy and a store, in which `root` owns the lake `l`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lake.yaml").write_text(POLICY, encoding="utf-8")
+    assert run(["store", "create", "grants.db", "-p", "lake.yaml", "--admin", "root"]) == 0
+    assert change("root", "create", "lake:l", "--yes") == 0
+    capsys.readouterr()
+    return tmp_path
+
+
+def change(*arguments: str) -> int:
+    return run(["store", "change", "grants.db", *arguments, "-p", "lake.yaml"])
+
+
+def log(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    capsys.readouterr()
+    assert run(["store", "log", "grants.db", "--format", "json"]) == 0
+    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_dry_run_shows_who_gains_what_and_changes_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert change("root", "grant", "lake:l", "--add", OWNER, "--dry-run") == 0
+    shown = capsys.readouterr().out
+    assert "1 row changed: 1 added" in shown
+    assert "gained by" in shown
+    assert "user:eve" in shown
+    assert "grant" in shown
+    assert len(log(capsys)) == 2
+
+
+def test_what_gives_a_sensitive_operation_is_confirmed(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert change("root", "grant", "lake:l", "--add", OWNER) == 1
+    said = capsys.readouterr()
+    assert "`--yes` confirms it" in said.err
+    assert "gained by" in said.out
+    assert len(log(capsys)) == 2
+    assert change("root", "grant", "lake:l", "--add", f"grants:{GRANT}") == 0, "reading is not sensitive"
+    assert change("root", "grant", "lake:l", "--add", OWNER, "--yes") == 0
+    assert "+ owners:{entity: lake:l, owner: user:eve}" in capsys.readouterr().out
+    assert [entry["actor"] for entry in log(capsys)] == ["operator", "root", "root", "root"]
+
+
+def test_a_denied_change_is_explained(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert change("eve", "grant", "lake:l", "--add", f"grants:{GRANT}") == 1
+    assert "user:eve may not `grant` on lake:l; missing: MANAGE (lake:l), or owner (lake:l)" in capsys.readouterr().err
+    assert len(log(capsys)) == 2
+
+
+def test_what_show_prints_removes_the_row(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = '"user:o\'neil \\"x\\": {#"'
+    assert change("root", "grant", "lake:l", "--add", f"grants:{GRANT.replace('user:eve', hostile)}", "--yes") == 0
+    capsys.readouterr()
+    assert run(["store", "show", "grants.db"]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("grants:")]
+    assert change("root", "grant", "lake:l", "--remove", row) == 0
+    (lake / "more.yaml").write_text(f"grants: [{GRANT}]\n", encoding="utf-8")
+    assert change("root", "grant", "lake:l", "--add", "more.yaml", "--request-id", "r1") == 0
+    assert change("root", "grant", "lake:l", "--add", "more.yaml", "--request-id", "r1") == 0
+    assert "change 5: 1 row, done before" in capsys.readouterr().out
+    assert change("root", "grant", "lake:l", "--remove", "more.yaml", "--expect", "4") == 1
+    assert "change 5 by root concerns the same rows" in capsys.readouterr().err
+    assert change("root", "grant", "lake:l", "--remove", row) == 1
+    assert "does not hold these rows" in capsys.readouterr().err
+
+
+WRONG_ROWS = [
+    ("shelves:{a: b}", 2, "the tables are members"),
+    ("grants:{grantee: user:eve}", 1, "column `effect` is missing"),
+    ("grants:{grantee", 1, "not YAML"),
+    ("missing.yaml", 3, "no such state"),
+]
+
+
+def test_wrong_rows_are_told(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rows, code, says in WRONG_ROWS:
+        assert change("root", "grant", "lake:l", "--add", rows) == code
+        assert says in capsys.readouterr().err
+    assert len(log(capsys)) == 2
+
+
+def test_every_question_takes_a_store_at_any_moment(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert change("root", "grant", "lake:l", "--add", f"grants:{GRANT}") == 0
+    at = log(capsys)[1]["at"]
+
+    def readers(state: str) -> str:
+        assert run(["who-can", "read", "table:l/s/t", "-p", "lake.yaml", "-s", state, "--format", "json"]) == 0
+        return capsys.readouterr().out
+
+    assert "eve" in readers("store:grants.db")
+    assert "eve" in readers(f"store:{lake}/grants.db@3")
+    assert "eve" not in readers("store:grants.db@2")
+    assert "eve" not in readers(f"store:grants.db@{at}")
+    assert run(["state", "diff", "store:grants.db@2", "store:grants.db", "-p", "lake.yaml"]) == 0
+    assert "user:eve" in capsys.readouterr().out
+    assert run(["state", "diff", "store:grants.db@2", "store:grants.db"]) == 0
+    assert "1 row changed: 1 added" in capsys.readouterr().out
+    assert run(["store", "show", "grants.db", "--at", "2", "--format", "json"]) == 0
+    (lake / "then.json").write_text(capsys.readouterr().out, encoding="utf-8")
+    assert run(["state", "diff", "then.json", "store:grants.db@2", "-p", "lake.yaml"]) == 0
+    assert "no row changed" in capsys.readouterr().out
+
+
+NO_MOMENTS = [
+    ("store:grants.db@9", 2, "has the changes 1 to 2, not 9"),
+    ("store:grants.db@2020-01-01T00:00Z", 2, "did not exist at 2020-01-01T00:00:00Z"),
+    ("store:grants.db@2020-01-01", 2, "is a date without a time"),
+    ("store:none.db", 3, "`privtab store create` creates one"),
+    ("store:sqlite:///grants.db", 2, "write the path alone"),
+]
+
+
+def test_what_is_no_moment_of_a_store_is_told(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for state, code, says in NO_MOMENTS:
+        assert run(["who-can", "read", "table:l/s/t", "-p", "lake.yaml", "-s", state]) == code
+        assert says in capsys.readouterr().err
+    assert not (lake / "none.db").exists()
+
+
+def test_a_store_is_loaded_from_any_state_and_verified(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["store", "create", "other.db", "-p", "lake.yaml"]) == 0
+    assert run(["store", "load", "other.db", "store:grants.db", "-p", "lake.yaml", "--actor", "ann"]) == 0
+    assert run(["store", "verify", "other.db"]) == 0
+    assert "2 changes, the last with hash " in capsys.readouterr().out
+    assert run(["state", "diff", "store:grants.db", "store:other.db", "-p", "lake.yaml"]) == 0
+    assert "no row changed" in capsys.readouterr().out
+    with closing(sqlite3.connect("other.db")) as connection, connection:
+        connection.execute("update journal set actor = 'bob' where actor = 'ann'")
+    assert run(["store", "verify", "other.db"]) == 1
+    assert "was altered" in capsys.readouterr().err
+    assert run(["store", "create", "third.db", "-p", "lake.yaml"]) == 0

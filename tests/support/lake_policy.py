@@ -1,0 +1,45 @@
+"""A policy in which creating, granting and removing are operations, for tests of the store."""
+
+from __future__ import annotations
+
+from privtab.request import Entity, Request
+
+POLICY = """\
+privtab: 1
+system: lake
+version: "1"
+entities: {lake: {schema: {table: }, user: , role: }}
+privileges:
+  USE: {on: [lake, schema]}
+  SELECT: {on: [lake, schema, table]}
+  CREATE: {on: [lake, schema]}
+  MANAGE: {on: [lake]}
+  ADMIN: {on: [lake]}
+sets: {READ: [USE, SELECT]}
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user, group, role]}}
+tables:
+  lake:
+    create: {requires: service admin, becomes: owner}
+    grant: owner (lake) or MANAGE (lake)
+  schema:
+    create: {requires: CREATE (lake) or owner (lake), becomes: owner}
+    drop: owner (schema) or owner (lake)
+    grant: owner (schema) or owner (lake) or MANAGE (lake)
+  table:
+    create: {requires: CREATE (schema) or owner (schema) or owner (lake), becomes: owner, grants: SELECT}
+    read: SELECT (table) or owner (table)
+    drop: owner (table) or owner (schema)
+    grant: owner (table)
+  user:
+    remove: {requires: owner (lake), revokes: [grants, assignments, owners]}
+  role:
+    grant: owner (lake) or MANAGE (lake)
+"""
+
+
+def asks(user: str, action: str, resource: str) -> Request:
+    return Request(user=user, action=action, resource=Entity.parse(resource))
+
+
+def grant(grantee: str, privilege: str, entity: str, **window: str) -> dict[str, str]:
+    return {"grantee": grantee, "effect": "allow", "privilege": privilege, "entity": entity, **window}
