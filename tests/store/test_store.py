@@ -129,6 +129,12 @@ def test_a_request_authorises_rows_about_its_objects_alone(lake: Store) -> None:
     same(lake)
 
 
+def test_only_service_administrators_appoint_others(lake: Store) -> None:
+    lake.change(asks("root", "grant", "lake:l"), add={"service_admins": [{"user": "sam"}]})
+    lake.perform(asks("sam", "create", "lake:other"))
+    same(lake)
+
+
 def test_wrong_rows_refuse_the_whole_change_with_every_finding(lake: Store) -> None:
     before = lake.head()
     good, wrong = grant("user:eve", "SELECT", "lake:l"), grant("user:eve", "SELET", "lake:l")
@@ -245,6 +251,29 @@ def test_a_loaded_state_is_the_same_state_and_only_a_new_store_is_loaded(
     assert (sorted(map(str, again.grants)), again.owners) == (sorted(map(str, state.grants)), state.owners)
     with pytest.raises(UsageError, match="has changes already"):
         store.load(tables, actor="setup")
+    same(store)
+
+
+@pytest.mark.slow
+def test_large_states_are_changed_like_small_ones(store: Store) -> None:
+    # From 20,000 rows on, rows are checked by columns.
+    grants = [grant(f"user:u{n}", "SELECT", f"table:l/s/t{n}") for n in range(21_000)]
+    store.load({"grants": grants, "owners": [{"entity": "lake:l", "owner": "user:root"}]}, actor="setup")
+    new = [
+        grant("user:eve", "SELECT", "lake:l"),
+        grant("user:eve", "SELECT", "schema:l/s", until="2030-01-01T00:00:00Z"),
+    ]
+    done = store.change(
+        asks("root", "grant", "lake:l"), add={"grants": [*grants[5:8], *new, new[0]]}, remove={"grants": grants[3:4]}
+    )
+    assert [(change.action, change.row) for change in done.changes] == [
+        ("remove", grants[3]),
+        ("add", new[0]),
+        ("add", new[1]),
+    ]
+    with pytest.raises(StateInvalid, match="did you mean `SELECT`"):
+        store.change(asks("root", "grant", "lake:l"), add={"grants": [grant("user:eve", "SELET", "lake:l")]})
+    assert len(store.rows()["grants"]) == 21_001
     same(store)
 
 
