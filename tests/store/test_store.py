@@ -55,6 +55,13 @@ def test_a_creator_becomes_owner_and_gets_what_the_row_grants(lake: Store) -> No
     same(lake)
 
 
+def test_a_row_that_is_an_effect_too_is_added_once(lake: Store) -> None:
+    row = {"entity": "schema:l/s", "owner": "user:root"}
+    done = lake.change(asks("root", "create", "schema:l/s"), add={"owners": [row, row, {**row, "owner": "user:ann"}]})
+    assert [change.row for change in done.changes] == [row, {**row, "owner": "user:ann"}]
+    same(lake)
+
+
 def test_a_denial_says_what_is_missing_and_writes_nothing(lake: Store) -> None:
     before = lake.head()
     with pytest.raises(AccessDenied, match="missing: ") as caught:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from privtab import moments
@@ -163,12 +163,16 @@ def _removals(current: Current, rows: RawState) -> list[Change]:
     return listed
 
 
-def _joined(first: RawState, second: RawState | None) -> RawState:
-    if second is None:
-        return first
-    tables = dict.fromkeys((*first.rows, *second.rows))
-    rows = {table: (*first.rows.get(table, ()), *second.rows.get(table, ())) for table in tables}
-    return RawState(rows=rows, findings=(*first.findings, *second.findings))
+def _joined(effects: RawState, given: RawState | None) -> RawState:
+    """The rows of effects and those that the caller gives, of which only the latter keep their numbers: they tell rows apart."""
+    if given is None:
+        return effects
+    rows = {table: tuple(listed) for table, listed in given.rows.items()}
+    for table, listed in effects.rows.items():
+        own = rows.get(table, ())
+        first = max((row.number for row in own), default=0) + 1
+        rows[table] = (*own, *(replace(row, number=number) for number, row in enumerate(listed, first)))
+    return RawState(rows=rows, findings=(*effects.findings, *given.findings))
 
 
 def _distinct(changes: Iterable[Change]) -> list[Change]:

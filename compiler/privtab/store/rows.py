@@ -101,13 +101,13 @@ def checked(program: Program, rows: Rows, shown: str, more: RawState | None = No
     state, findings = validate(program, RawState(rows=tables, findings=added.findings))
     if errors := tuple(finding for finding in findings if finding.severity == "error"):
         raise StateInvalid(errors, "nothing is decided or changed")
-    changes = [
-        Change("add", name, row=dict(cells))
+    changes = {
+        (name, id_): Change("add", name, row=dict(cells))
         for name in COLUMNS
         for cells in islice(cells_of(state, name), kept[name], None)
-        if row_id(cells) not in rows.tables[name]
-    ]
-    return state, changes
+        if (id_ := row_id(cells)) not in rows.tables[name]
+    }
+    return state, list(changes.values())
 
 
 def about(change: Change) -> tuple[str, ...]:
