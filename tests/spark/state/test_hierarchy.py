@@ -22,7 +22,7 @@ from privtab.moments import WINDOW, Window, edge_texts
 from privtab.request import Entity
 from privtab.spark.state import build, read_state
 from privtab.spark.state.hierarchy import _derived
-from privtab.spark.state.schemas import CANONICAL
+from privtab.spark.state.schemas import CANONICAL, TABLES
 from privtab.state import links
 from privtab.state.hierarchy import closed
 from privtab.state.load import from_tables, to_tables
@@ -58,12 +58,13 @@ def nested(shop: Program) -> Program:
 
 def frames(spark: SparkSession, state: State) -> dict[str, DataFrame]:
     columns = {table: of.all if table in state.windows else of.names for table, of in COLUMNS.items()}
+    rows = to_tables(state)
     return {
         table: spark.createDataFrame(
-            [tuple(row.get(c) for c in columns[table]) for row in rows],
+            [tuple(row.get(c) for c in columns[table]) for row in rows[table]],
             ", ".join(f"`{c}` string" for c in columns[table]),
         )
-        for table, rows in to_tables(state).items()
+        for table in TABLES
     }
 
 
