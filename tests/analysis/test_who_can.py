@@ -138,7 +138,8 @@ def alone(program: Program, state: State, request: Request, principal: str, scop
         case "role":
             given_ = Assignment(principal=f"user:{STRANGER}", role=name, scope=within)
             state = replace(state, assignments=(*state.assignments, given_))
-    return Reference(program, state).decide(replace(request, user=user, groups=groups)).allowed
+    as_principal = replace(request, user=user, groups=groups, attributes=replace(request.attributes, user={}))
+    return Reference(program, state).decide(as_principal).allowed
 
 
 def entity(atom: str) -> Entity:
