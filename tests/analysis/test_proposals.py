@@ -100,7 +100,7 @@ def test_a_large_state_is_measured_by_rows(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=7, deadline=None)
 @given(st.integers(0, 400), st.integers(0, 10_000))
 def test_every_proposal_turns_the_answer_and_needs_all_of_its_changes(policy: int, seed: int) -> None:
     # With `or below`, what is proposed may be more than is needed; `explain` says so.

@@ -39,7 +39,7 @@ Key: TypeAlias = tuple[bool, str, str, str, tuple[tuple[str, str], ...], tuple[s
 
 
 @pytest.mark.slow
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.integers(0, 400), st.integers(0, 10_000), st.integers(0, 5))
 def test_what_changed_is_what_the_reference_answers_differently(policy: int, seed: int, changes: int) -> None:
     check(policy, seed, changes)

@@ -21,7 +21,7 @@ MOST = 400
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=14, deadline=None)
 @given(st.integers(0, 400), st.integers(0, 10_000), st.sampled_from([*worlds.USERS, "stranger"]), st.booleans())
 def test_what_a_user_can_is_what_is_allowed_when_each_is_asked(policy: int, seed: int, user: str, force: bool) -> None:
     check(policy, seed, user, force)

@@ -23,7 +23,7 @@ FEATURES = ((), ("implies", "below", "hierarchy"), ("attributes",), ("nested", "
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(WORLDS)
 def test_who_can_is_who_is_allowed_when_asked_one_by_one(world: tuple[int, int]) -> None:
     check_users(world)
@@ -40,7 +40,7 @@ def check_users(world: tuple[int, int]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(WORLDS)
 def test_principals_suffice_alone(world: tuple[int, int]) -> None:
     check_principals(world)
@@ -67,7 +67,7 @@ def check_principals(world: tuple[int, int]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(WORLDS)
 def test_what_is_needed_besides_is_what_is_needed(world: tuple[int, int]) -> None:
     check_needs(world)

@@ -32,7 +32,7 @@ WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=14, deadline=None)
 @given(WORLDS)
 def test_searches_find_what_is_allowed_when_asked_one_by_one(world: tuple[int, int]) -> None:
     check(*world, per_rule=1)

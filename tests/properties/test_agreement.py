@@ -43,7 +43,9 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharded", [False, True], ids=["whole", "sharded"])
+@pytest.mark.parametrize(
+    "sharded", [pytest.param(False, id="whole"), pytest.param(True, marks=pytest.mark.long, id="sharded")]
+)
 def test_reference_and_opa_agree_where_a_type_nests(opa_binary: Path, sharded: bool) -> None:
     total = allowed = 0
     for seed in (41,) if sharded else (42,):

@@ -186,7 +186,7 @@ def test_json_in_a_script_ends_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("kind", ["parquet", pytest.param("csv", marks=pytest.mark.long)])
 def test_this_process_certifies_as_spark_does(kind: Any, spark: SparkSession, tmp_path: Path) -> None:
     files = decision_rows.files(tmp_path)
     deck = pipeline.load_program(files[0])

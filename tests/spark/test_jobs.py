@@ -266,7 +266,7 @@ def test_spark_submit_runs_a_job(asked: Path, tmp_path: Path, connected: bool) -
     assert parquet.read_table(tmp_path / "out").num_rows == 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_job_shows_no_warnings_of_spark(asked: Path, tmp_path: Path, connected: bool) -> None:
     if connected:
         pytest.skip("the session of a job is its own")

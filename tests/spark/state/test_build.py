@@ -151,7 +151,9 @@ def test_a_build_of_rows_with_windows_is_what_the_packer_makes(
     assert files(second) == shard_bundles(shop, later)
 
 
-@pytest.mark.parametrize("timed", [False, True], ids=["lasting", "timed"])
+@pytest.mark.parametrize(
+    "timed", [pytest.param(False, marks=pytest.mark.long, id="lasting"), pytest.param(True, id="timed")]
+)
 @pytest.mark.parametrize(
     "seed", [pytest.param(7, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2, 5))]
 )
