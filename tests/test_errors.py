@@ -33,14 +33,14 @@ def test_many_wrong_rows_do_not_fill_the_screen() -> None:
 
 def test_a_wrong_policy_tells_the_first_findings_with_advice() -> None:
     span = Span(path="p.yaml", line=3, column=7, end_line=3, end_column=8)
-    one = Diagnostic(
+    diagnostic = Diagnostic(
         code="P100", name="some-name", severity=Severity.ERROR, message="no such thing", span=span, help="leave it out"
     )
-    assert str(PolicyInvalid((one,))).splitlines() == [
+    assert str(PolicyInvalid((diagnostic,))).splitlines() == [
         "1 finding in the policy",
         "p.yaml:3:7: P100 no such thing",
         "  help: leave it out",
     ]
-    lines = str(PolicyInvalid((one,) * 500)).splitlines()
+    lines = str(PolicyInvalid((diagnostic,) * 500)).splitlines()
     assert (lines[0], lines[-1]) == ("500 findings in the policy", "and 480 more, all in `diagnostics`")
     assert str(UnsupportedError("too much", span)) == "p.yaml:3:7: too much"

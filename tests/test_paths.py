@@ -30,12 +30,12 @@ def test_each_name_has_one_type(catalog: str, levels: list[str], last: str) -> N
     assert TABLES.levels(f"{path}/{last}") == NAMESPACES.levels(path) == len(levels)
 
 
-@given(one=st.lists(NAMES, min_size=3, max_size=7), other=st.lists(NAMES, min_size=3, max_size=7))
-def test_different_entities_have_different_keys(one: list[str], other: list[str]) -> None:
+@given(first=st.lists(NAMES, min_size=3, max_size=7), second=st.lists(NAMES, min_size=3, max_size=7))
+def test_different_entities_have_different_keys(first: list[str], second: list[str]) -> None:
     for type_, shape in SHAPES.items():
         for other_type, other_shape in SHAPES.items():
-            if (type_, one) != (other_type, other):
-                assert shape.keys("/".join(one))[-1] != other_shape.keys("/".join(other))[-1]
+            if (type_, first) != (other_type, second):
+                assert shape.keys("/".join(first))[-1] != other_shape.keys("/".join(second))[-1]
 
 
 @given(levels=st.lists(NAMES, min_size=1, max_size=5))

@@ -118,7 +118,7 @@ def test_a_decision_reads_what_it_writes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "said"),
+    ("missing", "sentence"),
     [
         ([], "user:ann may not `o` on t:x"),
         ([["deny A (t:x) to role:r"]], "user:ann may not `o` on t:x; blocked by a denial of A (t:x) to role:r"),
@@ -132,9 +132,9 @@ def test_a_decision_reads_what_it_writes() -> None:
         ),
     ],
 )
-def test_a_denial_in_the_way_is_told_as_one(missing: list[list[str]], said: str) -> None:
+def test_a_denial_in_the_way_is_told_as_one(missing: list[list[str]], sentence: str) -> None:
     decision = Decision(allowed=False, context={"missing": missing})
-    assert decision.describe(Request(user="ann", action="o", resource=Entity("t", "x"))) == said
+    assert decision.describe(Request(user="ann", action="o", resource=Entity("t", "x"))) == sentence
     assert [list(atoms) for atoms in decision.missing] == missing, "programs read it as it was"
 
 

@@ -25,7 +25,7 @@ def test_every_value_is_read_as_it_was_written(value: Any, ascii_: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('{"a": 1, "b": 2, "a": 1}', "`a` occurs twice in one object"),
         ('[{"x": {"user": "ann", "user": "bob"}}]', "`user` occurs twice in one object"),
@@ -44,8 +44,8 @@ def test_every_value_is_read_as_it_was_written(value: Any, ascii_: bool) -> None
         ("", "Expecting value"),
     ],
 )
-def test_what_has_two_meanings_is_refused(text: str | bytes, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_has_two_meanings_is_refused(text: str | bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         loads(text)
 
 

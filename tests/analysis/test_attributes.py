@@ -55,23 +55,23 @@ def program() -> Program:
     return program_of(SourceFile.of("lake.yaml", POLICY))
 
 
-def asked(action: str, table: str = "c/s/t", user: str = "ann") -> Request:
+def request_for(action: str, table: str = "c/s/t", user: str = "ann") -> Request:
     return Request(user=user, action=action, resource=Entity("table", table))
 
 
 def test_who_can(program: Program) -> None:
     reference = Reference(program, STATE)
-    assert who_can(reference, STATE, asked("read")).users == ("ann",)
-    assert who_can(reference, STATE, asked("read", "c/r/t")).users == ("ben",)
-    assert who_can(reference, STATE, asked("read", "c/r/u")).users == ()
-    assert who_can(reference, STATE, asked("browse")).anyone
-    assert not who_can(reference, STATE, asked("browse", "c/r/t")).anyone
+    assert who_can(reference, STATE, request_for("read")).users == ("ann",)
+    assert who_can(reference, STATE, request_for("read", "c/r/t")).users == ("ben",)
+    assert who_can(reference, STATE, request_for("read", "c/r/u")).users == ()
+    assert who_can(reference, STATE, request_for("browse")).anyone
+    assert not who_can(reference, STATE, request_for("browse", "c/r/t")).anyone
     # What a request says of its own user is not said of others.
     request = Request(
         user="ann", action="rank", resource=Entity("table", "c/s/t"), attributes=GivenAttributes(user={"rank": 9})
     )
     assert who_can(reference, STATE, request).users == ("dan",)
-    assert [e.atom for e in who_can(reference, STATE, asked("read")).through("ann")] == [
+    assert [e.atom for e in who_can(reference, STATE, request_for("read")).through("ann")] == [
         "SELECT (table:c/s/t)",
         "user.department = department (table:c/s/t)",
     ]
@@ -93,5 +93,5 @@ def test_what_can(program: Program) -> None:
 
 def test_changes_that_turn_a_denial_do_not_change_attributes(program: Program) -> None:
     reference = Reference(program, STATE)
-    assert ways(reference, STATE, asked("read", user="dan")).sets
-    assert not ways(reference, STATE, asked("read", "c/r/t", user="ann")).sets
+    assert ways(reference, STATE, request_for("read", user="dan")).sets
+    assert not ways(reference, STATE, request_for("read", "c/r/t", user="ann")).sets

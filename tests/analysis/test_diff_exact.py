@@ -26,9 +26,9 @@ def valid(program: Program, request: Request) -> bool:
     return True
 
 
-def requests(one: tuple[Program, Rule], other: tuple[Program, Rule]) -> Iterator[Request]:
+def requests(first: tuple[Program, Rule], second: tuple[Program, Rule]) -> Iterator[Request]:
     """What either side can be asked, with the objects and flags of both and of one alone."""
-    mine, theirs = small_policies.requests(*one), small_policies.requests(*other)
+    mine, theirs = small_policies.requests(*first), small_policies.requests(*second)
     yield from (*mine, *theirs)
     for a in mine:
         for b in theirs:
@@ -43,24 +43,24 @@ def rows_of(state: State) -> int:
     return sum(map(len, tables))
 
 
-def tried(one: tuple[Program, Rule], other: tuple[Program, Rule]) -> tuple[Verdict, dict[str, int]] | None:
+def tried(first: tuple[Program, Rule], second: tuple[Program, Rule]) -> tuple[Verdict, dict[str, int]] | None:
     """The verdict, and how many rows the smallest witness of each kind has; None where there are too many states.
 
     Objects that share an ancestor can do with fewer rows; witnesses are the smallest of those in which they share none.
     """
     fewest: dict[str, int] = {}
-    for request in {repr(r): r for r in requests(one, other)}.values():
-        asked = [(program, rule) for program, rule in (one, other) if valid(program, request)]
-        if not asked:
+    for request in {repr(r): r for r in requests(first, second)}.values():
+        accepting = [(program, rule) for program, rule in (first, second) if valid(program, request)]
+        if not accepting:
             continue
         apart = not any(o.names[0] == request.resource.names[0] for o in request.with_.values() if request.resource.id)
-        states = small_policies.states(asked, request)
+        states = small_policies.states(accepting, request)
         if states is None:
             return None
         for state in states:
             answers = [
                 valid(program, request) and small_policies.allows(program, state, request)
-                for program, _ in (one, other)
+                for program, _ in (first, second)
             ]
             if answers[0] != answers[1]:
                 shows = "wider" if answers[1] else "narrower"
@@ -94,10 +94,10 @@ def mutations(seeds: range) -> Iterator[tuple[str, str]]:
 def compare(pairs: Iterator[tuple[str, str]]) -> dict[Verdict, int]:
     counts: dict[Verdict, int] = {}
     for old, new in pairs:
-        one, other = small_policies.program(old), small_policies.program(new)
-        if one is None or other is None:
+        old_program, new_program = small_policies.program(old), small_policies.program(new)
+        if old_program is None or new_program is None:
             continue
-        wrong = [*disagreements(one, other, counts), *disagreements(other, one, counts)]
+        wrong = [*disagreements(old_program, new_program, counts), *disagreements(new_program, old_program, counts)]
         assert not wrong, f"{wrong[0]}\n{old}\n{new}"
     return counts
 
@@ -153,13 +153,13 @@ KEEPER = Role(name="keeper", scope="mid", grants=(("low", ("READ",)),))
 @pytest.mark.parametrize("tree", [name for name in TREES if name != "plain"])
 def test_types_that_moved(tree: str, semantics: str) -> None:
     old, new = (f"{HEAD}{TREES[name]}\n{semantics}\n{ROWS}" for name in ("plain", tree))
-    one, other = small_policies.program(old), small_policies.program(new)
-    assert one is not None
-    assert other is not None
+    old_program, new_program = small_policies.program(old), small_policies.program(new)
+    assert old_program is not None
+    assert new_program is not None
     # Another title, so that assignments are tried too.
-    one = replace(one, roles={"keeper": KEEPER})
-    other = replace(other, roles={"keeper": replace(KEEPER, title="Keeper")})
+    old_program = replace(old_program, roles={"keeper": KEEPER})
+    new_program = replace(new_program, roles={"keeper": replace(KEEPER, title="Keeper")})
     counts: dict[Verdict, int] = {}
-    wrong = [*disagreements(one, other, counts), *disagreements(other, one, counts)]
+    wrong = [*disagreements(old_program, new_program, counts), *disagreements(new_program, old_program, counts)]
     assert not wrong, wrong[0]
     assert sum(counts.values()) >= 6, counts

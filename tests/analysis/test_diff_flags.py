@@ -11,8 +11,8 @@ from privtab.source import SourceFile
 
 def compared(before: str, after: str) -> Diff:
     sides = (f"{POLICY}    print: can read (file)\n".replace("required", word) for word in (before, after))
-    one, other = (program_of(SourceFile.of("clinic.yaml", text)) for text in sides)
-    return diff(one, other)
+    old, new = (program_of(SourceFile.of("clinic.yaml", text)) for text in sides)
+    return diff(old, new)
 
 
 def test_a_flag_that_becomes_required_is_narrower() -> None:

@@ -141,12 +141,12 @@ def test_no_state_shows_what_the_verdict_denies_in_many_worlds(seed: int) -> Non
 
 def check(seed: int) -> None:
     """Witnesses are checked by the comparison itself; here, that no random state shows another difference."""
-    one, other = generated_programs.program(seed, "nested", "implies"), edited(seed)
-    rows = {row.name: row for row in diff(one, other, renames=False).rows}
+    original, changed = generated_programs.program(seed, "nested", "implies"), edited(seed)
+    rows = {row.name: row for row in diff(original, changed, renames=False).rows}
     for number in range(3):
-        state = worlds.state(one, seed + number)
-        sides = [held(program, state) for program in (one, other)]
-        for request in worlds.requests(one, seed + number, 6):
+        state = worlds.state(original, seed + number)
+        sides = [reference(program, state) for program in (original, changed)]
+        for request in worlds.requests(original, seed + number, 6):
             name = f"{request.resource.type}/{request.action}"
             before, after = (allowed(side, request) for side in sides)
             if before != after and (row := rows[name]).condition is not Verdict.UNKNOWN:
@@ -171,7 +171,7 @@ def edited(seed: int) -> Program:
     return program
 
 
-def held(program: Program, state: State) -> Reference:
+def reference(program: Program, state: State) -> Reference:
     """Without assignments within scopes, which one side may not know: to the other they also say who holds a role."""
     unscoped = replace(state, assignments=tuple(a for a in state.assignments if a.scope is None))
     return Reference(program, validate(program, from_tables(to_tables(unscoped), "state"))[0])

@@ -72,10 +72,10 @@ def check(policy: int, seed: int) -> None:
     reference = Reference(program, state)
     for request in worlds.requests(program, seed, per_rule=1):
         why = explain(reference, request, state, numbered(state))
-        held = [parts for parts in why.sets if all(part.holds for part in parts)]
-        assert bool(held) == why.decision.allowed
+        satisfied = [parts for parts in why.sets if all(part.holds for part in parts)]
+        assert bool(satisfied) == why.decision.allowed
         assert bool(why.turns) <= (not why.decision.allowed)
-        for parts in held:
+        for parts in satisfied:
             rows = [step for part in parts for step in part.because[0]]
             assert decide(program, only(state, (tuple(rows),)), request), "the first chain of each atom suffices"
         for part in {part for parts in why.sets for part in parts}:
@@ -108,8 +108,8 @@ def keys(chains: tuple[Chain, ...]) -> dict[tuple[str, int], None]:
 
 
 def only(state: State, chains: tuple[Chain, ...]) -> State:
-    kept = keys(chains)
-    tables: Any = {t: tuple(r for n, r in enumerate(getattr(state, t)) if (t, n) in kept) for t in TABLES}
+    row_keys = keys(chains)
+    tables: Any = {t: tuple(r for n, r in enumerate(getattr(state, t)) if (t, n) in row_keys) for t in TABLES}
     return replace(state, **tables)
 
 
@@ -165,7 +165,7 @@ def test_what_allows_is_told_through_active_roles(tmp_path: Path) -> None:
     path = tmp_path / "office.yaml"
     path.write_text(OFFICE.replace("active_roles:", "hierarchy: [roles], active_roles:"), encoding="utf-8")
     program = pipeline.load_program(path)
-    held = [
+    assigned_roles = [
         ("user:ann", "boss"),
         ("user:ann", "clerk"),
         ("role:boss", "helper"),
@@ -173,13 +173,13 @@ def test_what_allows_is_told_through_active_roles(tmp_path: Path) -> None:
         ("role:deputy", "helper"),
     ]
     state = State(
-        assignments=tuple(Assignment(principal=principal, role=role, scope=None) for principal, role in held),
+        assignments=tuple(Assignment(principal=principal, role=role, scope=None) for principal, role in assigned_roles),
         grants=(Grant(grantee="role:helper", effect="allow", privilege="USE", entity=Entity("site", "s")),),
     )
 
     def rows(*active: str) -> list[list[str]]:
-        asked = Request(user="ann", action="use", resource=Entity("desk", "s/d"), active_roles=active)
-        explained = explain(Reference(program, state), asked, state)
+        request = Request(user="ann", action="use", resource=Entity("desk", "s/d"), active_roles=active)
+        explained = explain(Reference(program, state), request, state)
         assert explained.decision.allowed
         return [
             [step.text for step in chain[1:]] for parts in explained.sets for part in parts for chain in part.because

@@ -39,7 +39,7 @@ CUT = (
 """Policies whose minimal sets are too many to list."""
 
 
-def asked(name: str, user: str) -> tuple[Program, State, Request]:
+def hostile_case(name: str, user: str) -> tuple[Program, State, Request]:
     """A hostile policy, its state, and a request for its last row."""
     text = hostile.POLICIES[name]()
     program = generated_programs.lowered(text)[0]
@@ -59,7 +59,7 @@ def test_what_a_user_can_is_answered_by_the_condition_itself() -> None:
 
 @pytest.mark.parametrize("name", CUT)
 def test_users_and_principals_are_those_who_are_allowed(name: str) -> None:
-    program, state, request = asked(name, "")
+    program, state, request = hostile_case(name, "")
     reference = Reference(program, state)
     found = who_can(reference, state, request)
     alone = {p for p in found.known if reference.decide(replace(request, user=p)).allowed}
@@ -72,7 +72,7 @@ def test_users_and_principals_are_those_who_are_allowed(name: str) -> None:
 
 @pytest.mark.parametrize("name", CUT)
 def test_a_principal_that_suffices_alone_is_named(name: str) -> None:
-    program, state, request = asked(name, "")
+    program, state, request = hostile_case(name, "")
     state = replace(state, grants=(*state.grants, *(replace(g, grantee="user:boss") for g in state.grants)))
     found = who_can(Reference(program, state), state, request).principals()
     assert Principal(principal="user:boss", scope=None, needs=((),)) in found
@@ -82,7 +82,7 @@ def test_a_principal_that_suffices_alone_is_named(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CUT)
 def test_a_denial_is_explained_by_some_ways_each_of_which_turns_it(name: str) -> None:
-    program, state, request = asked(name, "u1")
+    program, state, request = hostile_case(name, "u1")
     why = explain(Reference(program, state), request, state)
     assert not why.decision.allowed
     assert (why.sets_complete, why.turns_complete) == (False, False)
@@ -96,15 +96,15 @@ def test_a_denial_is_explained_by_some_ways_each_of_which_turns_it(name: str) ->
 
 @pytest.mark.parametrize("name", CUT)
 def test_an_allow_is_explained_by_a_way_that_holds(name: str) -> None:
-    program, state, request = asked(name, "ann")
+    program, state, request = hostile_case(name, "ann")
     names = [f"P{i}" for i in range(399, -1, -1) if f"P{i}" in program.privileges]
     state = granted(*names, on=request.resource)
     why = explain(Reference(program, state), request, state)
     assert why.decision.allowed
-    held = [parts for parts in why.sets if all(part.holds for part in parts)]
-    assert held
-    for at in range(len(held[0])):
-        left = [part.atom.partition(" ")[0] for n, part in enumerate(held[0]) if n != at]
+    satisfied = [parts for parts in why.sets if all(part.holds for part in parts)]
+    assert satisfied
+    for at in range(len(satisfied[0])):
+        left = [part.atom.partition(" ")[0] for n, part in enumerate(satisfied[0]) if n != at]
         assert not Reference(program, granted(*left, on=request.resource)).decide(request).allowed, "none is idle"
 
 

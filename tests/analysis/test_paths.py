@@ -31,7 +31,7 @@ MOST_CHOICES = 60
 
 
 @lru_cache(maxsize=64)
-def program(seed: int) -> Program | None:
+def generated_program(seed: int) -> Program | None:
     """A random policy whose rows bring things: to the caller, on the entity, what contains it, and what lies in it."""
     rnd = random.Random(seed)
     text = worlds.policy(seed, features=FEATURES[seed % 3])
@@ -55,16 +55,16 @@ def program(seed: int) -> Program | None:
             ]
         )
         what = what.format(p=rnd.choice(worlds.PRIVILEGES), t=rnd.choice(types))
-        made = row if "becomes" in row and "becomes" in what else f"{row[:-1]}, {what}}}"
-        tried, _ = generated_programs.read(text.replace(row, made, 1))
-        return row if tried is None else made
+        edited = row if "becomes" in row and "becomes" in what else f"{row[:-1]}, {what}}}"
+        tried, _ = generated_programs.read(text.replace(row, edited, 1))
+        return row if tried is None else edited
 
     for row in re.findall(r"^    op\d: \{.*\}$", text, re.MULTILINE):
         found = re.search(re.escape(row), text)
         assert found is not None
         text = text.replace(row, brings(found), 1)
-    made, _ = generated_programs.read(text)
-    return made
+    program, _ = generated_programs.read(text)
+    return program
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class ReachedState:
     """A whole state, and what has been made in it."""
 
     state: State
-    made: frozenset[Entity]
+    created: frozenset[Entity]
 
 
 @pytest.mark.slow
@@ -90,21 +90,21 @@ def test_paths_in_many_worlds(policy: int, seed: int) -> None:
 
 
 def check(policy: int, seed: int) -> None:
-    made = program(policy)
-    assume(made is not None)
-    assert made is not None
-    state = small(worlds.state(made, seed), seed)
-    steps = by_breadth(made, state, "ann")
+    program = generated_program(policy)
+    assume(program is not None)
+    assert program is not None
+    state = small(worlds.state(program, seed), seed)
+    steps = by_breadth(program, state, "ann")
     assume(steps is not None)
     assert steps is not None
-    reach = ReachableRights(Reference(made, state), state, "ann")
+    reach = ReachableRights(Reference(program, state), state, "ann")
     assert reach.reachable() == set(steps)
     for fact, fewest in steps.items():
         path = reach.path(Goal.of_fact(fact))
         assert path is not None
         if path.shortest:
             assert len(path.steps) == fewest
-        assert runs(made, state, reach, fact), fact
+        assert runs(program, state, reach, fact), fact
 
 
 def small(state: State, seed: int) -> State:
@@ -119,28 +119,28 @@ def small(state: State, seed: int) -> State:
     )
 
 
-def by_breadth(made: Program, state: State, user: str) -> dict[GainedFact, int] | None:
+def by_breadth(program: Program, state: State, user: str) -> dict[GainedFact, int] | None:
     """Every fact that holds in some state that can be reached, and after how many operations; None where it is too much."""
-    fresh = FreshNames(made, names(made, state))
-    start = frozenset(Universe(made, rows_entities(state)))
+    fresh = FreshNames(program, names(program, state))
+    start = frozenset(Universe(program, rows_entities(state)))
     level = [ReachedState(state, frozenset())]
     seen = {key(level[0])}
     found: dict[GainedFact, int] = {}
     for steps in range(20):
         below: list[ReachedState] = []
-        for held in level:
-            reference = Reference(made, held.state)
-            universe = Universe(made, (*start, *held.made))
-            for fact in facts_of(made, reference, universe, user):
+        for reached in level:
+            reference = Reference(program, reached.state)
+            universe = Universe(program, (*start, *reached.created))
+            for fact in facts_of(program, reference, universe, user):
                 found.setdefault(fact, steps)
-            for rule in made.rules.values():
+            for rule in program.rules.values():
                 for resource in fresh.resources(rule, universe) if brings(rule) else ():
-                    if creates_resource(made, rule) and (resource in start or resource in held.made):
+                    if creates_resource(program, rule) and (resource in start or resource in reached.created):
                         continue
                     pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
                     if len(list(product(*pools))) > MOST_CHOICES:
                         return None
-                    for after in results(made, reference, held, fresh, user, rule, resource, pools):
+                    for after in results(program, reference, reached, fresh, user, rule, resource, pools):
                         if key(after) not in seen:
                             seen.add(key(after))
                             below.append(after)
@@ -156,14 +156,19 @@ def brings(rule: Rule) -> bool:
     return rule.creates or any(e.kind != "revoke" for e in rule.effects)
 
 
-def key(held: ReachedState) -> object:
-    return held.made, frozenset(held.state.grants), frozenset(held.state.owners), frozenset(held.state.members)
+def key(reached: ReachedState) -> object:
+    return (
+        reached.created,
+        frozenset(reached.state.grants),
+        frozenset(reached.state.owners),
+        frozenset(reached.state.members),
+    )
 
 
 def results(
-    made: Program,
+    program: Program,
     reference: Reference,
-    held: ReachedState,
+    reached: ReachedState,
     fresh: FreshNames,
     user: str,
     rule: Rule,
@@ -173,16 +178,16 @@ def results(
     """The states after an operation, done with each choice of further objects that it is allowed with."""
     for chosen in product(*pools):
         with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
-        said = worlds.stated_flags(rule, frozenset())
-        request = Request(user=user, action=rule.operation, resource=resource, with_=with_, flags=said)
+        flags = worlds.stated_flags(rule, frozenset())
+        request = Request(user=user, action=rule.operation, resource=resource, with_=with_, flags=flags)
         if not reference.decide(request).allowed:
             continue
-        state, entities = held.state, set(held.made)
-        if creates_resource(made, rule):
+        state, entities = reached.state, set(reached.created)
+        if creates_resource(program, rule):
             entities.add(resource)
         for effect in rule.effects:
             objects = {"": resource, **with_}
-            on = ancestor(made, objects[effect.target.slot], effect.target.type)
+            on = ancestor(program, objects[effect.target.slot], effect.target.type)
             if on is None:
                 on = fresh.created_in(resource, effect.target.type, rule)
                 entities.add(on)
@@ -198,20 +203,22 @@ def results(
         yield ReachedState(state, frozenset(entities))
 
 
-def ancestor(made: Program, entity: Entity, type_: str) -> Entity | None:
+def ancestor(program: Program, entity: Entity, type_: str) -> Entity | None:
     """The entity of a type on a path, or the single one that hangs off it."""
-    named = [t for t in made.chain(type_) if not made.entities[t].single]
-    above = made.chain(type_)[: len(made.chain(type_)) - (1 if made.entities[type_].single else 0)]
-    if type_ in made.chain(entity.type) or (made.entities[type_].single and above[-1] in made.chain(entity.type)):
+    named = [t for t in program.chain(type_) if not program.entities[t].single]
+    above = program.chain(type_)[: len(program.chain(type_)) - (1 if program.entities[type_].single else 0)]
+    if type_ in program.chain(entity.type) or (
+        program.entities[type_].single and above[-1] in program.chain(entity.type)
+    ):
         return Entity(type_, "/".join(entity.names[: len(named)]))
     return None
 
 
-def facts_of(made: Program, reference: Reference, universe: Universe, user: str) -> Iterator[GainedFact]:
+def facts_of(program: Program, reference: Reference, universe: Universe, user: str) -> Iterator[GainedFact]:
     """What a user holds in a state, read off rules that ask for just that."""
     for entity in universe:
         for fact in [
-            *(GainedFact(kind="grant", entity=entity, privilege=p) for p in made.privileges),
+            *(GainedFact(kind="grant", entity=entity, privilege=p) for p in program.privileges),
             GainedFact(kind="owner", entity=entity),
             GainedFact(kind="member", entity=entity),
         ]:
@@ -224,18 +231,20 @@ def plain(reference: Reference, entity: Entity, user: str, fact: GainedFact) -> 
     return Caller(reference, user).about({RESOURCE: entity}).why(fact.atom()) is not None
 
 
-def runs(made: Program, state: State, reach: ReachableRights, fact: GainedFact) -> bool:
+def runs(program: Program, state: State, reach: ReachableRights, fact: GainedFact) -> bool:
     """Whether the steps of a path, done one after the other on whole states, end with the fact."""
     path = reach.path(Goal.of_fact(fact))
     assert path is not None
-    fresh = FreshNames(made, names(made, state))
-    held = ReachedState(state, frozenset())
+    fresh = FreshNames(program, names(program, state))
+    reached = ReachedState(state, frozenset())
     for step in path.steps:
         pools = [[step.with_[slot.name]] for slot in step.rule.withs]
-        after = list(results(made, Reference(made, held.state), held, fresh, "ann", step.rule, step.resource, pools))
+        after = list(
+            results(program, Reference(program, reached.state), reached, fresh, "ann", step.rule, step.resource, pools)
+        )
         assert len(after) == 1, f"{step.rule.id} on {step.resource} is not allowed"
-        held = after[0]
-    return plain(Reference(made, held.state), fact.entity, "ann", fact)
+        reached = after[0]
+    return plain(Reference(program, reached.state), fact.entity, "ann", fact)
 
 
 POLICY = """\
@@ -258,14 +267,14 @@ tables:
 WEB = Entity("project", "a/web")
 
 
-def reference(*grants: Grant) -> tuple[Reference, State]:
-    made, found = generated_programs.read(POLICY)
-    assert made is not None, found
+def reference_of(*grants: Grant) -> tuple[Reference, State]:
+    program, found = generated_programs.read(POLICY)
+    assert program is not None, found
     state = State(
         owners=((WEB, "user:zoe"), (Entity("team", "a/core"), "user:zoe")),
         grants=grants,
     )
-    return Reference(made, state), state
+    return Reference(program, state), state
 
 
 def grant(privilege: str, entity: str, effect: str = "allow", grantee: str = "user:ann") -> Grant:
@@ -278,8 +287,8 @@ def grant(privilege: str, entity: str, effect: str = "allow", grantee: str = "us
 
 
 def test_a_path_tells_each_step_with_what_it_needs_and_brings() -> None:
-    asked, state = reference()
-    path = ReachableRights(asked, state, "ann").path(goal(asked, "ADMIN", WEB))
+    reference, state = reference_of()
+    path = ReachableRights(reference, state, "ann").path(goal(reference, "ADMIN", WEB))
     assert path is not None
     assert path.shortest
     assert [f"{s.rule.operation} {s.resource}" for s in path.steps] == [
@@ -294,48 +303,48 @@ def test_a_path_tells_each_step_with_what_it_needs_and_brings() -> None:
 
 
 def test_a_denial_of_the_state_stays() -> None:
-    asked, state = reference(grant("SHARE", "project:a/web", "deny"))
-    reach = ReachableRights(asked, state, "ann")
-    assert reach.path(goal(asked, "ADMIN", WEB)) is None
-    assert reach.path(goal(asked, "SHARE", Entity("workspace", "a"))) is not None
+    reference, state = reference_of(grant("SHARE", "project:a/web", "deny"))
+    reach = ReachableRights(reference, state, "ann")
+    assert reach.path(goal(reference, "ADMIN", WEB)) is None
+    assert reach.path(goal(reference, "SHARE", Entity("workspace", "a"))) is not None
 
 
 def test_what_is_held_needs_no_step_and_what_takes_too_many_is_no_path() -> None:
-    asked, state = reference(grant("SHARE", "workspace:a"))
-    held = ReachableRights(asked, state, "ann").path(goal(asked, "SHARE", WEB))
-    assert held is not None
-    assert held.steps == ()
-    assert ReachableRights(asked, state, "ann", max_steps=2).path(goal(asked, "ADMIN", WEB)) is not None
-    assert ReachableRights(asked, state, "ann", max_steps=1).path(goal(asked, "ADMIN", WEB)) is None
+    reference, state = reference_of(grant("SHARE", "workspace:a"))
+    path = ReachableRights(reference, state, "ann").path(goal(reference, "SHARE", WEB))
+    assert path is not None
+    assert path.steps == ()
+    assert ReachableRights(reference, state, "ann", max_steps=2).path(goal(reference, "ADMIN", WEB)) is not None
+    assert ReachableRights(reference, state, "ann", max_steps=1).path(goal(reference, "ADMIN", WEB)) is None
 
 
 def test_the_goal_may_be_an_operation_or_a_set_on_an_entity_that_nobody_names() -> None:
-    asked, state = reference(grant("WRITE", "project:a/web"))
+    reference, state = reference_of(grant("WRITE", "project:a/web"))
     dataset = Entity("dataset", "a/web/clicks")
-    reach = ReachableRights(asked, state, "ann", extra_entities=[dataset])
-    path = reach.path(operation_goal(asked, "drop", dataset))
+    reach = ReachableRights(reference, state, "ann", extra_entities=[dataset])
+    path = reach.path(operation_goal(reference, "drop", dataset))
     assert path is not None
     assert path.steps[-1].rule.operation == "take"
-    take = ReachableRights(asked, state, "ann").path(operation_goal(asked, "take", WEB))
+    take = ReachableRights(reference, state, "ann").path(operation_goal(reference, "take", WEB))
     assert take is not None
     assert [s.rule.operation for s in take.steps] == ["join", "enter", "create"]
-    assert reach.path(goal(asked, "ALL", dataset)) is None
+    assert reach.path(goal(reference, "ALL", dataset)) is None
     project = Entity("project", "a/new")
-    assert reach.path(goal(asked, "READ", project)) is not None, "they make it and own it"
+    assert reach.path(goal(reference, "READ", project)) is not None, "they make it and own it"
     for wrong in ("NOTHING", "REED"):
         with pytest.raises(InvalidRequest, match="unknown privilege"):
-            goal(asked, wrong, WEB)
+            goal(reference, wrong, WEB)
     with pytest.raises(InvalidRequest, match="unknown operation"):
-        operation_goal(asked, "burn", WEB)
+        operation_goal(reference, "burn", WEB)
     with pytest.raises(InvalidRequest, match="must be of type report"):
-        operation_goal(asked, "take", WEB, {"by": WEB})
+        operation_goal(reference, "take", WEB, {"by": WEB})
 
 
 def test_escalations_are_about_what_is_there_and_not_held() -> None:
-    asked, state = reference()
-    found = {str(fact): len(path.steps) for fact, path in escalations(asked, state, "ann")}
+    reference, state = reference_of()
+    found = {str(fact): len(path.steps) for fact, path in escalations(reference, state, "ann")}
     assert found == {"member (workspace:a)": 1, "SHARE (workspace:a)": 2, "ADMIN (project:a/web)": 4}
-    reach = ReachableRights(asked, state, "ann")
+    reach = ReachableRights(reference, state, "ann")
     assert {str(action.resource) for action in reach.creating_actions()} == {"project:a/new", "report:a/web/new"}
 
 
@@ -343,8 +352,8 @@ def test_where_the_shortest_takes_too_long_a_path_without_spare_steps_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("privtab.analysis.paths.MAX_TRIALS", 0)
-    asked, state = reference()
-    path = ReachableRights(asked, state, "ann").path(goal(asked, "ADMIN", WEB))
+    reference, state = reference_of()
+    path = ReachableRights(reference, state, "ann").path(goal(reference, "ADMIN", WEB))
     assert path is not None
     assert not path.shortest
     assert [step.rule.operation for step in path.steps] == ["join", "enter", "create", "take"]
@@ -366,11 +375,11 @@ tables:
 
 
 def test_what_an_operation_grants_gives_what_that_implies() -> None:
-    made, _ = generated_programs.read(IMPLIED)
-    assert made is not None
+    program, _ = generated_programs.read(IMPLIED)
+    assert program is not None
     report = Entity("report", "web/may")
-    asked = Reference(made, State())
-    reach = ReachableRights(asked, State(), "ann", extra_entities=[report])
-    path = reach.path(operation_goal(asked, "open", report))
+    reference = Reference(program, State())
+    reach = ReachableRights(reference, State(), "ann", extra_entities=[report])
+    path = reach.path(operation_goal(reference, "open", report))
     assert path is not None
     assert [str(fact) for fact in path.steps[-1].gained] == ["ADMIN (project:web)", "READ (project:web)"]

@@ -59,12 +59,12 @@ def check(policy: int, seed: int, changes: int) -> None:
     found = state_diff(program, before, after)
     if any("kinds of" in text for text in found.undecided):
         return
-    got = Counter(chain.from_iterable(keys(one) for one in found.access))
-    assert not [key for key, times in got.items() if times > 1]
-    assert set(got) == set(one_by_one(program, before, after))
-    for one in found.access:
-        assert one.count == len(list(keys(one)))
-        rows_make_the_difference(program, before, one)
+    counts = Counter(chain.from_iterable(keys(found_change) for found_change in found.access))
+    assert not [key for key, times in counts.items() if times > 1]
+    assert set(counts) == set(one_by_one(program, before, after))
+    for change in found.access:
+        assert change.count == len(list(keys(change)))
+        rows_make_the_difference(program, before, change)
 
 
 def changed(program: Program, state: State, seed: int, changes: int) -> State:
@@ -83,16 +83,16 @@ def changed(program: Program, state: State, seed: int, changes: int) -> State:
 
 def keys(access: ChangedAccess) -> Iterator[Key]:
     for subject in access.subjects:
-        for asked in access.requested_objects():
-            objects = tuple(sorted((slot, str(entity)) for slot, entity in asked.items() if slot != RESOURCE))
-            rule = access.rule.id, str(asked[RESOURCE])
+        for entities in access.requested_objects():
+            objects = tuple(sorted((slot, str(entity)) for slot, entity in entities.items() if slot != RESOURCE))
+            rule = access.rule.id, str(entities[RESOURCE])
             yield access.gained, subject, *rule, objects, access.flags
 
 
 def one_by_one(program: Program, before: State, after: State) -> Iterator[Key]:
     """Every difference, from a decision of the reference about everything in each state."""
     universe = Universe(program, chain(rows_entities(before), rows_entities(after)))
-    one, other = Reference(program, before), Reference(program, after)
+    old_reference, new_reference = Reference(program, before), Reference(program, after)
     subjects: list[tuple[str, str, tuple[str, ...]]] = [
         (f"user:{user}", user, ()) for user in (*worlds.names(program).users, "nobody")
     ]
@@ -114,7 +114,7 @@ def one_by_one(program: Program, before: State, after: State) -> Iterator[Key]:
                         groups=groups,
                         flags=worlds.stated_flags(rule, some),
                     )
-                    was, is_ = allowed(one, rule, request), allowed(other, rule, request)
+                    was, is_ = allowed(old_reference, rule, request), allowed(new_reference, rule, request)
                     if was != is_ and not any(known < some and gained == is_ for known, gained in seen):
                         listed = tuple(sorted((slot, str(entity)) for slot, entity in with_.items()))
                         yield is_, name, rule.id, str(resource), listed, tuple(sorted(some))
@@ -123,28 +123,28 @@ def one_by_one(program: Program, before: State, after: State) -> Iterator[Key]:
 
 
 def allowed(reference: Reference, rule: Rule, request: Request) -> bool:
-    asked = EvaluationContext(reference, request)
-    return asked.holds(asked.condition(rule))
+    evaluation = EvaluationContext(reference, request)
+    return evaluation.holds(evaluation.condition(rule))
 
 
 def objects(program: Program, universe: Universe, rule: Rule) -> Iterator[tuple[Entity, dict[str, Entity]]]:
     type_ = program.entities[rule.entity]
-    asked = [*universe.by_type[rule.entity].values()] if not rule.creates or type_.single else []
+    resources = [*universe.by_type[rule.entity].values()] if not rule.creates or type_.single else []
     if rule.unnamed and not type_.single:
         shape = vocabulary(program).shapes[rule.entity]
         above = [Entity(rule.entity, "")] if type_.parent is None else [*universe.by_type[type_.parent].values()]
         above += universe.by_type[rule.entity].values() if type_.nested else ()
         end = "" if shape.nested is None else "/"
-        asked += [Entity(rule.entity, parent.id + end) for parent in above if count_names(parent.id) < shape.most]
+        resources += [Entity(rule.entity, parent.id + end) for parent in above if count_names(parent.id) < shape.most]
     pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
-    for resource in asked:
+    for resource in resources:
         for chosen in product(*pools):
             yield resource, {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
 
 
 def rows_make_the_difference(program: Program, before: State, access: ChangedAccess) -> None:
     """The rows alone make the difference, and none of them can be left out."""
-    asked = next(access.requested_objects(1))
+    entities = next(access.requested_objects(1))
     for rows, makes_it in [(access.rows, True), *((without(access.rows, row), False) for row in access.rows)]:
         reference = Reference(program, applied(before, rows))
         for subject in access.subjects:
@@ -152,8 +152,8 @@ def rows_make_the_difference(program: Program, before: State, access: ChangedAcc
             request = Request(
                 user=name if kind == "user" else "someone else",
                 action=access.rule.operation,
-                resource=asked[RESOURCE],
-                with_={slot: entity for slot, entity in asked.items() if slot != RESOURCE},
+                resource=entities[RESOURCE],
+                with_={slot: entity for slot, entity in entities.items() if slot != RESOURCE},
                 groups=(name,) if kind == "group" else (),
                 flags=worlds.stated_flags(access.rule, frozenset(access.flags)),
             )
@@ -161,7 +161,7 @@ def rows_make_the_difference(program: Program, before: State, access: ChangedAcc
 
 
 def without(rows: tuple[ChangedRow, ...], row: ChangedRow) -> tuple[ChangedRow, ...]:
-    return tuple(one for one in rows if one != row)
+    return tuple(other for other in rows if other != row)
 
 
 def applied(state: State, rows: tuple[ChangedRow, ...]) -> State:
@@ -181,7 +181,7 @@ def test_rows_differ_by_their_windows_and_decisions_at_a_moment() -> None:
         found = state_diff(program, before, after, moment=moment)
         assert [(row.added, row.cells["until"]) for row in found.rows] == [(True, "1970-01-01T00:00:00.0000002Z")]
         assert found.count(gained=True) == gained
-        assert all(one.rows == found.rows for one in found.access)
+        assert all(change.rows == found.rows for change in found.access)
         assert state_diff(program, after, before, moment=moment).count(gained=False) == gained
 
 
@@ -203,7 +203,7 @@ def test_a_role_counts_within_its_scope_where_others_grant_it_the_same() -> None
     write = Grant(grantee="user:ann", effect="allow", privilege="WRITE", entity=y)
     keeper = Assignment(principal="user:ann", role="keeper", scope=x)
     found = state_diff(program, State(grants=tuple(grants)), State(grants=(*grants, write), assignments=(keeper,)))
-    assert {(one.rule.operation, str(one.entities.first)) for one in found.access} == {
+    assert {(change.rule.operation, str(change.entities.first)) for change in found.access} == {
         ("read", "top:x"),
         ("write", "top:y"),
     }
@@ -272,9 +272,11 @@ def changes(text: str, before: State, after: State) -> set[tuple[str, str]]:
     program, found = generated_programs.read(text)
     assert program is not None, found
     access = state_diff(program, before, after).access
-    assert all(one.rows for one in access)
+    assert all(change.rows for change in access)
     return {
-        (one.rule.id.partition("/")[2], objects[RESOURCE].id) for one in access for objects in one.requested_objects()
+        (change.rule.id.partition("/")[2], objects[RESOURCE].id)
+        for change in access
+        for objects in change.requested_objects()
     }
 
 

@@ -58,7 +58,7 @@ def one_by_one(
     allowed: dict[tuple[str, str, bool], int | None] = {}
     for rule in program.rules.values():
         type_ = program.entities[rule.entity]
-        asked = [
+        resources = [
             (entity, False) for entity in universe.by_type[rule.entity].values() if not rule.creates or type_.single
         ]
         if rule.unnamed and not type_.single:
@@ -66,9 +66,9 @@ def one_by_one(
             above = [*above, *(universe.by_type[rule.entity].values() if type_.nested else ())]
             shape = reference.vocabulary.shapes[rule.entity]
             calls = [f"{parent.id}/" if shape.nested is not None else parent.id for parent in above]
-            asked += [(Entity(rule.entity, call), True) for call in calls if call.count("/") < shape.most]
+            resources += [(Entity(rule.entity, call), True) for call in calls if call.count("/") < shape.most]
         pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
-        for entity, unnamed in asked:
+        for entity, unnamed in resources:
             passed = 0
             for chosen in product(*pools):
                 with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
@@ -88,8 +88,8 @@ def test_one_entity_alone_named_by_the_state_or_not() -> None:
     program = generated_programs.program(1)
     state = worlds.state(program, 1)
     reference = Reference(program, state)
-    asked = what_can(reference, state, "ann", Entity("low", "x/new/new"))
-    assert asked.entities == (Entity("low", "x/new/new"),)
+    rights = what_can(reference, state, "ann", Entity("low", "x/new/new"))
+    assert rights.entities == (Entity("low", "x/new/new"),)
     with pytest.raises(InvalidRequest, match="wrong depth"):
         what_can(reference, State(), "ann", Entity("low", "x"))
 

@@ -30,7 +30,7 @@ def test_who_can_is_who_is_allowed_when_asked_one_by_one(world: tuple[int, int])
 
 
 def check_users(world: tuple[int, int]) -> None:
-    program, state, reference = made(world)
+    program, state, reference = generated_world(world)
     for request in worlds.requests(program, world[1], per_rule=2):
         found = who_can(reference, state, request)
         everybody = users(program, state) | set(found.users) | {*worlds.USERS, STRANGER}
@@ -47,7 +47,7 @@ def test_principals_suffice_alone(world: tuple[int, int]) -> None:
 
 
 def check_principals(world: tuple[int, int]) -> None:
-    program, state, reference = made(world)
+    program, state, reference = generated_world(world)
     for request in worlds.requests(program, world[1], per_rule=1):
         found = who_can(reference, state, request).principals()
         assert all(fits(program, p.principal, p.scope) for p in found)
@@ -74,7 +74,7 @@ def test_what_is_needed_besides_is_what_is_needed(world: tuple[int, int]) -> Non
 
 
 def check_needs(world: tuple[int, int]) -> None:
-    program, state, reference = made(world)
+    program, state, reference = generated_world(world)
     for request in worlds.requests(program, world[1], per_rule=1):
         for found in who_can(reference, state, request).principals():
             for way in found.needs:
@@ -92,7 +92,7 @@ def test_who_can_in_many_worlds(world: tuple[int, int]) -> None:
     check_needs(world)
 
 
-def made(world: tuple[int, int]) -> tuple[Program, State, Reference]:
+def generated_world(world: tuple[int, int]) -> tuple[Program, State, Reference]:
     program = generated_programs.program(world[0], *FEATURES[world[0] % len(FEATURES)])
     state = worlds.state(program, world[1])
     return program, state, Reference(program, state)

@@ -104,12 +104,12 @@ def test_a_huge_body_is_not_read(library: Server) -> None:
 
 
 def test_many_evaluations_are_bounded(library: Server) -> None:
-    one: dict[str, Any] = {}
-    body = {**ASKED, "evaluations": [one] * 10_000}
+    evaluation: dict[str, Any] = {}
+    body = {**ASKED, "evaluations": [evaluation] * 10_000}
     answers = library.answer(EVALUATIONS, body)["evaluations"]
     assert len(answers) == 10_000
     assert all(answer["decision"] is True for answer in answers)
-    body["evaluations"] = [one] * 10_001
+    body["evaluations"] = [evaluation] * 10_001
     assert library.post(EVALUATIONS, body).status_code == 400
 
 
@@ -165,7 +165,7 @@ def test_names_that_the_policy_does_not_know_are_denied_and_told(library: Server
     assert error["message"]
     # One such request among others leaves those as they are.
     answers = library.answer(EVALUATIONS, {"evaluations": [ASKED, body, ASKED]})["evaluations"]
-    assert [one["decision"] for one in answers] == [True, False, True]
+    assert [each["decision"] for each in answers] == [True, False, True]
     assert answers[1] == answer
 
 
@@ -191,14 +191,17 @@ def test_further_objects_and_flags_come_in_the_context(library: Server) -> None:
     for actions in ({"results"}, {"results", "page"}):
         answer = library.answer("/access/v1/search/action", body)
         assert actions <= set(answer)
-    assert [one["name"] for one in library.answer("/access/v1/search/action", body)["results"]] == [
+    assert [result["name"] for result in library.answer("/access/v1/search/action", body)["results"]] == [
         "copy",
         "create",
         "read",
     ]
     del body["context"]
     # Without the object there is no such question.
-    assert [one["name"] for one in library.answer("/access/v1/search/action", body)["results"]] == ["create", "read"]
+    assert [result["name"] for result in library.answer("/access/v1/search/action", body)["results"]] == [
+        "create",
+        "read",
+    ]
 
 
 def test_a_call_that_names_no_item(library: Server) -> None:
@@ -216,7 +219,7 @@ def test_what_anyone_may_is_told(library: Server) -> None:
     answer = library.answer("/access/v1/search/subject", body)
     assert answer["context"] == {"anyone": True}
     assert {"type": "user", "id": "carol"} in answer["results"]
-    assert not any("nobody" in one["id"] for one in answer["results"])
+    assert not any("nobody" in result["id"] for result in answer["results"])
 
 
 def test_who_is_the_object_is_found(library: Server) -> None:

@@ -19,7 +19,7 @@ READ = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"}, 
 
 def decisions(answer: Any) -> list[bool]:
     assert set(answer) == {"evaluations"}
-    return [one["decision"] for one in answer["evaluations"]]
+    return [evaluation["decision"] for evaluation in answer["evaluations"]]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ PAGE = "docs/reference/authzen.md"
 
 def exchanges() -> list[tuple[Block, Block]]:
     """Each call and the block after it."""
-    return [(asked, answered) for asked, answered in pairwise(read(PAGE).blocks) if asked.language == "http"]
+    return [(request, response) for request, response in pairwise(read(PAGE).blocks) if request.language == "http"]
 
 
 @pytest.mark.slow
@@ -27,11 +27,11 @@ def test_every_exchange_is_as_the_page_has_it(tmp_path: Path, monkeypatch: pytes
     server = start(["-p", "library.yaml", "-s", "state.yaml"], tmp_path)
     try:
         assert len(exchanges()) == 5
-        for asked, answered in exchanges():
-            line, _, body = asked.text.partition("\n\n")
+        for request, response in exchanges():
+            line, _, body = request.text.partition("\n\n")
             method, path = line.split()
             assert method == "POST"
-            assert shown(server.answer(path, json.loads(body))) == json.loads(answered.text), f"{PAGE}:{asked.line}"
+            assert shown(server.answer(path, json.loads(body))) == json.loads(response.text), f"{PAGE}:{request.line}"
     finally:
         server.stop()
 

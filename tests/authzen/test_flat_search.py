@@ -66,7 +66,7 @@ def engine(tmp_path: Path) -> Embedded:
 
 def search(engine: Embedded, kind: Searched, request: Request) -> list[Any]:
     answer = asyncio.run(Service(LocalDecisionPoint(engine), page_size=100).search(kind, request.to_json()))
-    return [one.get("id", one.get("name")) for one in answer["results"]]
+    return [result.get("id", result.get("name")) for result in answer["results"]]
 
 
 def read(user: str, document: str = "d1", action: str = "read") -> Request:

@@ -100,12 +100,12 @@ def ask(app: Any, path: str, body: bytes) -> None:
     assert answer.status_code in (200, 400, 501), (answer.status_code, answer.text)
     if answer.status_code != 200:
         return
-    asked, report = json.loads(body), answer.json()
+    request, report = json.loads(body), answer.json()
     if report.get("decision") is True:
-        assert is_granted(asked)
+        assert is_granted(request)
     if "evaluations" in report:
-        for item, one in zip(asked["evaluations"], report["evaluations"], strict=False):
-            assert one["decision"] is not True or is_granted(merged(asked, item))
+        for item, evaluation in zip(request["evaluations"], report["evaluations"], strict=False):
+            assert evaluation["decision"] is not True or is_granted(merged(request, item))
 
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

@@ -107,11 +107,11 @@ def test_a_value_of_a_wrong_type_is_a_denial_with_its_error(app: Any, value: obj
 
 
 def test_searches_use_the_properties_of_the_subject_and_of_the_resource(app: Any) -> None:
-    asked = body("view", "hr", "hr")
-    del asked["action"]
-    found = post(app, "/access/v1/search/action", asked | {"context": {"mfa": True}})
+    request = body("view", "hr", "hr")
+    del request["action"]
+    found = post(app, "/access/v1/search/action", request | {"context": {"mfa": True}})
     assert [result["name"] for result in found["results"]] == ["edit", "view"]
-    found = post(app, "/access/v1/search/action", asked)
+    found = post(app, "/access/v1/search/action", request)
     assert [result["name"] for result in found["results"]] == ["view"]
 
 

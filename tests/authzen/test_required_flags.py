@@ -60,20 +60,27 @@ def test_an_evaluation_that_forgets_it_is_never_an_allow(app: Any) -> None:
 
 def test_each_evaluation_says_it_for_itself_or_all_together(app: Any) -> None:
     each = {**ASKED, "evaluations": [{}, {"context": {"pii": False}}, {"context": {"pii": True}}]}
-    assert [one["decision"] for one in post(app, EVALUATIONS, each).json()["evaluations"]] == [False, True, False]
+    assert [evaluation["decision"] for evaluation in post(app, EVALUATIONS, each).json()["evaluations"]] == [
+        False,
+        True,
+        False,
+    ]
     together = {**ASKED, "context": {"pii": False}, "evaluations": [{}, {"context": {}}]}
-    assert [one["decision"] for one in post(app, EVALUATIONS, together).json()["evaluations"]] == [True, False]
+    assert [evaluation["decision"] for evaluation in post(app, EVALUATIONS, together).json()["evaluations"]] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["subject", "resource", "action"])
 def test_a_search_that_forgets_it_finds_nothing(app: Any, kind: str) -> None:
-    asked = {**ASKED, kind: {key: value for key, value in ASKED[kind].items() if key == "type"}}
+    request = {**ASKED, kind: {key: value for key, value in ASKED[kind].items() if key == "type"}}
     if kind == "action":
-        del asked["action"]
+        del request["action"]
     path = f"/access/v1/search/{kind}"
-    forgotten = post(app, path, asked)
+    forgotten = post(app, path, request)
     assert not forgotten.json().get("results")
-    response = post(app, path, asked | {"context": {"pii": False}})
+    response = post(app, path, request | {"context": {"pii": False}})
     assert response.status_code == 200, response.text
     assert len(response.json()["results"]) == 1
-    assert not post(app, path, asked | {"context": {"pii": True}}).json()["results"]
+    assert not post(app, path, request | {"context": {"pii": True}}).json()["results"]

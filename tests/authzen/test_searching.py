@@ -59,7 +59,7 @@ def check(number: int, turn: int, *, per_rule: int) -> None:
         for request in worlds.requests(program, turn, per_rule=per_rule):
             expected = who_can(reference, state, request)
             answer = search(service, Searched.SUBJECT, request)
-            found = {one["id"] for one in answer["results"]}
+            found = {result["id"] for result in answer["results"]}
             if expected.anyone and not request.groups:
                 assert answer["context"] == {"anyone": True}
             elif not request.groups:
@@ -67,13 +67,13 @@ def check(number: int, turn: int, *, per_rule: int) -> None:
                 assert "context" not in answer
             assert all(reference.decide(replace(request, user=user)).allowed for user in found)
 
-            paths = [one["id"] for one in search(service, Searched.RESOURCE, request)["results"]]
+            paths = [result["id"] for result in search(service, Searched.RESOURCE, request)["results"]]
             pool = named.by_type[request.resource.type]
             assert paths == sorted(
                 p for p in pool if reference.decide(replace(request, resource=Entity(request.resource.type, p))).allowed
             )
 
-            operations = [one["name"] for one in search(service, Searched.ACTION, request)["results"]]
+            operations = [result["name"] for result in search(service, Searched.ACTION, request)["results"]]
             known = [operation for type_, operation in program.rules if type_ == request.resource.type]
             assert operations == sorted(o for o in known if allowed(reference, replace(request, action=o)))
 
@@ -112,13 +112,13 @@ def test_pages_follow_each_other_without_a_gap_and_end(limit: int) -> None:
         found: list[str] = []
         at = PagePosition(after=None, limit=limit, search_hash="x")
         while True:
-            got = await page(walk(), at, every_third)
-            assert len(got.names) <= limit
-            found += got.names
-            if not got.next_token:
+            result = await page(walk(), at, every_third)
+            assert len(result.names) <= limit
+            found += result.names
+            if not result.next_token:
                 return found
-            assert len(got.names) == limit
-            at = replace(at, after=got.names[-1])
+            assert len(result.names) == limit
+            at = replace(at, after=result.names[-1])
 
     assert asyncio.run(all_pages()) == NAMES[::3]
 
@@ -126,9 +126,9 @@ def test_pages_follow_each_other_without_a_gap_and_end(limit: int) -> None:
 def test_a_page_that_takes_too_long_ends_early_and_goes_on() -> None:
     ticks = iter(range(0, 1000, 10))
     at = PagePosition(after=None, limit=1000, search_hash="x")
-    got = asyncio.run(page(walk(), at, every_third, clock=lambda: next(ticks)))
-    assert list(got.names) == NAMES[:AT_ONCE:3]
-    assert got.next_token == at.token(NAMES[AT_ONCE - 1])
+    result = asyncio.run(page(walk(), at, every_third, clock=lambda: next(ticks)))
+    assert list(result.names) == NAMES[:AT_ONCE:3]
+    assert result.next_token == at.token(NAMES[AT_ONCE - 1])
 
 
 def test_new_and_gone_names_between_two_pages_do_no_harm() -> None:

@@ -198,12 +198,12 @@ def test_newer_bundles_are_taken(serving: Callable[..., Server], built: Path, li
     server = serving("--bundles", built, "--refresh", "0.2", "--max-staleness", "3")
     found = {**ASKED, "subject": {"type": "user"}}
     assert server.decision(ASKED)
-    assert [one["id"] for one in server.answer(SUBJECTS, found)["results"]] == ["alice", "bob"]
+    assert [result["id"] for result in server.answer(SUBJECTS, found)["results"]] == ["alice", "bob"]
     program, state = loaded(library_files)
     fewer = State(grants=tuple(grant for grant in state.grants if grant.grantee != "user:alice"))
     replace(built / "state.tar.gz", state_bundle(program, fewer))
     until(lambda: not server.decision(ASKED))
-    assert [one["id"] for one in server.answer(SUBJECTS, found)["results"]] == ["bob"]
+    assert [result["id"] for result in server.answer(SUBJECTS, found)["results"]] == ["bob"]
     # A bundle that is broken leaves the last good one in force, and nobody believes that for long.
     replace(built / "state.tar.gz", b"nonsense")
     until(lambda: server.post(EVALUATION, ASKED).status_code == 503)
@@ -233,7 +233,7 @@ def test_an_opa_decides(serving: Callable[..., Server], built: Path, opa_binary:
         unknown = {**ASKED, "action": {"name": "fly"}}
         body = {"evaluations": [ASKED, unknown, {**ASKED, "action": {"name": "delete"}}, {}, ASKED]}
         decided = server.answer(EVALUATIONS, body)["evaluations"]
-        assert [one["decision"] for one in decided] == [True, False, False, False, True]
+        assert [evaluation["decision"] for evaluation in decided] == [True, False, False, False, True]
         # Its state cannot be listed, so it does not say that it can search.
         document = server.get("/.well-known/authzen-configuration").json()
         assert [name for name in document if name.startswith("search")] == ["search_action_endpoint"]
@@ -242,8 +242,8 @@ def test_an_opa_decides(serving: Callable[..., Server], built: Path, opa_binary:
         for kind in ("subject", "resource"):
             assert server.post(f"/access/v1/search/{kind}", ASKED).status_code == 501
         assert server.get("/ready").status_code == 200
-    for path, asked in ((EVALUATION, ASKED), (EVALUATIONS, body), ("/access/v1/search/action", ASKED)):
-        refused = server.post(path, asked)
+    for path, payload in ((EVALUATION, ASKED), (EVALUATIONS, body), ("/access/v1/search/action", ASKED)):
+        refused = server.post(path, payload)
         assert refused.status_code == 503
         assert refused.headers["Retry-After"]
         assert "true" not in refused.text

@@ -27,8 +27,8 @@ def documents(*names: str, **more: Any) -> list[dict[str, Any]]:
 
 def decisions(answer: Any) -> list[bool]:
     assert set(answer) == {"evaluations"}
-    assert all(isinstance(one.get("context", {}), dict) for one in answer["evaluations"])
-    return [one["decision"] for one in answer["evaluations"]]
+    assert all(isinstance(evaluation.get("context", {}), dict) for evaluation in answer["evaluations"])
+    return [evaluation["decision"] for evaluation in answer["evaluations"]]
 
 
 # --- §5 Information Model ----------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_7_2_1_errors_of_single_evaluations_deny_them_alone(library: Server) -> 
     }
     answer = library.answer(EVALUATIONS, body)
     assert decisions(answer) == [True, False, False, False, False]
-    errors = [one["context"].get("error", {}).get("kind") for one in answer["evaluations"]]
+    errors = [evaluation["context"].get("error", {}).get("kind") for evaluation in answer["evaluations"]]
     assert errors == [None, "invalid_request", "malformed", "malformed", None]
 
 
@@ -301,7 +301,7 @@ def test_8_1_what_is_found_is_allowed(library: Server) -> None:
                 "action": {"name": operation},
                 "resource": {"type": type_},
             }
-            found = [one["id"] for one in library.answer(SEARCH + "resource", body)["results"]]
+            found = [result["id"] for result in library.answer(SEARCH + "resource", body)["results"]]
             names = {"page": ["f/one", "f/two", "f/secret"], "record": ["record-1", "record-2"]}[type_]
             for name in names:
                 assert library.decision({**body, "resource": {"type": type_, "id": name}}) is (name in found)

@@ -30,17 +30,17 @@ def world() -> World:
 @pytest.fixture
 def timeline() -> Timeline:
     """Policy 0 throughout. State 0, and state 1: put at 10 s, active between 10.3 and 10.4 s, looked for until 20 s."""
-    made = Timeline()
+    timeline = Timeline()
     for kind in KINDS:
-        made.tracks[kind].put(0, NOW - 1)
-        made.tracks[kind].see(0, NOW - 0.5, NOW - 0.4)
-    made.tracks["policy"].see(0, NOW + 20, NOW + 20)
-    state = made.tracks["state"]
+        timeline.tracks[kind].put(0, NOW - 1)
+        timeline.tracks[kind].see(0, NOW - 0.5, NOW - 0.4)
+    timeline.tracks["policy"].see(0, NOW + 20, NOW + 20)
+    state = timeline.tracks["state"]
     state.put(1, NOW + 10)
     state.see(0, NOW + 10.3, NOW + 10.31)
     state.see(1, NOW + 10.39, NOW + 10.4)
     state.see(1, NOW + 20, NOW + 20)
-    return made
+    return timeline
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def judge(world: World, timeline: Timeline) -> Judge:
     return Judge(world, timeline, embedded_age=1.0)
 
 
-def told(
+def judged_counts(
     judge: Judge,
     answer: Any,
     began: float,
@@ -84,9 +84,9 @@ RIGHT, WRONG, UNAVAILABLE, FAILED = (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0
 
 @pytest.mark.slow
 def test_states_and_policies_differ_enough_to_tell_them_apart(world: World) -> None:
-    one = world.variant(0, 0)
+    variant = world.variant(0, 0)
     for other in (world.variant(0, 1), world.variant(1, 0)):
-        differ = sum(world.allowed(one, q) is not world.allowed(other, q) for q in range(len(world.requests)))
+        differ = sum(world.allowed(variant, q) is not world.allowed(other, q) for q in range(len(world.requests)))
         assert differ > len(world.requests) / 10
 
 
@@ -106,8 +106,8 @@ def test_an_answer_has_to_fit_a_revision_that_may_have_been_active(
 ) -> None:
     question = differing(world)[0]
     other = Judge(world, judge.timeline, embedded_age=1.0)
-    assert told(judge, allowed(world, question, 0), began, ended, questions=(question,)) == old
-    assert told(other, allowed(world, question, 1), began, ended, questions=(question,)) == new
+    assert judged_counts(judge, allowed(world, question, 0), began, ended, questions=(question,)) == old
+    assert judged_counts(other, allowed(world, question, 1), began, ended, questions=(question,)) == new
 
 
 @pytest.mark.slow
@@ -115,16 +115,16 @@ def test_a_batch_of_one_exchange_fits_one_revision_as_a_whole(world: World, judg
     first, second = differing(world, 2)
     mixed = [allowed(world, first, 0), allowed(world, second, 1)]
     questions = (first, second)
-    assert told(judge, mixed, 10.2, 10.6, method="check_many", questions=questions) == WRONG
-    assert told(judge, mixed, 10.2, 10.6, method="check_many mixed", questions=questions) == (1, 1, 0, 0)
+    assert judged_counts(judge, mixed, 10.2, 10.6, method="check_many", questions=questions) == WRONG
+    assert judged_counts(judge, mixed, 10.2, 10.6, method="check_many mixed", questions=questions) == (1, 1, 0, 0)
 
 
 @pytest.mark.slow
 def test_a_listing_is_compared_item_by_item(world: World, judge: Judge) -> None:
     at = next(at for at in range(len(world.listings)) if world.visible(world.variant(0, 0), at))
     seen = world.visible(world.variant(0, 0), at)
-    assert told(judge, list(seen), 1, 1.1, method="visible", questions=(at,)) == RIGHT
-    assert told(judge, list(seen[1:]), 1, 1.1, method="visible", questions=(at,)) == (1, 1, 0, 0)
+    assert judged_counts(judge, list(seen), 1, 1.1, method="visible", questions=(at,)) == RIGHT
+    assert judged_counts(judge, list(seen[1:]), 1, 1.1, method="visible", questions=(at,)) == (1, 1, 0, 0)
 
 
 @pytest.mark.slow
@@ -132,8 +132,8 @@ def test_a_decision_names_the_policy_that_was_active(world: World, judge: Judge)
     good, bad = (
         Decision(allowed=allowed(world, 0, 0), context={"revision": revision_of("policy", number)}) for number in (0, 1)
     )
-    assert told(judge, good, 1, 1.1, method="decide") == RIGHT
-    assert told(judge, bad, 1, 1.1, method="decide") == (1, 1, 0, 0)
+    assert judged_counts(judge, good, 1, 1.1, method="decide") == RIGHT
+    assert judged_counts(judge, bad, 1, 1.1, method="decide") == (1, 1, 0, 0)
 
 
 @pytest.mark.slow
@@ -141,9 +141,9 @@ def test_nobody_may_answer_while_there_is_no_opa(world: World, judge: Judge) -> 
     timeline = judge.timeline
     timeline.killed, timeline.dead, timeline.started = NOW + 4, NOW + 4.1, NOW + 6
     right = allowed(world, 0, 0)
-    assert told(judge, right, 4.2, 4.3) == WRONG
-    assert told(judge, right, 3.9, 4.05) == (1, 1, 0, 0)
-    assert told(judge, right, 4.2, 4.3, caller="Embedded") == (2, 1, 0, 0)
+    assert judged_counts(judge, right, 4.2, 4.3) == WRONG
+    assert judged_counts(judge, right, 3.9, 4.05) == (1, 1, 0, 0)
+    assert judged_counts(judge, right, 4.2, 4.3, caller="Embedded") == (2, 1, 0, 0)
 
 
 @pytest.mark.slow
@@ -153,19 +153,19 @@ def test_only_an_outage_excuses_a_caller_without_an_answer(judge: Judge) -> None
         NOW + s for s in (4, 4, 6, 7, -NOW + 1)
     )
     away = DecisionUnavailable("nobody")
-    assert told(judge, away, 3, 3.5) == FAILED
-    assert told(judge, away, 7.5, 7.6) == (0, 0, 1, 1)
-    assert told(judge, away, 8.5, 8.6) == (0, 0, 1, 2)
-    assert told(judge, away, 7.5, 7.6, caller="Embedded") == (0, 0, 1, 3)
-    assert told(judge, PolicyError("nonsense"), 7.5, 7.6) == (0, 0, 1, 4)
+    assert judged_counts(judge, away, 3, 3.5) == FAILED
+    assert judged_counts(judge, away, 7.5, 7.6) == (0, 0, 1, 1)
+    assert judged_counts(judge, away, 8.5, 8.6) == (0, 0, 1, 2)
+    assert judged_counts(judge, away, 7.5, 7.6, caller="Embedded") == (0, 0, 1, 3)
+    assert judged_counts(judge, PolicyError("nonsense"), 7.5, 7.6) == (0, 0, 1, 4)
 
 
 @pytest.mark.slow
 def test_embedded_may_be_late_but_not_for_long(world: World, judge: Judge) -> None:
     question = differing(world)[0]
     old = allowed(world, question, 0)
-    assert told(judge, old, 10.9, 10.95, caller="Embedded", questions=(question,)) == RIGHT
-    assert told(judge, old, 11.1, 11.2, caller="Embedded", questions=(question,)) == (1, 1, 0, 0)
+    assert judged_counts(judge, old, 10.9, 10.95, caller="Embedded", questions=(question,)) == RIGHT
+    assert judged_counts(judge, old, 11.1, 11.2, caller="Embedded", questions=(question,)) == (1, 1, 0, 0)
 
 
 def test_opa_never_goes_back_to_an_older_bundle(timeline: Timeline) -> None:
@@ -245,8 +245,8 @@ def test_wrong_answers_fail_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     asks = load_callers._ask
     chance = random.Random(3)
 
-    def lies(client: Any, method: Method, asked: Any) -> Any:
-        answer = asks(client, method, asked)
+    def lies(client: Any, method: Method, question: Any) -> Any:
+        answer = asks(client, method, question)
         return not answer if method == "check" and chance.random() < 0.02 else answer
 
     monkeypatch.setattr(load_callers, "_ask", lies)

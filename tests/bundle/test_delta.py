@@ -55,9 +55,9 @@ def document(rnd: random.Random, depth: int) -> Any:
 def other(rnd: random.Random, value: Any) -> Any:
     if not isinstance(value, dict) or rnd.random() < 0.1:
         return document(rnd, 2)
-    kept = {key: other(rnd, inner) if rnd.random() < 0.3 else inner for key, inner in value.items()}
-    kept = {key: inner for key, inner in kept.items() if rnd.random() < 0.9}
-    return kept | ({rnd.choice(KEYS): document(rnd, 2)} if rnd.random() < 0.4 else {})
+    edited = {key: other(rnd, inner) if rnd.random() < 0.3 else inner for key, inner in value.items()}
+    edited = {key: inner for key, inner in edited.items() if rnd.random() < 0.9}
+    return edited | ({rnd.choice(KEYS): document(rnd, 2)} if rnd.random() < 0.4 else {})
 
 
 def test_a_patch_makes_the_new_document_of_the_old_one() -> None:

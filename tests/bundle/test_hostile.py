@@ -42,9 +42,9 @@ def member(name: str, content: bytes = b"{}", kind: bytes = tarfile.REGTYPE, **m
 
 def tar(*members: Member) -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as made:
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for entry, content in (member(".manifest", json.dumps(MANIFEST).encode()), *members):
-            made.addfile(entry, io.BytesIO(content))
+            archive.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()
 
 
@@ -64,12 +64,12 @@ def header(name: str, kind: bytes, size: int) -> bytes:
 
 def old_sparse(size: int) -> bytes:
     """GNU's first format: one hole, and the size that the file would have."""
-    made = bytearray(header(DATA, tarfile.GNUTYPE_SPARSE, 0))
+    block = bytearray(header(DATA, tarfile.GNUTYPE_SPARSE, 0))
     number = b"\x80" + size.to_bytes(11, "big")
-    made[386:398], made[398:410], made[483:495] = number, b"%011o\0" % 0, number
-    made[148:156] = b" " * 8
-    made[148:156] = b"%06o\0 " % sum(made)
-    return bytes(made)
+    block[386:398], block[398:410], block[483:495] = number, b"%011o\0" % 0, number
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
 
 
 def pax_sparse(content: bytes = b"", **more: str) -> bytes:
@@ -192,9 +192,9 @@ def test_what_a_bundle_says_does_not_reach_the_terminal(
 ) -> None:
     manifest = json.dumps({"revision": "\x1b[2J", "roots": ["\x1b[3J"], "metadata": metadata}).encode()
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as made:
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         entry, _ = member(".manifest", manifest)
-        made.addfile(entry, io.BytesIO(manifest))
+        archive.addfile(entry, io.BytesIO(manifest))
     path = tmp_path / "x.tar.gz"
     path.write_bytes(gzip.compress(buffer.getvalue()))
     assert run(["inspect", str(path), "--format", format_]) == 0

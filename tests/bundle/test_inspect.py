@@ -81,8 +81,8 @@ def test_a_role_within_a_scope_is_no_grant_of_its_own() -> None:
     streams = pipeline.load_program("streams/teracloud")
     scope = Entity("instance", "d/i")
     grant = Grant(grantee="role:r", effect="allow", privilege="read", entity=Entity("instance_hosts", "d/i"))
-    given = Assignment(principal="user:ann", role="r", scope=scope)
-    found = inspect(state_bundle(streams, State(grants=(grant,), assignments=(given,))))
+    assignment = Assignment(principal="user:ann", role="r", scope=scope)
+    found = inspect(state_bundle(streams, State(grants=(grant,), assignments=(assignment,))))
     assert found.counts["grants"] == 1
     assert found.counts["roles within a scope"] == 1
 
@@ -158,12 +158,18 @@ def test_signatures_are_shown_and_verified(program: Program) -> None:
     pair, other = signing_keys.pair(), signing_keys.pair("ES256", 1)
     key = pair.signing(scope="prod", sequence=4)
     bundle = signed(state_bundle(program, state()), key)
-    said = inspect(bundle).signature
-    assert said is not None
-    assert (said.key, said.algorithm, said.scope, said.sequence, said.verified) == (key.id, "ES256", "prod", 4, None)
-    held = inspect(bundle, Trust.of(pair.public, "prod")).signature
-    assert held is not None
-    assert held.verified is True
+    signature = inspect(bundle).signature
+    assert signature is not None
+    assert (signature.key, signature.algorithm, signature.scope, signature.sequence, signature.verified) == (
+        key.id,
+        "ES256",
+        "prod",
+        4,
+        None,
+    )
+    verified = inspect(bundle, Trust.of(pair.public, "prod")).signature
+    assert verified is not None
+    assert verified.verified is True
     refused = inspect(bundle, Trust.of(other.public, "prod")).signature
     assert refused is not None
     assert refused.verified is False

@@ -60,11 +60,11 @@ def test_policy_and_state_share_no_root(name: str) -> None:
 
 def test_the_revision_is_that_of_the_content() -> None:
     final, revised = (pipeline.load_program(f"cdap/{v}") for v in ("final", "revised"))
-    one, again, other = policy_artifacts(final), policy_artifacts(final), policy_artifacts(revised)
-    assert one.revision == again.revision != other.revision
-    manifest = json.loads(files(one.bundle())[".manifest"])
-    data = json.loads(files(one.bundle())["privtab_program/cdap/data.json"])
-    assert manifest["revision"] == data["revision"] == one.revision
+    first, again, other = policy_artifacts(final), policy_artifacts(final), policy_artifacts(revised)
+    assert first.revision == again.revision != other.revision
+    manifest = json.loads(files(first.bundle())[".manifest"])
+    data = json.loads(files(first.bundle())["privtab_program/cdap/data.json"])
+    assert manifest["revision"] == data["revision"] == first.revision
 
 
 def test_another_name_has_packages_of_its_own_and_the_same_state() -> None:
@@ -84,10 +84,10 @@ def test_rows_of_a_state_in_another_order_give_the_same_bytes() -> None:
     grants = tuple(
         Grant(grantee=f"role:r{n}", effect="allow", privilege="SELECT_TABLE", entity=table) for n in range(9)
     )
-    given = tuple(Assignment(principal=f"user:u{n % 3}", role=f"r{n}") for n in range(9))
-    one = state_bundle(program, State(grants=grants, assignments=given))
-    other = state_bundle(program, State(grants=grants[::-1], assignments=given[::-1]))
-    assert hashlib.sha256(one).digest() == hashlib.sha256(other).digest()
+    assignments = tuple(Assignment(principal=f"user:u{n % 3}", role=f"r{n}") for n in range(9))
+    first = state_bundle(program, State(grants=grants, assignments=assignments))
+    second = state_bundle(program, State(grants=grants[::-1], assignments=assignments[::-1]))
+    assert hashlib.sha256(first).digest() == hashlib.sha256(second).digest()
 
 
 def test_the_archive_says_nothing_of_its_maker(tmp_path: Path) -> None:

@@ -151,18 +151,18 @@ def test_the_same_input_gives_the_same_bytes(repository: Path, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_bundles_tell_no_places_and_no_times(repository: Path, tmp_path: Path) -> None:
-    made = compiled(
+    bundles = compiled(
         repository / "tables" / "shop.yaml", tmp_path / "out", "--state", str(repository / "tables" / "state.yaml")
     )
-    told: dict[str, Any] = {}
+    origin: dict[str, Any] = {}
     for name in ("policy", "state"):
-        inside = signing_keys.files(made[f"shop/1/{name}.tar.gz"])
+        inside = signing_keys.files(bundles[f"shop/1/{name}.tar.gz"])
         assert not any(str(tmp_path).encode() in text for text in inside.values())
-        told = manifest(made[f"shop/1/{name}.tar.gz"])["metadata"]["provenance"]
-        assert told["git"]["dirty"] is False
-        assert len(told["git"]["commit"]) == 40
-        assert list(told["sources"]) == [{"policy": "shop.yaml", "state": "state.yaml"}[name]]
-    assert told["policy"] == "shop/1"
+        origin = manifest(bundles[f"shop/1/{name}.tar.gz"])["metadata"]["provenance"]
+        assert origin["git"]["dirty"] is False
+        assert len(origin["git"]["commit"]) == 40
+        assert list(origin["sources"]) == [{"policy": "shop.yaml", "state": "state.yaml"}[name]]
+    assert origin["policy"] == "shop/1"
 
 
 @pytest.mark.slow

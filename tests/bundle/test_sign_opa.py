@@ -69,7 +69,7 @@ def signed_bundles(tmp_path: Path) -> SignedBundles:
     return SignedBundles(tmp_path)
 
 
-def asked(opa: OpaServer, user: str) -> bool | None:
+def decision(opa: OpaServer, user: str) -> bool | None:
     body = {
         "input": {
             "subject": {"type": "user", "id": user},
@@ -161,28 +161,28 @@ def test_opa_takes_what_we_sign_and_refuses_the_rest(
     for place in places.values():
         signed_bundles.put(place, signed(renamed(signed_bundles.state("ann"), place), key))
     with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(ours, scope="prod")) as opa:
-        assert asked(opa, "ann") is True
+        assert decision(opa, "ann") is True
         before = {what: (status(opa, place)["active_revision"], data(opa, place)) for what, place in places.items()}
         good = status(opa, "state")["active_revision"]
         assert all(revision and document for revision, document in before.values())
         for what, place in places.items():
             signed_bundles.put(place, spoilt(renamed(newer, place), ours, other)[what])
         signed_bundles.put("state", spoilt(newer, ours, other)["a changed byte"])
-        said = {what: refused(opa, place) for what, place in places.items()}
+        errors = {what: refused(opa, place) for what, place in places.items()}
         assert "digest mismatch" in refused(opa, "state")
         assert status(opa, "state")["active_revision"] == good
-        assert (asked(opa, "ann"), asked(opa, "mallory")) == (True, False)
+        assert (decision(opa, "ann"), decision(opa, "mallory")) == (True, False)
         for what, place in places.items():
             assert (status(opa, place)["active_revision"], data(opa, place)) == before[what], what
-        assert "digest mismatch" in said["a changed byte"]
+        assert "digest mismatch" in errors["a changed byte"]
         if kind == "ES256":
-            assert "not included in bundle signature" in said["an added policy"]
-            assert "not found in the target bundle" in said["a removed file"]
-            assert "missing .signatures.json" in said["a missing signature"]
-            assert "scope mismatch" in said["another scope"]
-            assert "delta bundles do not support signature verification" in said["a delta"]
+            assert "not included in bundle signature" in errors["an added policy"]
+            assert "not found in the target bundle" in errors["a removed file"]
+            assert "missing .signatures.json" in errors["a missing signature"]
+            assert "scope mismatch" in errors["another scope"]
+            assert "delta bundles do not support signature verification" in errors["a delta"]
         signed_bundles.put("state", signed(newer, key))
-        until(lambda: asked(opa, "mallory") is True, "a good one")
+        until(lambda: decision(opa, "mallory") is True, "a good one")
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_keys_are_changed_one_after_the_other(signed_bundles: SignedBundles, opa
     signed_bundles.put("policy", signed(policy_bundle(signed_bundles.program), old.signing()))
     signed_bundles.put("state", signed(signed_bundles.state("ann"), new.signing()))
     with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(old, new)) as opa:
-        assert asked(opa, "ann") is True
+        assert decision(opa, "ann") is True
     with pytest.raises(OpaError, match="verification key corresponding to ID"):
         OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(new), timeout=10).start()
 
@@ -208,9 +208,9 @@ def test_what_opa_does_not_refuse(signed_bundles: SignedBundles, opa_binary: Pat
     signed_bundles.put("policy", policy_bundle(signed_bundles.program))
     (signed_bundles.folder / "config.json").write_text(json.dumps(config))
     with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.folder / "config.json") as opa:
-        assert asked(opa, "ben") is True
+        assert decision(opa, "ben") is True
         signed_bundles.put("state", signed(signed_bundles.state("ann"), ours.signing(sequence=1)))
-        until(lambda: asked(opa, "ben") is False, "an older one is taken")
+        until(lambda: decision(opa, "ben") is False, "an older one is taken")
 
 
 @pytest.mark.slow
@@ -238,9 +238,9 @@ def test_deltas_that_nobody_signed_where_they_are_allowed(signed_bundles: Signed
     delta = delta_for(before, signed_bundles.state(*many, "ben"))
     assert delta is not None
     with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.folder / "config.json") as opa:
-        assert asked(opa, "ben") is False
+        assert decision(opa, "ben") is False
         signed_bundles.put("state", delta)
-        until(lambda: asked(opa, "ben") is True, "the delta is active")
+        until(lambda: decision(opa, "ben") is True, "the delta is active")
         signed_bundles.put("state", signed_bundles.state(*many, "mallory"))
         assert "missing .signatures.json" in refused(opa, "state")
-        assert asked(opa, "mallory") is False, "whole ones must be signed still"
+        assert decision(opa, "mallory") is False, "whole ones must be signed still"

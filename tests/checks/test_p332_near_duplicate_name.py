@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("set_option", "set_options"),
         ("list_items", "items_list"),
@@ -16,10 +16,10 @@ import pytest
         ("publish", "pubiish"),
     ],
 )
-def test_operations(only: Callable[..., Any], one: str, other: str) -> None:
-    found = only(f"tables: {{shop: {{{one}: READ (shop)}}, shelf: {{{other}: READ (shelf)}}}}\n", "P332")
-    assert found.message == f"the operations `{one}` and `{other}` are easily confused"
-    assert found.under == other
+def test_operations(only: Callable[..., Any], first: str, second: str) -> None:
+    found = only(f"tables: {{shop: {{{first}: READ (shop)}}, shelf: {{{second}: READ (shelf)}}}}\n", "P332")
+    assert found.message == f"the operations `{first}` and `{second}` are easily confused"
+    assert found.under == second
 
 
 @pytest.mark.parametrize(

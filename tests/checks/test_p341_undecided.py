@@ -16,7 +16,9 @@ def pigeonhole() -> str:
     names = [f"P{pigeon}X{hole}" for pigeon in range(PIGEONS) for hole in range(HOLES)]
     each = [" or ".join(f"P{p}X{h} (shop)" for h in range(HOLES)) for p in range(PIGEONS)]
     twice = [
-        f"P{one}X{h} + P{other}X{h} (shop)" for h in range(HOLES) for one, other in combinations(range(PIGEONS), 2)
+        f"P{first}X{h} + P{second}X{h} (shop)"
+        for h in range(HOLES)
+        for first, second in combinations(range(PIGEONS), 2)
     ]
     requires = " and ".join(f"({part})" for part in each)
     return (
@@ -49,11 +51,11 @@ def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
 
 @pytest.mark.parametrize("cell", [" or ", " and "])
 def test_long_lists_at_two_levels_are_decided(cell: str) -> None:
-    asked = cell.join(f"P{i // 2} ({('shop', 'shelf')[i % 2]})" for i in range(1_200))
+    condition = cell.join(f"P{i // 2} ({('shop', 'shelf')[i % 2]})" for i in range(1_200))
     names = ", ".join(f"P{i}" for i in range(600))
     _, policy = generated_programs.lowered(
         "privtab: 1\nsystem: shop\nversion: v1\nentities: {shop: {shelf:}}\nsemantics: {inheritance: down}\n"
-        f"privileges: [{names}]\ntables: {{shelf: {{load: {asked}}}}}\n"
+        f"privileges: [{names}]\ntables: {{shelf: {{load: {condition}}}}}\n"
     )
     found = [finding.code for finding in checks.run(policy) if finding.code in ("P302", "P310", "P328", "P341")]
     assert found == [{" or ": "P310", " and ": "P328"}[cell]] * 600

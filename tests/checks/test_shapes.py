@@ -80,5 +80,5 @@ def test_findings_and_minimal_sets_are_those_of_each_row_alone(seed: int, monkey
 def test_a_question_may_be_about_a_type_of_another_version() -> None:
     shapes = Shapes(lowered(POLICY)[0])
     condition = item_condition(shapes.program.rules["left_item", "load"])
-    one, other = (shapes.of([condition], {"with": [type_]}).number for type_ in ("left", "gone"))
-    assert one != other
+    known, gone = (shapes.of([condition], {"with": [type_]}).number for type_ in ("left", "gone"))
+    assert known != gone

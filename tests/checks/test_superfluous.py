@@ -356,8 +356,8 @@ class Implications:
 
     def _equal(self, conditions: tuple[Formula, Formula], unnamed: str | None) -> bool:
         return all(
-            self.view.exact.always_implies(self.rule, one, other, unnamed=unnamed)
-            for one, other in (conditions, conditions[::-1])
+            self.view.exact.always_implies(self.rule, premise, conclusion, unnamed=unnamed)
+            for premise, conclusion in (conditions, conditions[::-1])
         )
 
     def has_idle_or(self) -> bool:

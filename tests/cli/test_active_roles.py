@@ -89,12 +89,12 @@ def test_each_call_of_a_client_takes_them(client: Client | Embedded) -> None:
     assert client.visible("ben", "read", "item", items, active_roles=["idle"]) == []
     assert client.visible("ben", "read", "item", items, active_roles=["boss"]) == []
     assert client.filter("ben", "read", [ITEM], active_roles=[]) == []
-    asked = [
+    requests = [
         Request(user="ben", action="read", resource=Entity.parse(ITEM), active_roles=active)
         for active in (None, (), ("clerk",), ("idle",), ("boss",))
     ]
-    assert client.check_many(asked) == [True, False, True, False, False]
-    assert client.check_many(asked * 300) == [True, False, True, False, False] * 300
+    assert client.check_many(requests) == [True, False, True, False, False]
+    assert client.check_many(requests * 300) == [True, False, True, False, False] * 300
 
 
 def test_what_is_no_list_of_names_is_refused(client: Client | Embedded) -> None:
@@ -131,9 +131,9 @@ def test_authzen_reads_them_from_the_context(folder: Path) -> None:
         assert not answer["decision"]
         assert "must be a list of names" in answer["context"]["error"]["message"]
     for kind, part in ((Searched.RESOURCE, {"resource": {"type": "item"}}), (Searched.ACTION, {"action": {}})):
-        asked = {**body, **part}
+        request = {**body, **part}
         found = [
-            asyncio.run(service.search(kind, {**asked, "context": {"active_roles": active}}))["results"]
+            asyncio.run(service.search(kind, {**request, "context": {"active_roles": active}}))["results"]
             for active in (["clerk"], ["idle"], ["boss"])
         ]
         assert found[1:] == [[], []]

@@ -50,8 +50,8 @@ def test_paragraphs_of_help_flow(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = [line.strip() for line in privtab(*command, "--help").out.splitlines()]
-    said = lines[: lines.index("Example:")]
-    for line, following in itertools.pairwise(said):
+    description = lines[: lines.index("Example:")]
+    for line, following in itertools.pairwise(description):
         word = following.split(" ")[0]
         assert not line or not following or len(line) + 1 + len(word) > 78, line
 
@@ -167,10 +167,10 @@ def test_version(privtab: Callable[..., Any]) -> None:
 def completed(line: str, **environment: str) -> list[str]:
     """What Bash would be offered at the end of a line, by the script that `--install-completion` installs."""
     words = line.split(" ")
-    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_PRIVTAB_COMPLETE": "complete_bash"}
+    variables = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_PRIVTAB_COMPLETE": "complete_bash"}
     ran = subprocess.run(
         [sys.executable, "-c", MAIN],
-        env=os.environ | asked | environment,
+        env=os.environ | variables | environment,
         check=False,
         capture_output=True,
         text=True,

@@ -70,7 +70,7 @@ def test_without_a_moment_it_is_now(privtab: Callable[..., Any], policy: Path, t
 def test_who_can_and_what_can_answer_for_a_moment(privtab: Callable[..., Any], policy: Path, timed: Path) -> None:
     def users(at: str) -> list[str]:
         ran = privtab("who-can", "read", "item:s/a/x", "-p", policy, "-s", timed, "--format", "json", "--at", at)
-        return [one["user"] for one in json.loads(ran.out)["users"]]
+        return [entry["user"] for entry in json.loads(ran.out)["users"]]
 
     assert users(MARCH) == []
     assert users("2026-04-15T00:00Z") == ["ann", "ben", "cleo"]
@@ -91,8 +91,8 @@ def test_an_explanation_shows_the_windows_of_the_rows(privtab: Callable[..., Any
     output = privtab(*ask, "--format", "json").out
     links = [
         link
-        for one in json.loads(output)["sets"]
-        for atom in one["atoms"]
+        for minimal_set in json.loads(output)["sets"]
+        for atom in minimal_set["atoms"]
         for chain in atom.get("because", atom.get("chains", ()))
         for link in chain
     ]
@@ -116,7 +116,7 @@ def test_lint_of_a_state(privtab: Callable[..., Any], policy: Path, timed: Path,
     listed = json.loads(
         privtab("state", "lint", timed, "-p", policy, "--at", "2026-03-20T00:00Z", "--format", "json").out
     )
-    assert {(one["code"], one["row_number"]) for one in listed} >= {("S203", 3), ("S206", 2)}
+    assert {(finding["code"], finding["row_number"]) for finding in listed} >= {("S203", 3), ("S206", 2)}
     empty = tmp_path / "empty.yaml"
     empty.write_text("assignments:\n  - {principal: 'user:a', role: nothing}\n")
     assert "warning[S204 empty-role]: role `nothing` is held" in privtab("state", "lint", empty, "-p", policy).err + (

@@ -50,11 +50,11 @@ def test_a_broken_file_of_a_state_stops_answers_and_bundles(
 ) -> None:
     if not denials:
         policy.write_text(policy.read_text(encoding="utf-8").replace("deny: overrides, ", ""), encoding="utf-8")
-    state, asked, packed = tmp_path / "state", tmp_path / "asked.jsonl", tmp_path / "state.tar.gz"
+    state, requests, packed = tmp_path / "state", tmp_path / "asked.jsonl", tmp_path / "state.tar.gz"
     state.mkdir()
     write(state / name)
-    asked.write_text(json.dumps(REQUEST) + "\n", encoding="utf-8")
-    for command in (("decide", "-s", state, "-r", asked), ("state", "pack", state, "-o", packed)):
+    requests.write_text(json.dumps(REQUEST) + "\n", encoding="utf-8")
+    for command in (("decide", "-s", state, "-r", requests), ("state", "pack", state, "-o", packed)):
         ran = privtab(*command, "-p", policy)
         assert (ran.code, ran.out) == (1, ""), command
         assert f"{state / name}" in ran.err

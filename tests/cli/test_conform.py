@@ -52,7 +52,7 @@ class Nothing:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "library.yaml").write_text(POLICY, encoding="utf-8")
@@ -60,13 +60,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_wider_row_fails_with_its_request(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wider_row_fails_with_its_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["conform", "library.yaml", "--driver", "lax_system:Lax", "--url", "lax://here"]
     assert run([*command, "--format", "json", "-o", "report.json"]) == 1
     errors = capsys.readouterr().err
     assert "questions about" in errors
     assert "calls to make" in errors
-    result = json.loads((here / "report.json").read_text())
+    result = json.loads((folder / "report.json").read_text())
     verdicts = {row["row"]: row["verdict"] for row in result["rows"]}
     assert verdicts == {"page/read": "agrees", "page/delete": "wider"}
     [row] = [row for row in result["rows"] if row["findings"]]
@@ -77,12 +77,12 @@ def test_a_wider_row_fails_with_its_request(here: Path, capsys: pytest.CaptureFi
     assert run([*command, "--filter", "*/read"]) == 0
 
 
-def test_a_variant_says_what_the_system_does(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_variant_says_what_the_system_does(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["conform", "library.yaml", "--driver", "lax_system:Lax", "--url", "lax://here"]
     assert run([*command, "--write-variant", "lax", "--reading", "page/read=other"]) == 2
     assert run([*command, "--write-variant", "lax"]) == 1
     assert "library.yaml: variant `lax` with 1 row" in capsys.readouterr().err
-    written = (here / "library.yaml").read_text(encoding="utf-8")
+    written = (folder / "library.yaml").read_text(encoding="utf-8")
     assert written.startswith(POLICY)
     assert written.endswith("        delete: anyone\n")
     assert run([*command, "--variant", "lax"]) == 0
@@ -90,9 +90,9 @@ def test_a_variant_says_what_the_system_does(here: Path, capsys: pytest.CaptureF
 
 
 def test_a_small_system_without_the_state_is_not_called_narrower(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here / "empty_system.py").write_text(
+    (folder / "empty_system.py").write_text(
         "from lax_system import Lax\n\n\nclass Empty(Lax):\n    def ask(self, request):\n        return 'refused'\n",
         encoding="utf-8",
     )
@@ -102,47 +102,47 @@ def test_a_small_system_without_the_state_is_not_called_narrower(
     assert run([*command, "--filter", "*/delete"]) == 1, "one row may be refused to everybody"
 
 
-def test_nothing_is_made_when_every_answer_is_known(here: Path) -> None:
-    (here / "counting_system.py").write_text(
+def test_nothing_is_made_when_every_answer_is_known(folder: Path) -> None:
+    (folder / "counting_system.py").write_text(
         "from lax_system import Lax\n\n\nclass Counting(Lax):\n    def prepare(self, world):\n"
         "        open('made', 'a').write('x')\n        super().prepare(world)\n",
         encoding="utf-8",
     )
     command = ["conform", "library.yaml", "--driver", "counting_system:Counting", "--url", "lax://here"]
     assert [run([*command, "--resume", "answers.jsonl"]) for _ in range(2)] == [1, 1]
-    assert (here / "made").read_text() == "x"
+    assert (folder / "made").read_text() == "x"
 
 
-def test_what_is_known_is_waived(here: Path) -> None:
-    (here / "known.yaml").write_text(
+def test_what_is_known_is_waived(folder: Path) -> None:
+    (folder / "known.yaml").write_text(
         "waivers:\n  - {operation: page/delete, change: wider, who: ann, why: known, until: 2999-01-01}\n"
     )
     command = ["conform", "library.yaml", "--driver", "lax_system:Lax", "--url", "lax://here"]
     assert run([*command, "--waivers", "known.yaml"]) == 0
 
 
-def test_a_dry_run_and_a_state_ask_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_and_a_state_ask_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["conform", "library.yaml", "--driver", "authzen", "--url", "http://127.0.0.1:1"]
     assert run([*command, "--dry-run"]) == 0
     assert run([*command, "--write-state", "state.json"]) == 0
-    assert json.loads((here / "state.json").read_text())["grants"]
+    assert json.loads((folder / "state.json").read_text())["grants"]
     assert run(command) == 3
     assert "gave no answer" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_a_served_state_is_asked_about_and_that_of_another_policy_is_refused(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     many = "".join(f"    read{number}: READ (page)\n" for number in range(30))
-    (here / "other.yaml").write_text(POLICY + many, encoding="utf-8")
+    (folder / "other.yaml").write_text(POLICY + many, encoding="utf-8")
     command = ["--driver", "authzen", "--url"]
     assert run(["conform", "other.yaml", *command, "http://127.0.0.1:1", "--write-state", "state.json"]) == 0
-    server = start(["-p", "other.yaml", "-s", "state.json"], here)
+    server = start(["-p", "other.yaml", "-s", "state.json"], folder)
     try:
         assert run(["conform", "other.yaml", *command, server.url]) == 0
         assert run(["conform", "other.yaml", *command, server.url, "--filter", "page/read1*", "--sample", "9"]) == 0
-        (here / "other.yaml").write_text(POLICY + many + "    write: WRITE (page)\n", encoding="utf-8")
+        (folder / "other.yaml").write_text(POLICY + many + "    write: WRITE (page)\n", encoding="utf-8")
         capsys.readouterr()
         assert run(["conform", "other.yaml", *command, server.url, "--filter", "page/read*"]) == 3
         assert "the system does not have the prepared state" in capsys.readouterr().err
@@ -151,13 +151,13 @@ def test_a_served_state_is_asked_about_and_that_of_another_policy_is_refused(
 
 
 @pytest.mark.slow
-def test_a_server_that_reads_a_file_gets_the_state_and_the_file_is_put_back(here: Path) -> None:
-    (here / "state.yaml").write_text("grants: []\n", encoding="utf-8")
+def test_a_server_that_reads_a_file_gets_the_state_and_the_file_is_put_back(folder: Path) -> None:
+    (folder / "state.yaml").write_text("grants: []\n", encoding="utf-8")
     assert run(["compile", "library.yaml", "-o", "build", "--state", "state.yaml"]) == 0
-    [policy] = here.glob("build/**/policy.tar.gz")
+    [policy] = folder.glob("build/**/policy.tar.gz")
     state = policy.with_name("state.tar.gz")
     before = state.read_bytes()
-    server = start(["--bundles", policy.parent, "--refresh", "0.2"], here)
+    server = start(["--bundles", policy.parent, "--refresh", "0.2"], folder)
     try:
         command = ["conform", "library.yaml", "--driver", "authzen", "--url", server.url, "--set", f"state={state}"]
         assert run(command) == 0
@@ -166,8 +166,8 @@ def test_a_server_that_reads_a_file_gets_the_state_and_the_file_is_put_back(here
         server.stop()
 
 
-def test_what_is_left_behind_is_listed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    del here
+def test_what_is_left_behind_is_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    del folder
     command = ["conform", "library.yaml", "--driver", "lax_system:Leaving", "--url", "lax://here"]
     assert run(command) == 1
     assert "left behind: a folder" in capsys.readouterr().err
@@ -185,7 +185,7 @@ def test_what_is_left_behind_is_listed(here: Path, capsys: pytest.CaptureFixture
         (["--driver", "lax_system:Lax", "--url", "x", "--prefix", ""], "`--prefix` is empty"),
     ],
 )
-def test_wrong_usage_is_told(here: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    del here
+def test_wrong_usage_is_told(folder: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    del folder
     assert run(["conform", "library.yaml", *arguments]) == 2
     assert says in " ".join(capsys.readouterr().err.split())

@@ -49,7 +49,7 @@ ASKED: Sequence[tuple[dict[str, Any], bool]] = (
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Path:
+def requests(tmp_path: Path) -> Path:
     path = tmp_path / "asked.jsonl"
     path.write_text("".join(json.dumps(request) + "\n" for request, _ in ASKED), encoding="utf-8")
     return path
@@ -61,24 +61,28 @@ def answers(out: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_request_is_answered_in_its_place(
-    privtab: Callable[..., Any], policy: Path, state: Path, asked: Path, engine: str
+    privtab: Callable[..., Any], policy: Path, state: Path, requests: Path, engine: str
 ) -> None:
-    ran = privtab("decide", "--policy", policy, "--state", state, "--requests", asked, "--engine", engine)
+    ran = privtab("decide", "--policy", policy, "--state", state, "--requests", requests, "--engine", engine)
     assert ran.code == 0, ran.err
     assert [answer["decision"] for answer in answers(ran.out)] == [allowed for _, allowed in ASKED]
 
 
 @pytest.mark.slow
-def test_all_engines_write_the_same_lines(privtab: Callable[..., Any], policy: Path, state: Path, asked: Path) -> None:
-    output = {engine: privtab("decide", "-p", policy, "-s", state, "-r", asked, "-e", engine).out for engine in ENGINES}
+def test_all_engines_write_the_same_lines(
+    privtab: Callable[..., Any], policy: Path, state: Path, requests: Path
+) -> None:
+    output = {
+        engine: privtab("decide", "-p", policy, "-s", state, "-r", requests, "-e", engine).out for engine in ENGINES
+    }
     assert answers(output["reference"])
     assert set(output.values()) == {output["reference"]}
 
 
 def test_lines_are_compact_with_sorted_keys(
-    privtab: Callable[..., Any], policy: Path, state: Path, asked: Path
+    privtab: Callable[..., Any], policy: Path, state: Path, requests: Path
 ) -> None:
-    ran = privtab("decide", "-p", policy, "-s", state, "-r", asked)
+    ran = privtab("decide", "-p", policy, "-s", state, "-r", requests)
     for line in ran.out.splitlines():
         assert line == json.dumps(json.loads(line), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     first = answers(ran.out)[0]
@@ -113,15 +117,15 @@ def test_invalid_requests_are_denied_in_their_place(
     path.write_text("\n".join([good, "", *wrong, "   ", good]), encoding="utf-8")
     ran = privtab("decide", "-p", policy, "-s", state, "-r", path, "-e", engine)
     assert ran.code == 1
-    got = answers(ran.out)
-    assert len(got) == len(wrong) + 2
-    assert [answer["decision"] for answer in got] == [True, *[False] * len(wrong), True]
-    for answer in got[1:-1]:
+    decisions = answers(ran.out)
+    assert len(decisions) == len(wrong) + 2
+    assert [answer["decision"] for answer in decisions] == [True, *[False] * len(wrong), True]
+    for answer in decisions[1:-1]:
         error = answer["context"]["error"]
         assert error["kind"] == "invalid_request"
         assert error["message"]
     assert [line.partition(":")[0] for line in ran.err.splitlines()] == [f"line {n}" for n in range(3, 3 + len(wrong))]
-    assert "did you mean `read`?" in got[5]["context"]["error"]["message"]
+    assert "did you mean `read`?" in decisions[5]["context"]["error"]["message"]
 
 
 def test_bytes_that_are_no_text_are_an_invalid_request(
@@ -135,16 +139,16 @@ def test_bytes_that_are_no_text_are_an_invalid_request(
 
 
 def test_a_wrong_row_that_can_only_allow_is_left_out_and_told(
-    privtab: Callable[..., Any], policy: Path, state: Path, asked: Path
+    privtab: Callable[..., Any], policy: Path, state: Path, requests: Path
 ) -> None:
     text = state.read_text(encoding="utf-8") + 'members: [{user: ann, of: "nowhere:x"}]\n'
     state.write_text(text, encoding="utf-8")
-    ran = privtab("decide", "-p", policy, "-s", state, "-r", asked)
+    ran = privtab("decide", "-p", policy, "-s", state, "-r", requests)
     assert ran.code == 1
     assert [answer["decision"] for answer in answers(ran.out)] == [allowed for _, allowed in ASKED]
     assert "nowhere" in ran.err
     assert "answered without them" in ran.err
-    partial = privtab("decide", "-p", policy, "-s", state, "-r", asked, "--allow-partial")
+    partial = privtab("decide", "-p", policy, "-s", state, "-r", requests, "--allow-partial")
     assert (partial.code, partial.out) == (0, ran.out)
     assert "nowhere" in partial.err
 
@@ -159,19 +163,19 @@ def test_a_wrong_row_that_can_only_allow_is_left_out_and_told(
     ],
 )
 def test_a_wrong_row_that_may_deny_stops_the_answers(
-    privtab: Callable[..., Any], policy: Path, state: Path, asked: Path, old: str, new: str
+    privtab: Callable[..., Any], policy: Path, state: Path, requests: Path, old: str, new: str
 ) -> None:
     text = state.read_text(encoding="utf-8")
     assert old in text
     state.write_text(text.replace(old, new), encoding="utf-8")
-    ran = privtab("decide", "-p", policy, "-s", state, "-r", asked)
+    ran = privtab("decide", "-p", policy, "-s", state, "-r", requests)
     assert (ran.code, ran.out) == (1, "")
     assert "may carry a denial" in ran.err
-    assert privtab("decide", "-p", policy, "-s", state, "-r", asked, "--allow-partial").code == 0
+    assert privtab("decide", "-p", policy, "-s", state, "-r", requests, "--allow-partial").code == 0
 
 
 def test_an_opa_that_runs_already_is_asked_for_its_own_state(
-    privtab: Callable[..., Any], policy: Path, state: Path, asked: Path, tmp_path: Path
+    privtab: Callable[..., Any], policy: Path, state: Path, requests: Path, tmp_path: Path
 ) -> None:
     program = load_program(policy)
     loaded, findings = validate(program, load(state))
@@ -179,12 +183,12 @@ def test_an_opa_that_runs_already_is_asked_for_its_own_state(
     (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, loaded))
     with OpaServer([tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"]) as opa:
-        ran = privtab("decide", "-p", policy, "--url", opa.url, "-r", asked)
-        both = privtab("decide", "-p", policy, "-s", state, "--url", opa.url, "-r", asked)
+        ran = privtab("decide", "-p", policy, "--url", opa.url, "-r", requests)
+        both = privtab("decide", "-p", policy, "-s", state, "--url", opa.url, "-r", requests)
     assert ran.code == 0, ran.err
     assert [answer["decision"] for answer in answers(ran.out)] == [allowed for _, allowed in ASKED]
     assert both.code == 2
-    gone = privtab("decide", "-p", policy, "--url", opa.url, "-r", asked)
+    gone = privtab("decide", "-p", policy, "--url", opa.url, "-r", requests)
     assert (gone.code, gone.out) == (3, "")
     assert "Traceback" not in gone.err
 

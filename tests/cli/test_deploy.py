@@ -26,8 +26,8 @@ Privtab = Callable[..., Any]
 
 @pytest.fixture
 def idle_fleet(tmp_path: Path) -> Iterator[SidecarFleet]:
-    with SidecarFleet(tmp_path) as made:
-        yield made
+    with SidecarFleet(tmp_path) as sidecars:
+        yield sidecars
 
 
 @pytest.fixture
@@ -160,8 +160,8 @@ def test_a_state_that_was_made_with_other_names_is_packed_anew(privtab: Privtab,
     assert "made with another set ALL" in ran.out
     registry = Registry.open(idle_fleet.registry)
     assert registry.channel("dev", "shop").sequence == 1
-    kept = deploy(privtab, idle_fleet, "--fail-on", "none", "--keep-state", "nobody has it", watched=False)
-    assert kept.code == 0, kept.err
+    with_kept_state = deploy(privtab, idle_fleet, "--fail-on", "none", "--keep-state", "nobody has it", watched=False)
+    assert with_kept_state.code == 0, with_kept_state.err
     assert "kept though set ALL changed: nobody has it" in registry.channel("dev", "shop").why
     assert deploy(privtab, idle_fleet, "--fail-on", "none", "--state", idle_fleet.state, watched=False).code == 0
     assert len({entry.state for entry in registry.history("dev", "shop")}) == 2
@@ -244,7 +244,7 @@ def test_a_canary_goes_first_and_its_decisions_tell(privtab: Privtab, fleet: Sid
             stop.set()
         report = outcome(ran.out)
         assert report["watched"]["canary"]["active"] == 1
-        assert [one["rule"] for one in report["canary"]["compared"]] == ["shop/item/read"]
+        assert [row["rule"] for row in report["canary"]["compared"]] == ["shop/item/read"]
         after = registry.channel("dev", "shop")
         assert (after.canary, after.policy != before.policy) == (None, True)
         if user == "ann":

@@ -17,7 +17,7 @@ def described(privtab: Callable[..., Any], *arguments: str | Path) -> dict[str, 
 
 
 def row(policy: dict[str, Any], entity: str, operation: str) -> dict[str, Any]:
-    (found,) = [one for one in policy["operations"] if (one["entity"], one["operation"]) == (entity, operation)]
+    (found,) = [entry for entry in policy["operations"] if (entry["entity"], entry["operation"]) == (entity, operation)]
     assert isinstance(found, dict)
     return found
 
@@ -57,7 +57,7 @@ def test_a_listing_has_minimal_sets_for_each_item(privtab: Callable[..., Any], p
 
 def test_core_rows_say_so(privtab: Callable[..., Any], policy: Path) -> None:
     value = described(privtab, policy)
-    origins = {(one["entity"], one["operation"]): one["from"] for one in value["operations"]}
+    origins = {(entry["entity"], entry["operation"]): entry["from"] for entry in value["operations"]}
     assert {entity for (entity, operation), origin in origins.items() if origin == "core"} == set(value["entities"])
     assert origins["store", "open"] == "row"
     assert row(value, "item", "delete")["minimal_sets"] == [["WRITE (item)"]]
@@ -103,8 +103,8 @@ def test_a_variant_changes_rows(privtab: Callable[..., Any]) -> None:
 def test_for_people_every_operation_and_note_is_there(privtab: Callable[..., Any], policy: Path) -> None:
     value = described(privtab, policy)
     text = privtab("describe", policy).out
-    for one in value["operations"]:
-        assert one["operation"] in text
+    for entry in value["operations"]:
+        assert entry["operation"] in text
     assert "create: Shelves are cheap." in text
     assert "grant ALL (shelf)" in text
     assert "or owner (shelf)" in text

@@ -247,7 +247,7 @@ def test_a_gate_that_finds_no_policy_is_bad_usage(privtab: Run, repository: Path
 
 
 def test_what_is_not_there(privtab: Run, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for arguments, code, told in [
+    for arguments, code, message in [
         (("HEAD~9:policy_src/shop/now.yaml", "shop/now"), 2, "git knows no revision `HEAD~9`"),
         (("HEAD:policy_src/shop/no.yaml", "shop/now"), 3, "no `policy_src/shop/no.yaml` in `HEAD`"),
         (("shop/no", "shop/now"), 2, "no policy `shop/no`"),
@@ -255,7 +255,7 @@ def test_what_is_not_there(privtab: Run, repository: Path, tmp_path: Path, monke
     ]:
         ran = privtab("diff", *arguments)
         assert (ran.code, ran.out) == (code, ""), ran.err
-        assert told in ran.err
+        assert message in ran.err
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "old.yaml").write_text(OLD, encoding="utf-8")

@@ -22,12 +22,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(folder: Path, *arguments: str) -> int:
+def exit_code(folder: Path, *arguments: str) -> int:
     return run([*arguments, "-p", str(folder / "p.yaml"), "-s", str(folder / "s.json")])
 
 
 def test_a_denial_says_deny_and_that_not_all_ways_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked(folder, "explain", "u1", "load", "shop:s") == 0
+    assert exit_code(folder, "explain", "u1", "load", "shop:s") == 0
     shown = capsys.readouterr().out
     assert shown.startswith("DENY")
     assert "what would allow it" in shown
@@ -35,7 +35,7 @@ def test_a_denial_says_deny_and_that_not_all_ways_are_listed(folder: Path, capsy
 
 
 def test_programs_are_told_that_lists_are_cut(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked(folder, "explain", "u1", "load", "shop:s", "--format", "json") == 0
+    assert exit_code(folder, "explain", "u1", "load", "shop:s", "--format", "json") == 0
     value = json.loads(capsys.readouterr().out)
     assert value["decision"] is False
     assert (value["sets_complete"], value["turns_complete"]) == (False, False)
@@ -47,7 +47,7 @@ def test_principals_are_listed_where_ways_are_too_many(folder: Path, capsys: pyt
     names = hostile.privileges((folder / "p.yaml").read_text())
     rows = [{"grantee": "role:boss", "effect": "allow", "privilege": p, "entity": "shop:s"} for p in names]
     (folder / "s.json").write_text(json.dumps({**state, "grants": [*state["grants"], *rows]}))
-    assert asked(folder, "who-can", "load", "shop:s", "--by", "principal", "--format", "json") == 0
+    assert exit_code(folder, "who-can", "load", "shop:s", "--by", "principal", "--format", "json") == 0
     assert [row["principal"] for row in json.loads(capsys.readouterr().out)["principals"]] == ["role:boss", "user:all"]
 
 
@@ -55,7 +55,7 @@ def test_what_is_not_decided_is_named_and_fails(tmp_path: Path, capsys: pytest.C
     text = hostile.any_objects(3, 40)
     (tmp_path / "p.yaml").write_text(text)
     (tmp_path / "s.json").write_text(hostile.state(text))
-    assert asked(tmp_path, "what-can", "all", "--format", "json") == 1
+    assert exit_code(tmp_path, "what-can", "all", "--format", "json") == 1
     ran = capsys.readouterr()
     assert json.loads(ran.out)["undecided"] == ["hostile/t39/copy"]
     assert "not decided: `hostile/t39/copy`" in ran.err

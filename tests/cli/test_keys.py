@@ -45,7 +45,7 @@ def test_a_key_with_a_password(privtab: Callable[..., Any], tmp_path: Path, monk
 
 def test_what_opa_needs(privtab: Callable[..., Any], tmp_path: Path) -> None:
     pair, other = signing_keys.pair(), signing_keys.pair("RS256")
-    files = [one.write(tmp_path, name)[1] for name, one in (("ec", pair), ("rsa", other))]
+    files = [key_pair.write(tmp_path, name)[1] for name, key_pair in (("ec", pair), ("rsa", other))]
     found = json.loads(privtab("keys", "config", *files, "--scope", "prod", "--bundle", "policy").out)
     assert found["bundles"] == {"policy": {"signing": {"scope": "prod"}}}
     assert [key["algorithm"] for key in found["keys"].values()] == ["ES256", "RS256"]
@@ -63,9 +63,9 @@ def test_keys_of_other_tools(privtab: Callable[..., Any], tmp_path: Path) -> Non
             subprocess.run(command, check=True, capture_output=True)
         except FileNotFoundError:
             pytest.skip("needs the openssl command")
-    one, other = privtab("keys", "show", private), privtab("keys", "show", public)
-    assert one.code == 0, one.err
-    assert one.out.split()[0] == other.out.split()[0]
+    from_private, from_public = privtab("keys", "show", private), privtab("keys", "show", public)
+    assert from_private.code == 0, from_private.err
+    assert from_private.out.split()[0] == from_public.out.split()[0]
 
 
 def test_what_is_no_key(privtab: Callable[..., Any], tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ def test_all_findings_come_at_once_sorted_by_place(privtab: Callable[..., Any], 
     other.write_text(policy.read_text(encoding="utf-8").replace("system: shop", "system: shop2"), encoding="utf-8")
     ran = privtab("lint", policy, other, "--format", "json")
     assert ran.code == 1
-    found = [one for one in json.loads(ran.out) if one["severity"] == "error"]
-    places = [(one["path"], one["line"], one["column"]) for one in found]
+    found = [finding for finding in json.loads(ran.out) if finding["severity"] == "error"]
+    places = [(finding["path"], finding["line"], finding["column"]) for finding in found]
     assert len(places) == 4
     assert places == sorted(places)
-    assert {one["name"] for one in found} == {"unknown-privilege"}
+    assert {finding["name"] for finding in found} == {"unknown-privilege"}
     assert "READ" in found[0]["help"]
 
 
@@ -155,7 +155,7 @@ def twice(policy: Path, comment: str = "") -> None:
 
 
 def found(ran: Any) -> set[str]:
-    return {one["code"] for one in json.loads(ran.out) if one["ignored"] is None}
+    return {finding["code"] for finding in json.loads(ran.out) if finding["ignored"] is None}
 
 
 def test_fail_on_says_from_which_severity_on_a_run_fails(privtab: Callable[..., Any], policy: Path) -> None:
@@ -210,8 +210,10 @@ def test_a_comment_ignores_and_every_format_knows(privtab: Callable[..., Any], p
     ran = privtab("lint", policy)
     assert "P310" not in ran.out
     assert "1 ignored" in ran.out
-    (one,) = (one for one in json.loads(privtab("lint", policy, "--format", "json").out) if one["ignored"])
-    assert one["ignored"] == {"reason": "both are in the document", "by": "comment"}
+    (ignored,) = (
+        finding for finding in json.loads(privtab("lint", policy, "--format", "json").out) if finding["ignored"]
+    )
+    assert ignored["ignored"] == {"reason": "both are in the document", "by": "comment"}
     run = json.loads(privtab("lint", policy, "--format", "sarif").out)["runs"][0]
     (hidden,) = (result for result in run["results"] if "suppressions" in result)
     assert hidden["ruleId"] == "P310"
@@ -229,8 +231,8 @@ def test_settings_say_severities_failing_and_format(privtab: Callable[..., Any],
         "[[lint.overrides]]\npaths = ['*']\nseverity = {P302 = 'off', P305 = 'off', P322 = 'off'}\n"
     )
     ran = privtab("lint", policy, "--select", "P310,P302,P305")
-    (one,) = (one for one in json.loads(ran.out) if one["ignored"] is None)
-    assert (one["code"], one["severity"], ran.code) == ("P310", "note", 0)
+    (reported,) = (finding for finding in json.loads(ran.out) if finding["ignored"] is None)
+    assert (reported["code"], reported["severity"], ran.code) == ("P310", "note", 0)
     assert privtab("lint", policy, "--select", "P310", "--fail-on", "note").code == 1
     other = tmp_path / "other.toml"
     other.write_text("[lint]\nseverity = {P310 = 'error'}\n")

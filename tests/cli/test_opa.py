@@ -92,16 +92,16 @@ class Running:
 @pytest.fixture
 def running() -> Iterator[Callable[..., Running]]:
     """Starts `privtab opa run`; what still runs at the end is killed."""
-    made: list[Running] = []
+    started: list[Running] = []
 
     def start(*options: str | Path) -> Running:
-        made.append(Running(*options))
-        return made[-1]
+        started.append(Running(*options))
+        return started[-1]
 
     yield start
-    for one in made:
-        one.process.kill()
-        one.process.wait()
+    for command in started:
+        command.process.kill()
+        command.process.wait()
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")

@@ -51,7 +51,7 @@ def test_exit_codes_are_named() -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {"typer.Exit", "sys.exit"}:
                 for argument in node.args:
                     chosen = [argument.body, argument.orelse] if isinstance(argument, ast.IfExp) else [argument]
-                    assert not any(isinstance(one, ast.Constant) for one in chosen), f"{path}:{node.lineno}"
+                    assert not any(isinstance(branch, ast.Constant) for branch in chosen), f"{path}:{node.lineno}"
     assert [int(code) for code in ExitCode] == [0, 1, 2, 3]
 
 

@@ -30,14 +30,14 @@ members:
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> list[str]:
+def options(tmp_path: Path) -> list[str]:
     (tmp_path / "club.yaml").write_text(POLICY, encoding="utf-8")
     (tmp_path / "state.yaml").write_text(STATE, encoding="utf-8")
     return ["-p", str(tmp_path / "club.yaml"), "-s", str(tmp_path / "state.yaml")]
 
 
-def test_the_steps_to_a_goal(privtab: Callable[..., Any], asked: list[str]) -> None:
-    ran = privtab("paths", "ann", "owner", "room:c/r", *asked)
+def test_the_steps_to_a_goal(privtab: Callable[..., Any], options: list[str]) -> None:
+    ran = privtab("paths", "ann", "owner", "room:c/r", *options)
     assert ran.code == 0, ran.err
     assert ran.out.startswith("PATH  user:ann to owner (room:c/r) in 2 steps\n")
     words = [line.split() for line in ran.out.splitlines()]
@@ -47,32 +47,32 @@ def test_the_steps_to_a_goal(privtab: Callable[..., Any], asked: list[str]) -> N
     assert words[6] == ["brings", "owner", "(room:c/r)"]
 
 
-def test_an_operation_as_the_goal(privtab: Callable[..., Any], asked: list[str]) -> None:
-    ran = privtab("paths", "ann", "room:c/r", "--operation", "rule", *asked, "--format", "json")
+def test_an_operation_as_the_goal(privtab: Callable[..., Any], options: list[str]) -> None:
+    ran = privtab("paths", "ann", "room:c/r", "--operation", "rule", *options, "--format", "json")
     value = json.loads(ran.out)
     assert value["reachable"] is True
     assert [step["operation"] for step in value["path"]["steps"]] == ["join", "claim"]
     assert value["path"]["steps"][1]["brings"] == ["owner (room:c/r)"]
 
 
-def test_no_path_and_no_need_of_one(privtab: Callable[..., Any], asked: list[str]) -> None:
-    assert privtab("paths", "ben", "owner", "room:c/r", *asked).out.startswith("NO PATH  user:ben cannot")
-    assert privtab("paths", "ben", "member", "club:c", *asked).out.startswith("HELD  user:ben has")
-    short = privtab("paths", "ann", "owner", "room:c/r", "--max-steps", "1", *asked)
+def test_no_path_and_no_need_of_one(privtab: Callable[..., Any], options: list[str]) -> None:
+    assert privtab("paths", "ben", "owner", "room:c/r", *options).out.startswith("NO PATH  user:ben cannot")
+    assert privtab("paths", "ben", "member", "club:c", *options).out.startswith("HELD  user:ben has")
+    short = privtab("paths", "ann", "owner", "room:c/r", "--max-steps", "1", *options)
     assert "within 1 step" in short.out
 
 
-def test_all_that_one_could_gain(privtab: Callable[..., Any], asked: list[str]) -> None:
-    ran = privtab("paths", "ann", *asked)
+def test_all_that_one_could_gain(privtab: Callable[..., Any], options: list[str]) -> None:
+    ran = privtab("paths", "ann", *options)
     assert "2 rights on what is there already" in ran.out
     assert "build room:c/new: owner (room:c/new)" in ran.out
-    ben = json.loads(privtab("paths", "ben", *asked, "--format", "json").out)
+    ben = json.loads(privtab("paths", "ben", *options, "--format", "json").out)
     assert ben["gains"] == []
     assert ben["makes"] == [{"operation": "build", "resource": "room:c/new", "brings": ["owner (room:c/new)"]}]
 
 
-def test_everybody(privtab: Callable[..., Any], asked: list[str]) -> None:
-    ran = privtab("paths", "--all", *asked)
+def test_everybody(privtab: Callable[..., Any], options: list[str]) -> None:
+    ran = privtab("paths", "--all", *options)
     assert ran.code == 1, "somebody could gain something"
     assert ran.err == "3 escalations of 2 users\n"
     assert "a stranger could gain member (club:c)" in ran.out
@@ -98,7 +98,7 @@ def test_nobody(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
         ["ann", "room:c/r", "--operation", "rul"],
     ],
 )
-def test_what_cannot_be_asked_is_bad_usage(privtab: Callable[..., Any], asked: list[str], words: list[str]) -> None:
-    ran = privtab("paths", *words, *asked)
+def test_what_cannot_be_asked_is_bad_usage(privtab: Callable[..., Any], options: list[str], words: list[str]) -> None:
+    ran = privtab("paths", *words, *options)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err

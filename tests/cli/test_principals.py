@@ -76,7 +76,7 @@ def test_unknown_names_are_told(privtab: Privtab, policy: Path, staffed: Path, c
     assert ran.code == 0, ran.err
     assert f"note: {note}" in ran.err
     document = json.loads(privtab(*command, "-p", policy, "-s", staffed, "--format", "json").out)
-    assert any(said.startswith(note) for said in document["notes"])
+    assert any(text.startswith(note) for text in document["notes"])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_requests_may_write_the_kind_of_a_user(privtab: Privtab, policy: Path, s
         "\n".join(map(line, ["ben", "user:ben", "user:user:ben", "group:staff", "*"])), encoding="utf-8"
     )
     ran = privtab("decide", "-p", policy, "-s", staffed, "-r", requests_file)
-    answers = [json.loads(one) for one in ran.out.splitlines()]
+    answers = [json.loads(answer) for answer in ran.out.splitlines()]
     assert [answer["decision"] for answer in answers] == [True, True, False, False, False]
     assert answers[0] == answers[1]
     assert ["error" in answer["context"] for answer in answers] == [False, False, True, True, True]

@@ -84,9 +84,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (place / "state.yaml").write_text(STATE, encoding="utf-8")
     (place / "good.yaml").write_text("\n".join(STATE.splitlines()[:2]) + "\n", encoding="utf-8")
     (place / "shop.scenarios.yaml").write_text(SCENARIOS, encoding="utf-8")
-    asked = {"subject": {"type": "user", "id": ODD}, "action": {"name": ODD}, "resource": {"type": "store", "id": ODD}}
-    good = asked | {"action": {"name": "open"}}
-    (place / "asked.jsonl").write_text(f"{json.dumps(asked)}\n{json.dumps(good)}\n{ODD}\n", encoding="utf-8")
+    request = {
+        "subject": {"type": "user", "id": ODD},
+        "action": {"name": ODD},
+        "resource": {"type": "store", "id": ODD},
+    }
+    good = request | {"action": {"name": "open"}}
+    (place / "asked.jsonl").write_text(f"{json.dumps(request)}\n{json.dumps(good)}\n{ODD}\n", encoding="utf-8")
     monkeypatch.chdir(place)
     return place
 
@@ -173,12 +177,12 @@ def test_what_files_say_is_printed_as_text(line: str, privtab: Privtab, folder: 
 
 def texts(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
-        for name, one in value.items():
+        for name, item in value.items():
             yield name
-            yield from texts(one)
+            yield from texts(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from texts(one)
+        for item in value:
+            yield from texts(item)
     else:
         yield str(value)
 

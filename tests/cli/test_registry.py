@@ -39,7 +39,7 @@ def answered(capsys: pytest.CaptureFixture[str], *arguments: str | Path, code: i
     return out if code == 0 else err
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> object:
+def document(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> object:
     found: object = json.loads(answered(capsys, *arguments, "--format", "json"))
     return found
 
@@ -68,9 +68,9 @@ def test_switch_back_and_forth(url: str, files: Path, capsys: pytest.CaptureFixt
     answered(capsys, "release", url, "dev", "shop", "--policy", second.policy[:6], "--expect", "3")
     assert Registry.open(url).channel("dev", "shop").policy == second.policy
     assert "at release 4" in answered(capsys, "release", url, "dev", "shop", "--to", "1", "--expect", "3", code=1)
-    history = told(capsys, "history", url, "dev", "shop", "--last", "2")
+    history = document(capsys, "history", url, "dev", "shop", "--last", "2")
     assert isinstance(history, list)
-    assert [one["sequence"] for one in history] == [3, 4]
+    assert [release["sequence"] for release in history] == [3, 4]
 
 
 def test_shards_run_together(
@@ -85,8 +85,8 @@ def test_shards_run_together(
     current = Registry.open(url).channel("dev", "shop")
     assert set(current.shards) == set(packed.shards)
     assert f"{len(packed.shards)} shards" in answered(capsys, "show", url, "dev")
-    one = next(key for key in packed.shards if key != "people")
-    (tmp_path / "one.tar.gz").write_bytes(packed.shards[one])
+    shard = next(key for key in packed.shards if key != "people")
+    (tmp_path / "one.tar.gz").write_bytes(packed.shards[shard])
     answered(capsys, "put", url, tmp_path / "one.tar.gz", "--channel", "dev")
     assert Registry.open(url).channel("dev", "shop").shards == current.shards
 
@@ -147,7 +147,7 @@ def test_harm_is_found_and_copies_are_repaired(url: str, files: Path, capsys: py
 def test_what_cannot_be_is_said(
     arguments: list[str], code: int, says: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert says in answered(capsys, *(one.format(url=url, tmp=tmp_path) for one in arguments), code=code)
+    assert says in answered(capsys, *(argument.format(url=url, tmp=tmp_path) for argument in arguments), code=code)
 
 
 def test_a_bundle_that_is_none_is_refused(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

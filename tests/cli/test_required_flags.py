@@ -26,8 +26,8 @@ def test_questions_ask_for_the_flag(privtab: Callable[..., Any], clinic: list[st
     forgot = privtab(*ask, *clinic)
     assert forgot.code == 2, forgot.out
     assert NEEDS in forgot.err
-    said = privtab(*ask, "--flag", "pii=false", *clinic)
-    assert said.code == 0, said.err
+    answered = privtab(*ask, "--flag", "pii=false", *clinic)
+    assert answered.code == 0, answered.err
     assert "pii" in privtab(*ask, "--flag", "pii", *clinic).out or ask[0] == "what-can"
     assert "no row uses a flag `ppi`" in privtab(*ask, "--flag", "ppi=false", *clinic).err
 

@@ -20,8 +20,8 @@ MORE = STATE.replace("user:ann", "user:zoe")
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[SidecarFleet]:
-    with SidecarFleet(tmp_path) as made:
-        yield made
+    with SidecarFleet(tmp_path) as sidecars:
+        yield sidecars
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +140,8 @@ def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> Non
     assert back(privtab, fleet, "--signing-key", key).code == 0
     registry = Registry.open(fleet.registry)
     channel = registry.channel("dev", "shop")
-    kept = registry.read(registry.revision("shop", "policy", str(channel.policy)))
-    assert verify(kept, Trust.of([public.read_text(encoding="utf-8")], "")).sequence == 3
+    bundle = registry.read(registry.revision("shop", "policy", str(channel.policy)))
+    assert verify(bundle, Trust.of([public.read_text(encoding="utf-8")], "")).sequence == 3
 
 
 @pytest.mark.parametrize(

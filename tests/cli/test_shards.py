@@ -105,6 +105,6 @@ def test_the_bytes_are_the_same_for_the_same_rows(
     for name in ("one", "two"):
         folders.append(tmp_path / name)
         assert privtab("compile", lake, "--sharded", "--state", state, "-o", folders[-1]).code == 0
-    one, two = ({p.relative_to(f): p.read_bytes() for p in sorted(f.rglob("*.tar.gz"))} for f in folders)
-    assert one == two
-    assert len(one) == 4
+    first, second = ({p.relative_to(f): p.read_bytes() for p in sorted(f.rglob("*.tar.gz"))} for f in folders)
+    assert first == second
+    assert len(first) == 4

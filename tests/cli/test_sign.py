@@ -34,8 +34,10 @@ def test_a_bundle_is_signed_in_its_place(privtab: Callable[..., Any], bundle: Pa
     found = verify(bundle, Trust.of(PAIR.public, "prod"))
     assert found.sequence == 3
     assert signing_keys.header(bundle.read_bytes())["kid"] == "mine"
-    kept = {name: text for name, text in signing_keys.files(bundle.read_bytes()).items() if name != ".signatures.json"}
-    assert kept == signing_keys.files(before)
+    content = {
+        name: text for name, text in signing_keys.files(bundle.read_bytes()).items() if name != ".signatures.json"
+    }
+    assert content == signing_keys.files(before)
 
 
 def test_another_place_leaves_the_first_one(

@@ -43,7 +43,7 @@ def test_findings_for_programs(privtab: Callable[..., Any], policy: Path, wrong:
     ran = privtab("state", "validate", wrong, "--policy", policy, "--format", "json")
     assert ran.code == 1
     found = json.loads(ran.out)
-    assert [(one["table"], one["row_number"], one["severity"]) for one in found] == [
+    assert [(finding["table"], finding["row_number"], finding["severity"]) for finding in found] == [
         ("grants", 1, "error"),
         ("grants", 2, "error"),
     ]

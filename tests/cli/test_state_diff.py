@@ -49,13 +49,13 @@ def test_who_gains_what_and_by_which_row(privtab: Privtab, policy: Path, state: 
     document = json.loads(ran.out)
     texts = [row["text"] for row in document["rows"]]
     by = {
-        (one["change"], one["rule"], *one["entities"]["names"]): [texts[n] for n in one["rows"]]
-        for one in document["access"]
-        if one["subjects"]["names"] == ["user:ben"] and not one["with"]
+        (change["change"], change["rule"], *change["entities"]["names"]): [texts[n] for n in change["rows"]]
+        for change in document["access"]
+        if change["subjects"]["names"] == ["user:ben"] and not change["with"]
     }
     assert by["gained", "shop/item/read", "item:s/a/x"] == [DENIAL]
     assert by["gained", "shop/shelf/delete", "shelf:s/a"] == [GRANT]
-    assert {one["change"] for one in document["access"]} == {"gained"}
+    assert {change["change"] for change in document["access"]} == {"gained"}
     assert document["summary"]["gained"]["sensitive"] > 0
     assert document["summary"]["lost"] == {"permissions": 0, "subjects": 0, "sensitive": 0}
 
@@ -138,10 +138,10 @@ def test_bundles_and_releases_are_compared_as_bundles_hold_them(
     ran = privtab("state", "diff", bundle, state, "-p", policy, "--fail-on", "any")
     assert ran.code == 0, ran.out
     registry = Registry.open(str(tmp_path / "registry"))
-    kept = registry.put(bundle.read_bytes())
-    registry.release("prod", "shop", state=kept.id)
+    stored = registry.put(bundle.read_bytes())
+    registry.release("prod", "shop", state=stored.id)
     expected = privtab("state", "diff", bundle, new, "-p", policy, "--format", "json").out
-    for place in ("prod", "prod@1", f"prod@{kept.id}", f"prod/shop@{kept.id}"):
+    for place in ("prod", "prod@1", f"prod@{stored.id}", f"prod/shop@{stored.id}"):
         text = privtab("state", "diff", f"registry:{registry.url}#{place}", new, "-p", policy, "--format", "json")
         assert text.code == 0, text.err
         assert json.loads(text.out)["access"] == json.loads(expected)["access"]
@@ -169,13 +169,13 @@ def test_rows_that_hold_for_a_time(privtab: Privtab, policy: Path, tmp_path: Pat
         json.loads(privtab("state", "diff", *paths, "-p", policy, "--at", at, "--format", "json").out)
         for at in ("2029-06-01T00:00Z", "2030-06-01T00:00Z", "2031-06-01T00:00Z")
     ]
-    for one in document:
-        texts = [row["text"] for row in one["rows"]]
+    for difference in document:
+        texts = [row["text"] for row in difference["rows"]]
         assert [text.partition(", ")[2] for text in texts] == [
             "until 2030-01-01T00:00:00Z",
             "until 2031-01-01T00:00:00Z",
         ]
-    assert [one["summary"]["gained"]["permissions"] for one in document] == [0, 1, 0]
+    assert [compared["summary"]["gained"]["permissions"] for compared in document] == [0, 1, 0]
     (gained,) = document[1]["access"]
     assert gained["rows"] == [1]
 

@@ -25,28 +25,37 @@ Privtab = Callable[..., Any]
 @contextmanager
 def running(folder: Path) -> Iterator[SidecarFleet]:
     """Two sidecars that run what the channel does."""
-    with SidecarFleet(folder) as made:
-        made.serve()
-        first = ["deploy", str(made.policy), "-r", made.registry, "--state", str(made.state), "--why", "first"]
+    with SidecarFleet(folder) as sidecars:
+        sidecars.serve()
+        first = [
+            "deploy",
+            str(sidecars.policy),
+            "-r",
+            sidecars.registry,
+            "--state",
+            str(sidecars.state),
+            "--why",
+            "first",
+        ]
         assert run(first) == 0
-        made.sidecar("one", "zone=a")
-        made.sidecar("two", "zone=b")
-        made.wait(lambda: [made.decides(name, "ann") for name in made.urls] == [True, True])
-        yield made
+        sidecars.sidecar("one", "zone=a")
+        sidecars.sidecar("two", "zone=b")
+        sidecars.wait(lambda: [sidecars.decides(name, "ann") for name in sidecars.urls] == [True, True])
+        yield sidecars
 
 
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SidecarFleet]:
     """For those that only look."""
-    with running(tmp_path_factory.mktemp("quiet")) as made:
-        yield made
+    with running(tmp_path_factory.mktemp("quiet")) as sidecars:
+        yield sidecars
 
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[SidecarFleet]:
     """For those that change something."""
-    with running(tmp_path) as made:
-        yield made
+    with running(tmp_path) as sidecars:
+        yield sidecars
 
 
 def status(privtab: Privtab, fleet: SidecarFleet, *more: object) -> Any:
@@ -62,17 +71,17 @@ def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, q
     assert f"dev/shop: policy {channel.policy}, state {channel.state}" in ran.out
     assert "first" in ran.out
     lines = [line.split() for line in ran.out.splitlines()]
-    [one] = [line for line in lines if line[:1] == ["one"]]
-    assert one[1:4] == ["zone=a", "policy", channel.policy]
-    assert one[-1] == "active"
+    [first_line] = [line for line in lines if line[:1] == ["one"]]
+    assert first_line[1:4] == ["zone=a", "policy", channel.policy]
+    assert first_line[-1] == "active"
     assert any(line[:2] == ["shop/item/read", channel.policy] for line in lines)
     report = outcome(status(privtab, quiet, "--format", "json").out)
     assert report["good"] is True
-    assert [one["id"] for one in report["sidecars"]] == ["one", "two"]
+    assert [sidecar["id"] for sidecar in report["sidecars"]] == ["one", "two"]
     assert report["sidecars"][0]["bundles"]["policy"]["revision"] == channel.policy
     assert report["channels"][0]["history"][0]["why"] == "first"
     assert report["decisions"][0]["rule"] == "shop/item/read"
-    assert {one["kind"]: one["revision"] for one in report["decisions"]} == {
+    assert {decision["kind"]: decision["revision"] for decision in report["decisions"]} == {
         "policy": channel.policy,
         "state": channel.state,
     }
@@ -92,7 +101,7 @@ def test_who_is_behind_is_seen(privtab: Privtab, fleet: SidecarFleet) -> None:
     assert status(privtab, fleet).code == 0, "without `--check` it only tells"
     report = outcome(status(privtab, fleet, "--format", "json").out)
     assert report["good"] is False
-    assert {one["id"]: one["standing"] for one in report["sidecars"]} == {"one": "active", "two": "waiting"}
+    assert {sidecar["id"]: sidecar["standing"] for sidecar in report["sidecars"]} == {"one": "active", "two": "waiting"}
 
 
 @pytest.mark.slow
@@ -115,7 +124,7 @@ def test_a_canary_runs_what_it_should(privtab: Privtab, fleet: SidecarFleet) -> 
 def test_opas_that_are_asked_themselves(privtab: Privtab, quiet: SidecarFleet) -> None:
     urls = [word for url in quiet.urls.values() for word in ("--opa", url)]
     report = outcome(privtab("status", *urls, "--format", "json").out)
-    assert [one["url"] for one in report["sidecars"]] == list(quiet.urls.values())
+    assert [sidecar["url"] for sidecar in report["sidecars"]] == list(quiet.urls.values())
     assert report["channels"] == []
     nobody = f"http://127.0.0.1:{free_port()}"
     ran = privtab("status", "--opa", nobody, "--check")

@@ -50,9 +50,9 @@ def test_a_dry_run_shows_who_gains_what_and_changes_nothing(lake: Path, capsys: 
 
 def test_what_gives_a_sensitive_operation_is_confirmed(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert change("root", "grant", "lake:l", "--add", OWNER) == 1
-    said = capsys.readouterr()
-    assert "`--yes` confirms it" in said.err
-    assert "gained by" in said.out
+    printed = capsys.readouterr()
+    assert "`--yes` confirms it" in printed.err
+    assert "gained by" in printed.out
     assert len(log(capsys)) == 2
     assert change("root", "grant", "lake:l", "--add", f"grants:{GRANT}") == 0, "reading is not sensitive"
     assert change("root", "grant", "lake:l", "--add", OWNER, "--yes") == 0

@@ -31,14 +31,14 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> ExampleBundles:
 @pytest.fixture
 def registry(tmp_path: Path, packed: ExampleBundles) -> Registry:
     """Release 1: the first policy and state; 2: the second policy and state; 3: the last state in shards."""
-    made = Registry.open(str(tmp_path / "registry"))
-    policies = [made.put(policy).id for policy in packed.policies]
-    states = [made.put(state).id for state in packed.states]
-    made.release("prod", "shop", policy=policies[0], state=states[0])
-    made.release("prod", "shop", policy=policies[1], state=states[1])
-    shards = {shard: made.put(bundle).id for shard, bundle in packed.shards.items()}
-    made.release("prod", "shop", policy=made.put(packed.sharded).id, shards=shards)
-    return made
+    registry = Registry.open(str(tmp_path / "registry"))
+    policies = [registry.put(policy).id for policy in packed.policies]
+    states = [registry.put(state).id for state in packed.states]
+    registry.release("prod", "shop", policy=policies[0], state=states[0])
+    registry.release("prod", "shop", policy=policies[1], state=states[1])
+    shards = {shard: registry.put(bundle).id for shard, bundle in packed.shards.items()}
+    registry.release("prod", "shop", policy=registry.put(packed.sharded).id, shards=shards)
+    return registry
 
 
 def answers(capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: object, state: object) -> list[bool]:
@@ -119,15 +119,15 @@ WRONG: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("given", WRONG)
+@pytest.mark.parametrize("argument", WRONG)
 def test_what_is_not_there_is_said(
-    registry: Registry, packed: ExampleBundles, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str
+    registry: Registry, packed: ExampleBundles, tmp_path: Path, capsys: pytest.CaptureFixture[str], argument: str
 ) -> None:
     files = {"policy": packed.policies[0], "state": packed.states[0], "broken": b"no bundle"}
     for name, content in files.items():
         (tmp_path / f"{name}.tar.gz").write_bytes(content)
-    place = given.format(url=registry.url, **{name: tmp_path / f"{name}.tar.gz" for name in files})
-    says, option = WRONG[given]
+    place = argument.format(url=registry.url, **{name: tmp_path / f"{name}.tar.gz" for name in files})
+    says, option = WRONG[argument]
     policy, state = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"
     named = {"p": str(policy), "s": str(state), option: place}
     assert run(["who-can", "read", "item:s/a/i", "-p", named["p"], "-s", named["s"]]) in (2, 3)
@@ -150,15 +150,15 @@ def test_a_bundle_is_compiled_already(registry: Registry, tmp_path: Path, capsys
     assert "is compiled already" in capsys.readouterr().err
     bundle = tmp_path / "policy.tar.gz"
     bundle.write_bytes(registry.read(registry.revisions("shop")[0]))
-    for given in (place, str(bundle)):
+    for argument in (place, str(bundle)):
         for command in (
-            ["serve", "-p", given, "-s", place],
-            ["opa", "run", "-p", given],
-            ["compile", given, "-o", str(tmp_path / "out")],
-            ["deploy", given, "--registry", registry.url, "--channel", "prod"],
-            ["lint", given],
-            ["test", given],
-            ["fmt", given],
+            ["serve", "-p", argument, "-s", place],
+            ["opa", "run", "-p", argument],
+            ["compile", argument, "-o", str(tmp_path / "out")],
+            ["deploy", argument, "--registry", registry.url, "--channel", "prod"],
+            ["lint", argument],
+            ["test", argument],
+            ["fmt", argument],
         ):
             assert run(command) == 2, command
             assert "is compiled already: give the tables that it was made of" in " ".join(
@@ -181,7 +181,11 @@ def test_diff_compares_what_runs_with_tables_and_with_what_ran(
         code = run(["diff", before, after, "--format", "json", *more])
         document = json.loads(capsys.readouterr().out)
         operations = document["comparisons"][0]["operations"]
-        return code, [(one["operation"], one["verdict"]) for one in operations if one["verdict"] != "equal"]
+        return code, [
+            (operation["operation"], operation["verdict"])
+            for operation in operations
+            if operation["verdict"] != "equal"
+        ]
 
     for before in (first, narrow):
         for after in (second, str(bundle), wide):
@@ -208,7 +212,7 @@ def test_a_registry_that_asks_for_signatures_gives_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
+    ("argument", "found"),
     [
         ("registry:/srv/r#prod", ChannelReference(url="/srv/r", channel="prod")),
         ("registry:r#prod/lake@12", ChannelReference(url="r", channel="prod", system="lake", release=12)),
@@ -217,8 +221,8 @@ def test_a_registry_that_asks_for_signatures_gives_nothing_else(
         ("registry:/odd#name#prod", ChannelReference(url="/odd#name", channel="prod")),
     ],
 )
-def test_places(given: str | Path, found: ChannelReference) -> None:
-    assert place_of(given) == found
+def test_places(argument: str | Path, found: ChannelReference) -> None:
+    assert place_of(argument) == found
 
 
 @pytest.mark.parametrize("text", STATES)

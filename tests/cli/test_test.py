@@ -59,10 +59,10 @@ def test_both_engines(privtab: Callable[..., Any], policy: Path, scenarios: Path
 def test_formats(privtab: Callable[..., Any], policy: Path, scenarios: Path, tmp_path: Path) -> None:
     found = json.loads(privtab("test", policy, "--format", "json", "--mutation").out)
     assert found["ok"] is True
-    [one] = found["policies"]
-    assert (one["cases"], one["passed"], one["failures"]) == (4, 4, [])
-    assert one["coverage"]["covered"] == 3
-    assert one["mutation"]["killed"] > 0
+    [tested] = found["policies"]
+    assert (tested["cases"], tested["passed"], tested["failures"]) == (4, 4, [])
+    assert tested["coverage"]["covered"] == 3
+    assert tested["mutation"]["killed"] > 0
     file = tmp_path / "out" / "scenarios.xml"
     ran = privtab("test", policy, "--format", "junit", "-o", file)
     assert (ran.code, ran.out) == (0, "")
@@ -108,9 +108,9 @@ def test_suggestions_name_the_variant_and_the_readings(privtab: Callable[..., An
             "cases: [{user: ann, action: open, resource: 'store:s', decision: deny}]\n",
             encoding="utf-8",
         )
-    one = privtab("test", tmp_path / "a.scenarios.yaml", "--suggest").out
+    suggested = privtab("test", tmp_path / "a.scenarios.yaml", "--suggest").out
     other = privtab("test", tmp_path / "b.scenarios.yaml", "--suggest").out
-    assert "policy: shop.yaml\nvariant: other\n" in one
+    assert "policy: shop.yaml\nvariant: other\n" in suggested
     assert "policy: shop.yaml\nreadings:\n  store/open: strict\n" in other
     both = privtab("test", tmp_path, "--suggest", "-o", tmp_path / "c.yaml")
     assert both.code == 2

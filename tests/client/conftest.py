@@ -116,7 +116,7 @@ def opa_binary() -> Path:
 def decision_bundle(tmp_path_factory: pytest.TempPathFactory) -> DecisionBundle:
     folder = tmp_path_factory.mktemp("demo")
     source = {"context": {"with": {"source": {"type": "doc", "id": "s/e"}}}}
-    asked: list[tuple[str, str, str, str, dict[str, Any], bool]] = [
+    requested: list[tuple[str, str, str, str, dict[str, Any], bool]] = [
         ("alice", "read", "doc", "s/d", {}, True),
         ("alice", "read", "doc", "t/d", {}, False),
         ("alice", "read", "space", "s", {}, True),
@@ -137,7 +137,7 @@ def decision_bundle(tmp_path_factory: pytest.TempPathFactory) -> DecisionBundle:
             ),
             expected,
         )
-        for u, a, t, i, more, expected in asked
+        for u, a, t, i, more, expected in requested
     )
     return DecisionBundle(SYSTEM, (Demo().policy(folder), Demo().write_state(folder)), cases)
 
@@ -165,7 +165,7 @@ class RawServer:
     program: object = field(default_factory=lambda: {"result": Demo().program()})
     state: object = field(default_factory=lambda: {"result": "s1"})
     connections: int = 0
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     headers: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -189,7 +189,7 @@ class RawServer:
                     if header.lower().startswith("content-length:"):
                         length = int(header.partition(":")[2])
                 reading.read(length)
-                self.asked.append(f"{method} {path}")
+                self.requests.append(f"{method} {path}")
                 self.headers.append(head)
                 if method == "GET" and path.startswith("/v1/data/privtab_program"):
                     if path.endswith("/revision"):

@@ -211,7 +211,7 @@ def test_names_are_fetched_once_for_all_who_begin(
             assert await asyncio.gather(*(client.check(READ) for _ in range(20))) == [True] * 20
 
     asyncio.run(main())
-    assert sum(line.startswith("GET") for line in server.asked) == 2
+    assert sum(line.startswith("GET") for line in server.requests) == 2
 
 
 def test_a_client_may_be_used_in_one_loop_after_another(opa: OpaServer) -> None:

@@ -36,7 +36,7 @@ def test_there_is_no_cache_unless_it_is_asked_for(
     server = raw_server(http_reply('{"result": true}'))
     with Client(server.url) as client:
         assert all(client.check(READ) for _ in range(3))
-    assert sum(line.startswith("POST") for line in server.asked) == 3
+    assert sum(line.startswith("POST") for line in server.requests) == 3
 
 
 @pytest.mark.parametrize("answer", [True, False])
@@ -47,19 +47,19 @@ def test_allows_and_denials_are_kept_alike(
     with Client(server.url, cache_size=10, cache_refresh=60) as client:
         assert [client.check(READ) for _ in range(5)] == [answer] * 5
         assert client.check_many([READ, READ]) == [answer, answer]
-    assert sum(line.startswith("POST") for line in server.asked) == 1
+    assert sum(line.startswith("POST") for line in server.requests) == 1
 
 
 def test_what_a_caller_does_to_his_decision_is_nobody_elses(opa: OpaServer) -> None:
     """Whoever takes effects off the list as they carry them out takes them from themselves alone."""
     with Client(opa.url, cache_size=10, cache_refresh=60) as client:
         first = client.decide(OTHER)
-        said = copy.deepcopy(first.context)
+        context = copy.deepcopy(first.context)
         for decision in (first, client.decide(OTHER), client.decide_many([OTHER])[0]):
             decision.context["missing"].clear()
             decision.context["effects"].append("grant READ (doc)")
-        assert client.decide(OTHER).context == said
-        assert client.decide_many([OTHER])[0].context == said
+        assert client.decide(OTHER).context == context
+        assert client.decide_many([OTHER])[0].context == context
 
 
 def test_an_error_is_not_kept(raw_server: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
@@ -186,5 +186,5 @@ def test_requests_are_told_apart_by_everything_that_counts() -> None:
     ]
     assert len({request_key(request) for request in requests}) == len(requests)
     assert request_key(make()) == request_key(make())
-    one = make(with_={"o": Entity("t", "x"), "p": Entity("t", "y")})
-    assert request_key(one) == request_key(make(with_={"p": Entity("t", "y"), "o": Entity("t", "x")}))
+    ordered = make(with_={"o": Entity("t", "x"), "p": Entity("t", "y")})
+    assert request_key(ordered) == request_key(make(with_={"p": Entity("t", "y"), "o": Entity("t", "x")}))

@@ -96,10 +96,10 @@ class BundleFiles:
 @pytest.fixture
 def bundle_files(tmp_path: Path) -> BundleFiles:
     """A policy and a state."""
-    made = BundleFiles(tmp_path)
-    made.put_policy()
-    made.put_state(GRANTS)
-    return made
+    files = BundleFiles(tmp_path)
+    files.put_policy()
+    files.put_state(GRANTS)
+    return files
 
 
 @pytest.fixture
@@ -208,8 +208,8 @@ def test_columns_are_answered_with_what_is_in_force(bundle_files: BundleFiles, c
     ]
     bundle_files.put_state(GRANTS[1:])
     client.refresh()
-    for made, allowed in ((batches, True), (client.batches(), False)):
-        assert made.decide_columns(["ann"], ["s/a/1"], action="look", type="box").allowed.tolist() == [allowed]
+    for kernel, allowed in ((batches, True), (client.batches(), False)):
+        assert kernel.decide_columns(["ann"], ["s/a/1"], action="look", type="box").allowed.tolist() == [allowed]
 
 
 # --- where bundles come from ---
@@ -551,9 +551,9 @@ def test_a_bundle_that_drips_in_has_an_end(
 
 def test_threads_see_one_state_or_the_other(bundle_files: BundleFiles) -> None:
     """Two grants that are never there together: nobody ever sees both or neither."""
-    one = {"grantee": "user:ann", "effect": "allow", "privilege": "LOOK", "entity": "box:s/a/1"}
-    other = one | {"entity": "box:s/a/2"}
-    bundle_files.put_state([one])
+    first = {"grantee": "user:ann", "effect": "allow", "privilege": "LOOK", "entity": "box:s/a/1"}
+    second = first | {"entity": "box:s/a/2"}
+    bundle_files.put_state([first])
     requests = [Request(user="ann", action="look", resource=Entity("box", f"s/a/{n}")) for n in (1, 2)]
     wrong: list[object] = []
     ended = threading.Event()
@@ -573,7 +573,7 @@ def test_threads_see_one_state_or_the_other(bundle_files: BundleFiles) -> None:
         for thread in threads:
             thread.start()
         for turn in range(10):
-            bundle_files.put_state([other if turn % 2 == 0 else one])
+            bundle_files.put_state([second if turn % 2 == 0 else first])
             time.sleep(0.03)
         ended.set()
         for thread in threads:

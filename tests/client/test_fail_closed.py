@@ -122,9 +122,9 @@ def test_any_other_status_below_500_is_a_policy_error(
 
 
 def test_the_words_of_opa_are_in_the_error(raw_server: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
-    said = json.dumps({"code": "invalid_parameter", "message": "body contains malformed input document"})
+    body = json.dumps({"code": "invalid_parameter", "message": "body contains malformed input document"})
     assert "malformed input document" in str(
-        raised(raw_server(http_reply(said, "400 Bad Request")).url, EVERY_WAY["check"])
+        raised(raw_server(http_reply(body, "400 Bad Request")).url, EVERY_WAY["check"])
     )
 
 
@@ -248,7 +248,7 @@ def test_no_program_or_nonsense_in_its_place(
     server = raw_server(http_reply(YES), program=program)
     with Client(server.url, system=system) as client, pytest.raises(DecisionError):
         client.check(REQUEST)
-    assert not any(line.startswith("POST") for line in server.asked)
+    assert not any(line.startswith("POST") for line in server.requests)
 
 
 def test_a_policy_without_state_is_unavailable(
@@ -308,7 +308,7 @@ def test_a_request_that_the_policy_does_not_know_is_never_sent(
         for method in (client.check, client.decide, client.require):
             with pytest.raises(InvalidRequest):
                 method(*call)
-    assert not any(line.startswith("POST") for line in server.asked)
+    assert not any(line.startswith("POST") for line in server.requests)
 
 
 def test_bad_extras_are_never_sent(raw_server: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
@@ -333,7 +333,7 @@ def test_bad_extras_are_never_sent(raw_server: Callable[..., Any], http_reply: C
         for items in (["s"], [None], ["doc:s/d"], [Entity("space", "s")]):
             with pytest.raises(InvalidRequest):
                 client.visible("alice", "list", "doc", items)
-    assert not any(line.startswith("POST") for line in server.asked)
+    assert not any(line.startswith("POST") for line in server.requests)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_a_request_made_by_hand_with_bad_extras_is_never_sent(
                 method(request)
         with pytest.raises(InvalidRequest, match="request 0: "):
             client.check_many([request])
-    assert not any(line.startswith("POST") for line in server.asked)
+    assert not any(line.startswith("POST") for line in server.requests)
 
 
 def test_an_address_or_setting_that_cannot_be_is_refused_at_once() -> None:

@@ -43,7 +43,9 @@ def sockets() -> int:
     return count
 
 
-def asked(kind: str, endpoint: Endpoint, way: str, *, wrong: bool = False, limits: Mapping[str, Any] = PATIENT) -> Any:
+def answer_or_error(
+    kind: str, endpoint: Endpoint, way: str, *, wrong: bool = False, limits: Mapping[str, Any] = PATIENT
+) -> Any:
     """The answer of one call by a new client, or what it raised."""
     settings = {**limits, **endpoint.settings}
     try:
@@ -85,7 +87,7 @@ def test_a_fault_is_the_declared_error(name: str, kind: str, setup: Setup) -> No
     with case.starts(setup) as endpoint:
         before = sockets()
         wrong = name == "unknown-name"
-        call = partial(asked, kind, endpoint, wrong=wrong, limits=case.settings)
+        call = partial(answer_or_error, kind, endpoint, wrong=wrong, limits=case.settings)
         results = at_once({way: partial(call, way) for way in case.ways})
         assert len(results) == len(case.ways)
         for way, (outcome, seconds) in results.items():
@@ -113,7 +115,7 @@ def opa(opa_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", EVERY_WAY)
 def test_without_a_fault_the_same_calls_are_answered(way: str, kind: str, opa: OpaServer) -> None:
-    answer = asked(kind, Endpoint(url=opa.url), way)
+    answer = answer_or_error(kind, Endpoint(url=opa.url), way)
     expected = {
         "check": True,
         "check_many": [True, False],
@@ -131,14 +133,14 @@ def test_without_a_fault_the_same_calls_are_answered(way: str, kind: str, opa: O
 @pytest.mark.parametrize("endpoint", [tls(), token(token="right")], ids=["certificate", "token"])  # noqa: S106  (of a test)
 def test_with_the_right_certificate_or_token_it_is_answered(endpoint: Any, kind: str, setup: Setup) -> None:
     with endpoint(setup) as right:
-        assert asked(kind, right, "check") is True
-        assert asked(kind, right, "check_many") == [True, False]
+        assert answer_or_error(kind, right, "check") is True
+        assert answer_or_error(kind, right, "check_many") == [True, False]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_scripted_server_counts_what_it_is_asked(kind: str, setup: Setup) -> None:
     with scripted(setup.folder, failing_servers.reply('{"result": true}')).running() as server:
-        assert asked(kind, Endpoint(url=server.url), "check") is True
+        assert answer_or_error(kind, Endpoint(url=server.url), "check") is True
         assert server.decisions == 1
         assert server.settled()
 

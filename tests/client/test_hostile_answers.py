@@ -61,18 +61,18 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
+    server = Server()
+    yield server
+    server.close()
 
 
 @contextmanager
 def fetching() -> Iterator[Fetcher]:
-    with Fetcher(timeout=LIMITS, seconds=1.0, largest=100_000) as made:
-        yield made
+    with Fetcher(timeout=LIMITS, seconds=1.0, largest=100_000) as fetcher:
+        yield fetcher
 
 
-def one(server: Server, answer: bytes) -> None:
+def check_answer(server: Server, answer: bytes) -> None:
     url = f"http://127.0.0.1:{server.port}"
     transport = HttpTransport(url, max_body=100_000)
     server.first = answer
@@ -118,7 +118,7 @@ thorough = settings(max_examples=4_000, deadline=None, suppress_health_check=lis
 @quick
 @given(answer=answers)
 def test_no_answer_is_more_than_it_is(server: Server, answer: bytes) -> None:
-    one(server, answer)
+    check_answer(server, answer)
 
 
 @pytest.mark.long
@@ -129,7 +129,7 @@ def test_no_answer_of_a_minute_is_more_than_it_is(server: Server) -> None:
     @given(answer=answers)
     def spoilt(answer: bytes) -> None:
         if time.monotonic() < ends:
-            one(server, answer)
+            check_answer(server, answer)
 
     spoilt()
 

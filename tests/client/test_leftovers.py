@@ -123,11 +123,11 @@ def test_what_tls_has_read_already_is_seen(tmp_path: Path) -> None:
     trusting = ssl.create_default_context(cafile=str(authority.certificate))
     near, far = socket.socketpair()
     with near, far:
-        kept: list[ssl.SSLSocket] = []
+        sockets: list[ssl.SSLSocket] = []
 
         def serve() -> None:
-            kept.append(context.wrap_socket(far, server_side=True))
-            kept[0].sendall(b"one" + b"more")
+            sockets.append(context.wrap_socket(far, server_side=True))
+            sockets[0].sendall(b"one" + b"more")
 
         server = threading.Thread(target=serve)
         server.start()
@@ -139,18 +139,18 @@ def test_what_tls_has_read_already_is_seen(tmp_path: Path) -> None:
 
 def two_answers_at_once(context: ssl.SSLContext, connection: socket.socket) -> None:
     """Answer each request with two records of TLS in one segment, a no and a yes."""
-    came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = context.wrap_bio(came, goes, server_side=True)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_side=True)
 
     def step(act: Callable[[], Any]) -> Any:
         while True:
             try:
                 done = act()
             except ssl.SSLWantReadError:
-                connection.sendall(goes.read())
-                came.write(connection.recv(65536) or b"end")
+                connection.sendall(outgoing.read())
+                incoming.write(connection.recv(65536) or b"end")
             else:
-                connection.sendall(goes.read())
+                connection.sendall(outgoing.read())
                 return done
 
     with connection, contextlib.suppress(OSError):
@@ -158,7 +158,7 @@ def two_answers_at_once(context: ssl.SSLContext, connection: socket.socket) -> N
         while step(lambda: tls.read(65536)):
             tls.write(reply('{"result": false}'))
             tls.write(reply('{"result": true}'))
-            connection.sendall(goes.read())
+            connection.sendall(outgoing.read())
 
 
 @needs_openssl

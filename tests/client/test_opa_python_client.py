@@ -14,7 +14,7 @@ from privtab.request import Decision
 
 def test_opa_python_client_gets_the_same_answers(opa: OpaServer, client: Client, decision_bundle: Any) -> None:
     address = urlsplit(opa.url)
-    asked = [request for request, _ in decision_bundle.cases]
+    requests = [request for request, _ in decision_bundle.cases]
     package = f"privtab.{decision_bundle.system}"
     with OpaClient(host=address.hostname, port=address.port) as other:
         for request, expected in decision_bundle.cases:
@@ -23,8 +23,8 @@ def test_opa_python_client_gets_the_same_answers(opa: OpaServer, client: Client,
             explained = other.query_rule(input_data=request.to_json(), package_path=package, rule_name="decision")
             assert Decision.from_engine(explained["result"], request) == client.decide(request)
         many = other.query_rule(
-            input_data={"requests": [request.to_json() for request in asked]},
+            input_data={"requests": [request.to_json() for request in requests]},
             package_path=package,
             rule_name="decisions",
         )
-        assert many["result"] == client.check_many(asked)
+        assert many["result"] == client.check_many(requests)

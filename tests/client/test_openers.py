@@ -107,11 +107,11 @@ def test_a_proxy_is_asked_for_other_machines_with_the_token(
         use_proxy(monkeypatch, where)
         with pytest.raises(TROUBLE):
             opener("http://opa.invalid:8181", tmp_path)
-        asked = len(heads)
+        count = len(heads)
         monkeypatch.setenv("no_proxy", "10.0.0.0/8,opa.invalid")
         with pytest.raises(TROUBLE):
             opener("http://opa.invalid:8181", tmp_path)
-        assert len(heads) == asked > 0
+        assert len(heads) == count > 0
     head = heads[0]
     assert b" http://opa.invalid:8181/" in head
     assert f"Authorization: Bearer {TOKEN}\r\n".encode() in head
@@ -150,9 +150,11 @@ class Elsewhere(BaseHTTPRequestHandler):
 
 
 def sends_on(to: str) -> ThreadingHTTPServer:
-    made = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Elsewhere,), {"to": to, "tokens": Elsewhere.tokens}))
-    Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
-    return made
+    forwarding = ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("Handler", (Elsewhere,), {"to": to, "tokens": Elsewhere.tokens})
+    )
+    Thread(target=forwarding.serve_forever, args=(0.01,), daemon=True).start()
+    return forwarding
 
 
 def fetcher() -> Fetcher:
@@ -197,12 +199,12 @@ def test_authorities_that_were_given_count_and_the_name_of_the_host(
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(other.certificate))
 
     def answers(certificate: tuple[Path, Path], ca: str | None) -> str | None:
-        made = sends_on("")
+        forwarding = sends_on("")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*certificate)
-        made.socket = context.wrap_socket(made.socket, server_side=True)
-        with made.socket:
-            return ServerReader(f"https://127.0.0.1:{made.server_port}", TOKEN, ca)().problem
+        forwarding.socket = context.wrap_socket(forwarding.socket, server_side=True)
+        with forwarding.socket:
+            return ServerReader(f"https://127.0.0.1:{forwarding.server_port}", TOKEN, ca)().problem
 
     mine = own.sign("mine")
     assert "something else than JSON" in str(answers(mine, str(own.certificate)))

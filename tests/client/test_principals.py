@@ -45,7 +45,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Embedded:
     return Embedded(folder / "policy.tar.gz", folder / "state.tar.gz")
 
 
-def asked(user: str, path: str = "s/a") -> Request:
+def request(user: str, path: str = "s/a") -> Request:
     return Request(user=user, action="read", resource=Entity("shelf", path))
 
 
@@ -53,8 +53,8 @@ def asked(user: str, path: str = "s/a") -> Request:
 def test_a_user_may_be_written_with_the_kind(client: Embedded, user: str) -> None:
     assert client.check(user, "read", "shelf:s/a")
     assert client.decide(user, "read", "shelf:s/a").to_json() == client.decide("alice", "read", "shelf:s/a").to_json()
-    assert client.check(asked(user))
-    assert client.check_many([asked(user)] * 3) == [True] * 3
+    assert client.check(request(user))
+    assert client.check_many([request(user)] * 3) == [True] * 3
     assert client.visible(user, "list", "shelf", ["s/a", "s/b"]) == ["s/a"]
     assert client.filter(user, "read", ["shelf:s/b", "shelf:s/a"]) == ["shelf:s/a"]
     assert client.check(user, "show", "user:alice")
@@ -69,7 +69,7 @@ def test_what_is_no_user_is_told(client: Embedded, user: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         client.decide(user, "read", "shelf:s/a")
     with pytest.raises(InvalidRequest, match=message):
-        client.check_many([asked("alice"), asked(user)])
+        client.check_many([request("alice"), request(user)])
     with pytest.raises(InvalidRequest, match=message):
         client.visible(user, "list", "shelf", ["s/a"])
     with pytest.raises(InvalidRequest, match=message):
@@ -77,11 +77,11 @@ def test_what_is_no_user_is_told(client: Embedded, user: str) -> None:
 
 
 def test_reading_a_name_twice_is_reading_it_once() -> None:
-    once = asked("user:alice")
+    once = request("user:alice")
     assert once.user == "alice"
     assert Request.from_json(once.to_json()) == once
-    assert asked("user:user:alice").user == "user:user:alice"
-    assert Request.from_json(asked("user:user:alice").to_json()).user == "user:user:alice"
+    assert request("user:user:alice").user == "user:user:alice"
+    assert Request.from_json(request("user:user:alice").to_json()).user == "user:user:alice"
 
 
 def test_an_entity_that_is_called_like_a_wildcard_has_its_spelling(client: Embedded) -> None:
@@ -92,4 +92,4 @@ def test_an_entity_that_is_called_like_a_wildcard_has_its_spelling(client: Embed
         with pytest.raises(InvalidRequest, match="there are no wildcards"):
             client.check("alice", "read", f"shelf:{path}")
         with pytest.raises(InvalidRequest, match="there are no wildcards"):
-            client.check_many([asked("alice", path)])
+            client.check_many([request("alice", path)])

@@ -28,10 +28,10 @@ class Opa:
 
     def __init__(self, clock: Clock, *answers: Any, seconds: float = 0.0) -> None:
         self.clock, self.answers, self.seconds = clock, list(answers), seconds
-        self.asked: list[Limits] = []
+        self.limits_used: list[Limits] = []
 
     def __call__(self, limits: Limits) -> bytes:
-        self.asked.append(limits)
+        self.limits_used.append(limits)
         self.clock.sleep(min(self.seconds, limits.total))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, BaseException):
@@ -51,7 +51,7 @@ def test_a_failure_that_passes_is_not_noticed() -> None:
     clock = Clock()
     opa = Opa(clock, DecisionUnavailable("reset"), DecisionUnavailable("503"), b"yes")
     assert send(clock, opa) == b"yes"
-    assert len(opa.asked) == 3
+    assert len(opa.limits_used) == 3
     assert clock.now - 100 <= 0.05 + 0.1
 
 
@@ -60,7 +60,7 @@ def test_tries_are_bounded_and_the_last_error_is_told() -> None:
     opa = Opa(clock, DecisionUnavailable("first"), DecisionUnavailable("second"), DecisionUnavailable("third"))
     with pytest.raises(DecisionUnavailable, match="third"):
         send(clock, opa)
-    assert len(opa.asked) == 3
+    assert len(opa.limits_used) == 3
 
 
 @pytest.mark.parametrize("error", [PolicyError("400"), DecisionUnavailable("certificate", retry=False)])
@@ -69,7 +69,7 @@ def test_what_would_be_answered_the_same_is_not_asked_again(error: Exception) ->
     opa = Opa(clock, error)
     with pytest.raises(type(error)):
         send(clock, opa)
-    assert len(opa.asked) == 1
+    assert len(opa.limits_used) == 1
 
 
 @pytest.mark.parametrize("seconds", [0.3, 1.0, 2.5, 9.0])
@@ -79,8 +79,8 @@ def test_the_budget_holds_however_many_tries_are_left(seconds: float) -> None:
     with pytest.raises(DecisionUnavailable):
         send(clock, opa, most=1000, time_=3.0)
     assert clock.now - 100 <= 3.0 + 1e-9
-    assert all(total(limits) <= 3.0 for limits in opa.asked)
-    left = [total(limits) for limits in opa.asked]
+    assert all(total(limits) <= 3.0 for limits in opa.limits_used)
+    left = [total(limits) for limits in opa.limits_used]
     assert left == sorted(left, reverse=True)
 
 
@@ -92,7 +92,7 @@ def test_opa_says_when_it_may_be_asked_again() -> None:
     patient = Opa(clock, DecisionUnavailable("429", retry_after=60.0), b"yes")
     with pytest.raises(DecisionUnavailable, match="429"):
         send(clock, patient)
-    assert len(patient.asked) == 1
+    assert len(patient.limits_used) == 1
 
 
 def test_pauses_grow_are_spread_and_have_an_end() -> None:
@@ -114,7 +114,7 @@ def test_the_circuit_opens_lets_one_through_and_closes() -> None:
     assert breaker.state == "open"
     with pytest.raises(DecisionUnavailable, match="circuit is open after 3 failures"):
         send(clock, down, breaker)
-    assert len(down.asked) == 3
+    assert len(down.limits_used) == 3
     clock.now += 1.0
     assert breaker.state == "half-open"
     breaker.before()

@@ -52,12 +52,12 @@ def partly(lake: Program, opa_binary: Path, tmp_path_factory: pytest.TempPathFac
     """An OPA that has the people and one of two shards."""
     folder = tmp_path_factory.mktemp("partly")
     (folder / "policy.tar.gz").write_bytes(policy_artifacts(lake, sharded=True).bundle())
-    made = shard_bundles(lake, STATE)
-    assert set(made) == {PEOPLE, ROOT_HERE, ROOT_THERE}
+    bundles = shard_bundles(lake, STATE)
+    assert set(bundles) == {PEOPLE, ROOT_HERE, ROOT_THERE}
     loaded = {"policy": folder / "policy.tar.gz"}
     for name, key in (("people", PEOPLE), ("here", ROOT_HERE)):
         loaded[name] = folder / shard_file(key)
-        loaded[name].write_bytes(made[key])
+        loaded[name].write_bytes(bundles[key])
     with OpaServer(loaded, binary=opa_binary) as server:
         yield server
 
@@ -79,9 +79,9 @@ def client(
             yield asker
         return
     tmp_path = tmp_path_factory.mktemp("client")
-    made = shard_bundles(lake, STATE)
+    bundles = shard_bundles(lake, STATE)
     for key in (PEOPLE, ROOT_HERE):
-        (tmp_path / shard_file(key)).write_bytes(made[key])
+        (tmp_path / shard_file(key)).write_bytes(bundles[key])
     artifacts = policy_artifacts(lake, sharded=True)
     if request.param == "wasm":
         bundle = artifacts.wasm_bundle(build(wasm_modules(lake), artifacts.entrypoints))
@@ -141,19 +141,19 @@ def test_what_needs_a_missing_shard_has_no_answer(
 def test_others_that_ask_together_do_not_hear_of_it(partly: OpaServer) -> None:
     async def together_() -> list[bool | BaseException]:
         async with AsyncClient(partly.url) as client:
-            asked = [client.check("ann", "read", entity) for entity in (HERE, THERE, NOWHERE)]
-            return await asyncio.gather(*asked, return_exceptions=True)
+            checks = [client.check("ann", "read", entity) for entity in (HERE, THERE, NOWHERE)]
+            return await asyncio.gather(*checks, return_exceptions=True)
 
-    here, there, nowhere = asyncio.run(together_())
-    assert here is True
-    assert nowhere is False
-    assert isinstance(there, DecisionUnavailable)
+    from_here, from_there, from_nowhere = asyncio.run(together_())
+    assert from_here is True
+    assert from_nowhere is False
+    assert isinstance(from_there, DecisionUnavailable)
 
 
 def test_columns_need_all_shards(lake: Program, tmp_path: Path) -> None:
-    made = shard_bundles(lake, STATE)
+    bundles = shard_bundles(lake, STATE)
     for key in (PEOPLE, ROOT_HERE):
-        (tmp_path / shard_file(key)).write_bytes(made[key])
+        (tmp_path / shard_file(key)).write_bytes(bundles[key])
     (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(lake).bundle())
     client = Embedded(tmp_path)
     with pytest.raises(DecisionUnavailable, match="the shard of `lake:~!` is missing"):
@@ -162,7 +162,7 @@ def test_columns_need_all_shards(lake: Program, tmp_path: Path) -> None:
     assert copied.check("ann", "read", HERE)
     with pytest.raises(DecisionUnavailable):
         copied.check("ann", "read", THERE)
-    (tmp_path / shard_file(ROOT_THERE)).write_bytes(made[ROOT_THERE])
+    (tmp_path / shard_file(ROOT_THERE)).write_bytes(bundles[ROOT_THERE])
     before = client.revision()
     assert client.refresh()
     assert client.revision() != before
@@ -184,27 +184,27 @@ def test_parts_give_the_answers_of_the_whole_in_process(lake: Program, tmp_path:
     whole = Embedded(tmp_path / "policy.tar.gz", tmp_path / "whole" / "state.tar.gz")
     reference = Reference(lake, state)
     users = {grant.grantee.partition(":")[2] for grant in state.grants if grant.grantee.startswith("user:")}
-    asked = [
+    requests = [
         Request(user=user, action="read" if entity.type == "table" else "look", resource=entity)
         for user in sorted(users)
         for entity in sorted({grant.entity for grant in state.grants}, key=str)
     ]
-    right = [reference.decide(request).allowed for request in asked]
+    right = [reference.decide(request).allowed for request in requests]
     assert any(right)
-    assert parts.check_many(asked) == whole.check_many(asked) == right
-    assert [parts.decide(r).context for r in asked[:50]] == [whole.decide(r).context for r in asked[:50]]
+    assert parts.check_many(requests) == whole.check_many(requests) == right
+    assert [parts.decide(r).context for r in requests[:50]] == [whole.decide(r).context for r in requests[:50]]
 
 
 def test_a_folder_with_a_list_gives_the_bundles_on_it(lake: Program, tmp_path: Path) -> None:
     (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(lake, sharded=True).bundle())
-    made = shard_bundles(lake, STATE)
-    rows = listing(made)
+    bundles = shard_bundles(lake, STATE)
+    rows = listing(bundles)
     (tmp_path / "bundles").mkdir()
-    for key, bundle in made.items():
+    for key, bundle in bundles.items():
         row = rows[PEOPLE] if key == PEOPLE else rows["shards"][key]
         row["file"] = f"bundles/{row['file']}"
         (tmp_path / row["file"]).write_bytes(bundle)
-    (tmp_path / "bundles" / "older.tar.gz").write_bytes(made[ROOT_HERE])
+    (tmp_path / "bundles" / "older.tar.gz").write_bytes(bundles[ROOT_HERE])
     (tmp_path / "shards.json").write_text(json.dumps(rows))
     assert Embedded(tmp_path).check("ann", "read", THERE)
     (tmp_path / "shards.json").write_text("{}")
@@ -213,18 +213,18 @@ def test_a_folder_with_a_list_gives_the_bundles_on_it(lake: Program, tmp_path: P
 
 
 def test_a_state_without_its_people_or_with_two_of_a_part_is_refused(lake: Program, tmp_path: Path) -> None:
-    made = shard_bundles(lake, STATE)
+    bundles = shard_bundles(lake, STATE)
     policy = tmp_path / "policy.tar.gz"
     policy.write_bytes(policy_artifacts(lake, sharded=True).bundle())
-    people, here, again, whole = (tmp_path / name for name in ("p.tar.gz", "h.tar.gz", "h2.tar.gz", "w.tar.gz"))
-    people.write_bytes(made[PEOPLE])
-    here.write_bytes(made[ROOT_HERE])
-    again.write_bytes(made[ROOT_HERE])
+    people, shard, copy, whole = (tmp_path / name for name in ("p.tar.gz", "h.tar.gz", "h2.tar.gz", "w.tar.gz"))
+    people.write_bytes(bundles[PEOPLE])
+    shard.write_bytes(bundles[ROOT_HERE])
+    copy.write_bytes(bundles[ROOT_HERE])
     whole.write_bytes(state_bundle(lake, STATE))
     with pytest.raises(DecisionUnavailable, match="the principals are missing"):
-        Embedded(policy, here)
+        Embedded(policy, shard)
     with pytest.raises(UsageError, match="2 bundles hold the shard"):
-        Embedded(policy, people, here, again)
+        Embedded(policy, people, shard, copy)
     with pytest.raises(UsageError, match="both hold `lake`"):
         Embedded(policy, people, whole)
 

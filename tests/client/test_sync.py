@@ -131,7 +131,7 @@ def test_any_number_of_requests_is_asked_in_bounded_calls(opa: OpaServer) -> Non
 
 def test_plain_requests_go_by_type_and_operation_and_the_rest_as_they_are(opa: OpaServer) -> None:
     copy = Request(user="alice", action="copy", resource=Entity("doc", "s/d"), with_={"source": Entity("doc", "s/e")})
-    asked = [
+    request_list = [
         READ,
         copy,
         Request(user="bob", action="read", resource=Entity("space", "s")),
@@ -141,7 +141,7 @@ def test_plain_requests_go_by_type_and_operation_and_the_rest_as_they_are(opa: O
     ]
     recorder = Recorder(opa.url)
     with Client(opa.url, transport=recorder) as client:
-        assert client.check_many(asked) == [True, True, False, True, True]
+        assert client.check_many(request_list) == [True, True, False, True, True]
     assert [sent for _, sent in recorder.sent] == [
         {
             "action": {"name": "read"},
@@ -181,9 +181,9 @@ def test_visible_keeps_the_items_and_their_order(opa: OpaServer, chunk_size: int
     with Client(opa.url, chunk_size=chunk_size) as client:
         assert client.visible("alice", "list", "doc", ["s/b", "t/d", "s/a", "s/b", "u/x"]) == ["s/b", "s/a", "s/b"]
         entities = [Entity("doc", "t/e"), Entity("doc", "t/d"), Entity("doc", "t/ü%2F1")]
-        kept = client.visible("bob", "list", iter(entities))
-        assert kept == entities[1:]
-        assert kept[0] is entities[1]
+        visible = client.visible("bob", "list", iter(entities))
+        assert visible == entities[1:]
+        assert visible[0] is entities[1]
         assert client.visible("bob", "list", ["doc:t/d", "doc:s/d"]) == ["doc:t/d"]
         assert client.visible("bob", "list", [("doc", "t/d")]) == [("doc", "t/d")]
         assert client.visible("bob", "list", "doc", []) == []
@@ -246,7 +246,7 @@ def test_unknown_names_do_not_flood_opa(raw_server: Callable[..., Any], http_rep
         for _ in range(50):
             with pytest.raises(InvalidRequest):
                 client.check("alice", "archive", "doc:s/d")
-    assert len(server.asked) == 2  # the program and the state's revision, once
+    assert len(server.requests) == 2  # the program and the state's revision, once
 
 
 def test_an_unknown_name_stays_a_mistake_while_opa_is_away(
@@ -295,7 +295,7 @@ def test_one_connection_serves_call_after_call(
     with Client(server.url) as client:
         assert all(client.check(READ) for _ in range(20))
     assert server.connections == 1
-    assert server.asked.count("POST /v1/data/privtab/demo/check") == 20
+    assert server.requests.count("POST /v1/data/privtab/demo/check") == 20
 
 
 def test_a_chunked_answer_leaves_the_connection_usable(raw_server: Callable[..., Any]) -> None:
@@ -416,9 +416,9 @@ def test_a_proxy_of_the_environment_does_not_see_what_is_asked_of_a_sidecar(
 def test_filter_keeps_the_items_that_may_be_acted_on(opa: OpaServer) -> None:
     rows = [{"at": "t/d"}, {"at": "s/a"}, {"at": "s/a"}, {"at": "t/e"}]
     with Client(opa.url, chunk_size=2) as client:
-        kept = client.filter("alice", "read", rows, key=lambda row: ("doc", row["at"]))
-        assert kept == [rows[1], rows[2]]
-        assert kept[0] is rows[1]
+        readable = client.filter("alice", "read", rows, key=lambda row: ("doc", row["at"]))
+        assert readable == [rows[1], rows[2]]
+        assert readable[0] is rows[1]
         assert client.filter("alice", "read", iter(["doc:s/d", "space:s", "doc:t/d"])) == ["doc:s/d", "space:s"]
         assert client.filter("alice", "read", []) == []
         source = {"source": "doc:s/e"}
@@ -467,7 +467,7 @@ def test_concurrent_chunks_run_at_once_and_the_first_error_ends_all(
     server = raw_server(http_reply("", "400 Bad Request"))
     with Client(server.url, chunk_size=1, concurrency=3) as client, pytest.raises(PolicyError):
         client.check_many(requests * 50)
-    assert sum(line.startswith("POST") for line in server.asked) <= 6
+    assert sum(line.startswith("POST") for line in server.requests) <= 6
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

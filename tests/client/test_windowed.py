@@ -75,9 +75,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock(START)
-    monkeypatch.setattr(moments, "now", made)
-    return made
+    clock = Clock(START)
+    monkeypatch.setattr(moments, "now", clock)
+    return clock
 
 
 def test_answers_in_process_change_at_the_edges_of_windows(tmp_path: Path, program: Program, clock: Clock) -> None:
@@ -86,12 +86,12 @@ def test_answers_in_process_change_at_the_edges_of_windows(tmp_path: Path, progr
         copies = [client, pickle.loads(pickle.dumps(client))]  # noqa: S301  (our own)
         for at, allowed in ((0, False), (4, False), (5, True), (14, True), (15, False), (20, False), (6, True)):
             clock.moment = START + at
-            for one in copies:
-                assert one.check("ann", "load", "table:m/t") is allowed, at
-                assert one.check_many([REQUEST] * 2) == [allowed] * 2
-                assert one.check_many([REQUEST] * 1500) == [allowed] * 1500, "in columns"
-                assert one.decide(REQUEST).allowed is allowed
-                assert one.visible("ann", "load", "table", ["m/t"]) == (["m/t"] if allowed else [])
+            for copy in copies:
+                assert copy.check("ann", "load", "table:m/t") is allowed, at
+                assert copy.check_many([REQUEST] * 2) == [allowed] * 2
+                assert copy.check_many([REQUEST] * 1500) == [allowed] * 1500, "in columns"
+                assert copy.decide(REQUEST).allowed is allowed
+                assert copy.visible("ann", "load", "table", ["m/t"]) == (["m/t"] if allowed else [])
         clock.moment = START + 15
         assert client.decide(REQUEST).context["missing"] == [["no deny SELECT (table:m/t) to user:ann"]] or (
             "deny" in json.dumps(client.decide(REQUEST).context)
@@ -104,14 +104,14 @@ def test_columns_are_decided_for_the_moment_of_each_call(
 ) -> None:
     state = timed(START + 5, START + 20, denied=START + 15)
     (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(program, sharded=sharded).bundle())
-    made = shard_bundles(program, state) if sharded else {"state": state_bundle(program, state)}
-    for key, bundle in made.items():
+    bundles = shard_bundles(program, state) if sharded else {"state": state_bundle(program, state)}
+    for key, bundle in bundles.items():
         (tmp_path / shard_file(key)).write_bytes(bundle)
     batches = Embedded(tmp_path).batches()
-    for one in (batches, pickle.loads(pickle.dumps(batches))):  # noqa: S301  (our own)
+    for kernel in (batches, pickle.loads(pickle.dumps(batches))):  # noqa: S301  (our own)
         for at, allowed in ((0, False), (5, True), (14, True), (15, False), (6, True), (20, False)):
             clock.moment = START + at
-            answers = one.decide_columns(["ann", "ben"], ["m/t"] * 2, action="load", type="table")
+            answers = kernel.decide_columns(["ann", "ben"], ["m/t"] * 2, action="load", type="table")
             assert answers.allowed.tolist() == [allowed, False], at
     clock.moment = START + 30
     always = written(tmp_path / "always", program, State(grants=state.grants[:1]))
@@ -127,13 +127,13 @@ def test_answers_in_process_change_at_the_edges_of_windows_in_shards(
     other = Grant(grantee="user:ann", effect="allow", privilege="SELECT", entity=Entity("catalog", "n"))
     if part == "people":
         grants = (replace(state.grants[0], grantee="role:reader"), other)
-        held = (Assignment(principal="user:ann", role="reader"),)
-        state = State(grants=grants, assignments=held, windows={"assignments": state.windows["grants"]})
+        assignments = (Assignment(principal="user:ann", role="reader"),)
+        state = State(grants=grants, assignments=assignments, windows={"assignments": state.windows["grants"]})
     else:
         state = State(grants=(*state.grants, other), windows={"grants": (*state.windows["grants"], ALWAYS)})
-    made = shard_bundles(program, state)
-    assert set(made) == {"people", "catalog:m", "catalog:n"}
-    for key, bundle in made.items():
+    bundles = shard_bundles(program, state)
+    assert set(bundles) == {"people", "catalog:m", "catalog:n"}
+    for key, bundle in bundles.items():
         (tmp_path / shard_file(key)).write_bytes(bundle)
     (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(program, sharded=True).bundle())
     with Embedded(tmp_path) as client:
@@ -167,11 +167,11 @@ def test_opa_decides_by_its_own_clock_in_shards_and_clients_keep_no_answers(
     ):
         with Embedded(tmp_path) as embedded:
             assert client.revision() == embedded.revision()
-        asked: list[Any] = [lambda: client.check("ann", "load", "table:m/t"), lambda: client.check_many([REQUEST] * 3)]
+        checks: list[Any] = [lambda: client.check("ann", "load", "table:m/t"), lambda: client.check_many([REQUEST] * 3)]
         if time.time_ns() < end - SECOND:
-            assert [ask() for ask in asked] == [True, [True] * 3]
+            assert [ask() for ask in checks] == [True, [True] * 3]
         time.sleep(max((end - time.time_ns()) / SECOND, 0) + 0.1)
-        assert [ask() for ask in asked] == [False, [False] * 3]
+        assert [ask() for ask in checks] == [False, [False] * 3]
 
 
 def test_bundles_that_change_between_windows_and_none(tmp_path: Path, program: Program, clock: Clock) -> None:
@@ -206,12 +206,12 @@ def test_opa_decides_by_its_own_clock_and_clients_keep_no_answers(
         Client(server.url, system="lake", cache_size=100, cache_ttl=3600) as client,
     ):
         assert client.revision().state == index(program, timed(end - 3600 * SECOND, end))["windowed"]["revision"]
-        asked: list[Any] = [lambda: client.check("ann", "load", "table:m/t"), lambda: client.check_many([REQUEST] * 3)]
+        checks: list[Any] = [lambda: client.check("ann", "load", "table:m/t"), lambda: client.check_many([REQUEST] * 3)]
         if time.time_ns() < end - SECOND:
-            assert [ask() for ask in asked] == [True, [True] * 3]
+            assert [ask() for ask in checks] == [True, [True] * 3]
         body = {"input": REQUEST.to_json() | {"context": {"time": 0, "now": 0, "at": 0}}}
         time.sleep(max((end - time.time_ns()) / SECOND, 0) + 0.1)
-        assert [ask() for ask in asked] == [False, [False] * 3]
+        assert [ask() for ask in checks] == [False, [False] * 3]
         answer = http.post(f"{server.url}/v1/data/privtab/lake/allow", json=body, timeout=5).json()
         assert answer["result"] is False, "a request cannot choose its time"
 

@@ -32,20 +32,20 @@ def test_all_clients_agree_with_the_reference(opa_binary: Path) -> None:
             state = worlds.state(world.program, seed)
             engine_agreement.put_state(session, url, world.program, state)
             reference = Reference(world.program, state)
-            asked = worlds.requests(world.program, seed, per_rule=3)
-            asked += asked[::3]
-            right = [reference.decide(request) for request in asked]
+            request_list = worlds.requests(world.program, seed, per_rule=3)
+            request_list += request_list[::3]
+            right = [reference.decide(request) for request in request_list]
             expected = [decision.allowed for decision in right]
             for settings in SETTINGS:
                 with Client(url, system=world.program.system, **settings) as client:
                     for _ in range(2):
-                        assert client.check_many(asked) == expected, (seed, settings)
-                    assert [client.check(request) for request in asked[:60]] == expected[:60]
-                    explained = client.decide_many(asked[:60])
+                        assert client.check_many(request_list) == expected, (seed, settings)
+                    assert [client.check(request) for request in request_list[:60]] == expected[:60]
+                    explained = client.decide_many(request_list[:60])
                     assert [d.allowed for d in explained] == expected[:60]
-                    assert [client.decide(request) for request in asked[:20]] == explained[:20]
-            assert asyncio.run(together(url, world.program.system, asked)) == expected * 2
-            checked += len(asked)
+                    assert [client.decide(request) for request in request_list[:20]] == explained[:20]
+            assert asyncio.run(together(url, world.program.system, request_list)) == expected * 2
+            checked += len(request_list)
             allowed += sum(expected)
     assert checked > 300
     assert 0.05 < allowed / checked < 0.95

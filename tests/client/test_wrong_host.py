@@ -66,9 +66,9 @@ class Impostor:
 
 @pytest.fixture
 def impostor(tmp_path: Path) -> Iterator[Impostor]:
-    made = Impostor(certificates.make(tmp_path))
-    yield made
-    made.close()
+    impostor = Impostor(certificates.make(tmp_path))
+    yield impostor
+    impostor.close()
 
 
 def sync(url: str, ca: str) -> bool:

@@ -46,10 +46,10 @@ tables:
 
 def disagreements(program: Program) -> list[str]:
     """The rows in which an atom, a flag, a type or the whole is seen otherwise than the reference engine sees it."""
-    made = Candidates(program)
+    source = Candidates(program)
     found: list[str] = []
     for rule in program.rules.values():
-        candidates = [candidate for setting in made.settings(rule) for candidate in made.of(setting)]
+        candidates = [candidate for setting in source.settings(rule) for candidate in source.of(setting)]
         fast, slow = ObservedCandidates(program, rule, candidates), _asked(program, candidates)
         found += [
             f"{rule.id} {atom}" for atom in leaves(program, item_condition(rule)) if fast.atom(atom) != slow.atom(atom)

@@ -155,9 +155,9 @@ def test_levels_and_things_below_are_in_the_proof(tmp_path: Path, text: str, sem
 def test_each_level_of_a_type_that_nests_is_asked_about(tmp_path: Path) -> None:
     planned = plan(written(tmp_path, SHELVES))
     for row in ("shelf/rename", "shelf/add", "box/open"):
-        asked = {(q.request.resource.id.count("/"), q.expected) for q in planned.questions if q.row == row}
-        lowest = min(number for number, _ in asked)
-        assert asked == {(lowest + level, expected) for level in range(3) for expected in (True, False)}
+        levels = {(q.request.resource.id.count("/"), q.expected) for q in planned.questions if q.row == row}
+        lowest = min(number for number, _ in levels)
+        assert levels == {(lowest + level, expected) for level in range(3) for expected in (True, False)}
     purposes = {question.purpose for question in planned.questions if question.row == "shelf/list"}
     assert any("inherits READ (shelf:s/sh/she/shel) from shelf:s/sh" in purpose for purpose in purposes)
 
@@ -169,9 +169,9 @@ def test_what_lies_below_is_made_and_asked_about(tmp_path: Path) -> None:
     assert answers["held below, on an entity `item` in a `box`"] is True
     assert answers["held elsewhere, on an entity `item` in a `box`"] is False
     assert any(purpose.startswith("denied READ (box:") and not allowed for purpose, allowed in answers.items())
-    given = {str(grant.entity) for grant in planned.world.state.grants}
-    assert {key.partition(":")[0] for key in given} >= {"store", "shelf", "box", "item"}
-    assert {key for key in given if not key.startswith("label:")} <= set(map(str, planned.world.entities))
+    granted = {str(grant.entity) for grant in planned.world.state.grants}
+    assert {key.partition(":")[0] for key in granted} >= {"store", "shelf", "box", "item"}
+    assert {key for key in granted if not key.startswith("label:")} <= set(map(str, planned.world.entities))
 
 
 @pytest.mark.parametrize(
@@ -250,16 +250,16 @@ def test_what_may_change_comes_last_and_has_an_entity_of_its_own(library: Progra
     others = {str(q.request.resource) for q in planned.questions if q.row != "page/delete"}
     assert len(set(deleted)) == len(deleted)
     assert not others & set(deleted)
-    made = {str(entity) for entity in planned.world.entities}
-    assert set(deleted) <= made
+    existing = {str(entity) for entity in planned.world.entities}
+    assert set(deleted) <= existing
 
 
 def test_what_is_created_does_not_exist_before(library: Program) -> None:
     planned = plan(library, changes=lambda rule: rule.creates)
-    made = {str(entity) for entity in planned.world.entities}
+    existing = {str(entity) for entity in planned.world.entities}
     created = {str(q.request.resource) for q in planned.questions if q.row == "page/create" and q.named}
     assert created
-    assert not created & made
+    assert not created & existing
 
 
 def test_the_same_program_has_the_same_plan(library: Program) -> None:

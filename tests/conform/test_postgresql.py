@@ -100,8 +100,8 @@ def test_public_and_memberships_with_and_without_inheritance_agree(url: str) -> 
         members=((switching, Entity("role", reader)),),
         grants=tuple(
             Grant(grantee=grantee, effect="allow", privilege=privilege, entity=at[type_])
-            for grantee, given in (("group:public", public), (f"role:{reader}", through_role))
-            for type_, privilege in given.items()
+            for grantee, privileges in (("group:public", public), (f"role:{reader}", through_role))
+            for type_, privilege in privileges.items()
         ),
     )
     entities = (at["database"], at["schema"], at["table"], at["column"], at["sequence"], at["function"], at["type"])
@@ -117,8 +117,8 @@ def test_public_and_memberships_with_and_without_inheritance_agree(url: str) -> 
     finally:
         assert driver.clean() == ()
     expected = [reference.decide(request).allowed for request in requests]
-    asked = zip(requests, answers, expected, strict=True)
-    assert [(request, answer) for request, answer, yes in asked if (answer is Answer.ALLOWED) != yes] == []
+    answered = zip(requests, answers, expected, strict=True)
+    assert [(request, answer) for request, answer, yes in answered if (answer is Answer.ALLOWED) != yes] == []
     assert set(answers) == {Answer.ALLOWED, Answer.REFUSED}
     named = ((request.user, f"{request.resource.type}/{request.action}") for request in requests)
     allowed = {pair for pair, yes in zip(named, expected, strict=True) if yes}
@@ -166,8 +166,8 @@ def test_what_the_test_did_not_make_stays(url: str) -> None:
         connection.commit()
     try:
         result = conformance(POLICY, url, rows="schema")
-        said = f'user:{theirs} cannot be made: role "{theirs}" already exists'
-        assert result.outcome.failure == f"{said} (`--clean` removes what an earlier test left)"
+        message = f'user:{theirs} cannot be made: role "{theirs}" already exists'
+        assert result.outcome.failure == f"{message} (`--clean` removes what an earlier test left)"
         assert left_behind(url) == [theirs]
     finally:
         with engine.connect() as connection:

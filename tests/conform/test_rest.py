@@ -78,7 +78,7 @@ class Library:
 
     def answer(self, method: str, path: str, user: str | None, body: dict[str, str]) -> tuple[int, object]:
         if user is None:
-            return self.made(method, path, body)
+            return self.changed(method, path, body)
         folder = path.rpartition("/")[0]
         if method == "PUT":
             return (201, {}) if self.may(user, "MAKE", folder) else (403, {})
@@ -98,7 +98,7 @@ class Library:
             return 404, {}
         return (409 if self.may(user, "WRITE", path) else 403, {}) if method == "POST" else (200, {})
 
-    def made(self, method: str, path: str, body: dict[str, str]) -> tuple[int, object]:
+    def changed(self, method: str, path: str, body: dict[str, str]) -> tuple[int, object]:
         if method == "DELETE":
             self.paths = {at for at in self.paths if not f"{at}/".startswith(f"{path}/")}
             self.users.discard(path)
@@ -146,7 +146,7 @@ def library(request: pytest.FixtureRequest) -> Iterator[tuple[Library, str]]:
     server.server_close()
 
 
-def asked(url: str, folder: Path) -> tuple[Plan, Report]:
+def tested(url: str, folder: Path) -> tuple[Plan, Report]:
     (folder / "library.yaml").write_text(POLICY, encoding="utf-8")
     (folder / "driver.yaml").write_text(DRIVER, encoding="utf-8")
     program = load_program(folder / "library.yaml")
@@ -158,7 +158,7 @@ def asked(url: str, folder: Path) -> tuple[Plan, Report]:
 
 def test_a_system_that_obeys_agrees_and_is_left_empty(library: tuple[Library, str], tmp_path: Path) -> None:
     system, url = library
-    planned, result = asked(url, tmp_path)
+    planned, result = tested(url, tmp_path)
     assert result.outcome.failure is None
     assert {row.name: row.verdict for row in result.rows} == {row.name: Verdict.AGREES for row in result.rows}
     assert result.cells[Verdict.AGREES] == len(planned.cells)
@@ -170,7 +170,7 @@ def test_a_system_that_obeys_agrees_and_is_left_empty(library: tuple[Library, st
 @pytest.mark.parametrize("library", [True], indirect=True)
 def test_a_missing_check_is_told_with_a_command_to_paste(library: tuple[Library, str], tmp_path: Path) -> None:
     _, url = library
-    _, result = asked(url, tmp_path)
+    _, result = tested(url, tmp_path)
     wrong = {row.name: row for row in result.rows if row.verdict is not Verdict.AGREES}
     assert set(wrong) == {"page/delete"}
     first = wrong["page/delete"].findings[0]

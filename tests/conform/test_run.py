@@ -294,8 +294,8 @@ def test_a_waiver_of_a_row_that_was_not_asked_about_is_no_finding(library: Progr
         Waiver(operation=row, change=Change.WIDER, who="ann", why="known", until=TODAY, span=span)
         for row in ("page/read", "page/delete", "page/reed")
     ]
-    asked = [question for question in planned.questions if question.row == "page/read"]
-    outcome = run(planned, asked, Obeying(library), Settings())
+    questions = [question for question in planned.questions if question.row == "page/read"]
+    outcome = run(planned, questions, Obeying(library), Settings())
     assert report(planned, outcome, Obeying(library), waivers, TODAY).unused == (
         "nothing makes `page/read` wider here: take the waiver away",
         "nothing makes `page/reed` wider here: take the waiver away",

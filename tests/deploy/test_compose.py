@@ -91,8 +91,8 @@ def test_containers_cannot_write_but_who_deploys(compose: dict[str, Any]) -> Non
 def test_what_is_mounted_is_there(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         for volume in service["volumes"]:
-            there = volume["source"] in compose["volumes"]
-            assert there if volume["type"] == "volume" else (ROOT / volume["source"]).exists(), volume["source"]
+            declared = volume["source"] in compose["volumes"]
+            assert declared if volume["type"] == "volume" else (ROOT / volume["source"]).exists(), volume["source"]
 
 
 def test_every_variable_of_the_opa_configuration_is_set(compose: dict[str, Any]) -> None:
@@ -126,7 +126,7 @@ def test_its_commands_end_in_a_sidecar_that_decides(compose: dict[str, Any], tmp
     """What the containers run, run here: other places for volumes and addresses, and nothing else."""
     ports = {"registry:8080": free_port(), "0.0.0.0:8181": free_port()}
 
-    def here(word: str) -> str:
+    def on_this_machine(word: str) -> str:
         for before, after in (
             ("/registry", str(tmp_path / "registry")) if word.startswith("--registry=") else ("", ""),
             ("http://registry:8080", f"http://127.0.0.1:{ports['registry:8080']}"),
@@ -139,10 +139,10 @@ def test_its_commands_end_in_a_sidecar_that_decides(compose: dict[str, Any], tmp
         return word
 
     def command(name: str) -> list[str]:
-        words = [here(plain(str(word))) for word in compose["services"][name]["command"]]
+        words = [on_this_machine(plain(str(word))) for word in compose["services"][name]["command"]]
         return [str(binary.find()), *words] if name == "opa" else [sys.executable, "-m", *words]
 
-    variables = {name: here(plain(str(v))) for name, v in compose["services"]["opa"]["environment"].items()}
+    variables = {name: on_this_machine(plain(str(v))) for name, v in compose["services"]["opa"]["environment"].items()}
     running: list[subprocess.Popen[bytes]] = []
     with (tmp_path / "log").open("wb") as log:
         try:

@@ -96,13 +96,13 @@ def test_the_command_opens_to_the_token_and_logs_what_it_may(
         )
     try:
         url, trusted = f"https://127.0.0.1:{port}", str(authority.certificate)
-        asked = ("get", "dataset:i/n/d")
+        action_and_entity = ("get", "dataset:i/n/d")
         with Client(url, token=TOKEN, verify=trusted) as client:
             wait_for(client.health)
-            assert client.check("alice", *asked, groups=["a-marked-group"])
-            assert not client.check("bob", *asked)
+            assert client.check("alice", *action_and_entity, groups=["a-marked-group"])
+            assert not client.check("bob", *action_and_entity)
         with Client(url, system="cdap", verify=trusted) as client, pytest.raises(PolicyError, match="401"):
-            client.check("alice", *asked)
+            client.check("alice", *action_and_entity)
         healthcheck = overlay["services"]["opa"]["healthcheck"]["test"][2:]
         healthcheck = [word.replace("127.0.0.1:8181", f"127.0.0.1:{port}") for word in healthcheck]
         assert (

@@ -60,12 +60,12 @@ class Stack:
         return self.path.read_text(encoding="utf-8", errors="replace")
 
     @property
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         try:
-            told: dict[str, Any] = json.loads((self.folder / "stack.json").read_text(encoding="utf-8"))
+            content: dict[str, Any] = json.loads((self.folder / "stack.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return told
+        return content
 
     def wait(self, what: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -79,14 +79,23 @@ class Stack:
 
     def kill(self, part: str) -> None:
         """Kill a part, and wait until it runs again."""
-        before = self.told["pids"][part]
+        before = self.report["pids"][part]
         os.kill(before, signal.SIGKILL)
-        self.wait(lambda: self.told.get("pids", {}).get(part) not in {None, before})
+        self.wait(lambda: self.report.get("pids", {}).get(part) not in {None, before})
 
     def run(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        told = self.told
-        given = ["--registry", told["registry"], "--server", told["server"], "--expect", "2", "--timeout", "100"]
-        done = subprocess.run([*PRIVTAB, command, *arguments, *given], capture_output=True, text=True, check=False)
+        running = self.report
+        options = [
+            "--registry",
+            running["registry"],
+            "--server",
+            running["server"],
+            "--expect",
+            "2",
+            "--timeout",
+            "100",
+        ]
+        done = subprocess.run([*PRIVTAB, command, *arguments, *options], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 
@@ -120,10 +129,10 @@ def stack(tmp_path: Path) -> Iterator[Callable[..., Stack]]:
         return started[-1]
 
     yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.process.terminate()
-            one.process.wait(60)
+    for stack in started:
+        if stack.process.poll() is None:
+            stack.process.terminate()
+            stack.process.wait(60)
 
 
 @pytest.mark.slow
@@ -140,7 +149,7 @@ def test_from_an_edited_table_to_the_spark_driver_and_back(stack: Callable[..., 
     running = stack("--policy", str(policy), "--restart")
     running.says("bob may not read")
     assert "alice reads 3 rows" in running.log
-    pids = running.told["pids"]
+    pids = running.report["pids"]
     assert set(pids) == {"registry", "opa-1", "opa-2", "job"}
 
     running.kill("registry")
@@ -155,12 +164,12 @@ def test_from_an_edited_table_to_the_spark_driver_and_back(stack: Callable[..., 
     assert "2 of 2 sidecars active" in back.stderr
     running.says("bob may not read", before)
 
-    assert Registry.open(running.told["registry"]).channel("dev", "gravitino").why == "rollback"
+    assert Registry.open(running.report["registry"]).channel("dev", "gravitino").why == "rollback"
 
-    pids = running.told["pids"]
+    pids = running.report["pids"]
     assert running.end() == 0
     assert not [name for name, pid in pids.items() if alive(pid)]
-    assert not running.told
+    assert not running.report
 
 
 JOB = """\
@@ -189,18 +198,18 @@ def test_the_job_ends_after_its_rounds(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     monkeypatch.setenv("PRIVTAB_EVERY", "0.01")
     job = importlib.import_module("stack_job")
-    asked: list[str] = []
+    users: list[str] = []
 
     class Client:
         def require(self, user: str, *_: object) -> None:
-            asked.append(user)
-            if len(asked) <= 2:
+            users.append(user)
+            if len(users) <= 2:
                 raise DecisionUnavailable("not yet")
             request = Request(user=user, action="load", resource=Entity("table", "t"))
             raise AccessDenied(request, Decision(allowed=False, context={"rule": "gravitino/table/load"}))
 
     job.follow(None, Client(), "", threading.Event(), rounds=2)
-    assert asked == ["alice", "bob"] * 3
+    assert users == ["alice", "bob"] * 3
     printed = capsys.readouterr().out
     assert printed.count("waits: DecisionUnavailable") == 2
     assert printed.count("may not read demo/hive/sales/orders: refused by gravitino/table/load") == 2
@@ -209,8 +218,8 @@ def test_the_job_ends_after_its_rounds(monkeypatch: pytest.MonkeyPatch, capsys: 
 @pytest.mark.slow
 def test_a_part_that_dies_ends_the_others(stack: Callable[..., Stack], tmp_path: Path) -> None:
     running = stack("--policy", str(small(tmp_path)), "--state", str(tmp_path / "state.yaml"), "--sidecars", "1")
-    running.wait(lambda: running.told.get("ready"))
-    pids = running.told["pids"]
+    running.wait(lambda: running.report.get("ready"))
+    pids = running.report["pids"]
     os.kill(pids["registry"], signal.SIGKILL)
     assert running.process.wait(60) == 1
     assert "registry ended with -9: all parts end" in running.log

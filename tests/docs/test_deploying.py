@@ -30,8 +30,8 @@ PASSING = re.compile(r"  \w+ (active|waiting|refused) after ")
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SidecarFleet]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
-    with SidecarFleet(tmp_path) as made:
-        yield made
+    with SidecarFleet(tmp_path) as sidecars:
+        yield sidecars
 
 
 def tidy(text: str) -> list[str]:

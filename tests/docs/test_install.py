@@ -29,16 +29,16 @@ def texts() -> dict[str, str]:
         text=True,
         check=True,
     )
-    kept = {}
+    found = {}
     for name in listed.stdout.split("\0"):
         path = ROOT / name
         if name and not name.startswith(("tests/", "sources/", "docs/decisions/")) and path.is_file():
             try:
-                kept[name] = path.read_text(encoding="utf-8")
+                found[name] = path.read_text(encoding="utf-8")
             except UnicodeDecodeError:
                 continue
-    assert "docs/how-to/spark.md" in kept
-    return kept
+    assert "docs/how-to/spark.md" in found
+    return found
 
 
 def test_no_text_sends_people_to_a_package_index() -> None:

@@ -35,13 +35,13 @@ _REVISION = re.compile(r"\b[0-9a-f]{16}\b")
 _CURL = re.compile(r"curl -s (?P<path>http://127\.0\.0\.1:8181/\S+)(?: -d '(?P<body>[^']*)')?", re.DOTALL)
 
 
-def blocks(wanted: Callable[[Block], bool]) -> list[Any]:
+def blocks(is_chosen: Callable[[Block], bool]) -> list[Any]:
     """Parameters: the page and each of its blocks that is wanted."""
     return [
         pytest.param(read(path), block, id=f"{path}:{block.line}")
         for path in PAGES
         for block in read(path).blocks
-        if wanted(block)
+        if is_chosen(block)
     ]
 
 
@@ -83,11 +83,11 @@ def test_commands_print_what_the_page_shows(
         capsys.readouterr()
         run(words[1:])
         printed = capsys.readouterr()
-        got, shown = tidy(printed.err + printed.out), tidy(output)
+        actual, shown = tidy(printed.err + printed.out), tidy(output)
         if shown.endswith("\n…"):  # a last line that says: and so on
             shown = shown.removesuffix("…")
-            got = got[: len(shown)]
-        assert got == shown, command
+            actual = actual[: len(shown)]
+        assert actual == shown, command
 
 
 @pytest.mark.parametrize(("page", "block"), blocks(lambda b: "rego" in b.says))
@@ -104,8 +104,8 @@ def test_json_that_stands_alone_is_a_request_or_a_decision(page: Page, block: Bl
     if "decision" in value:
         assert isinstance(value["decision"], bool)
     else:
-        asked = Request.from_json(value)
-        assert Request.from_json(asked.to_json()) == asked
+        request = Request.from_json(value)
+        assert Request.from_json(request.to_json()) == request
 
 
 @pytest.mark.parametrize(("page", "block"), blocks(lambda b: "served" in b.says))
@@ -155,17 +155,17 @@ def test_answers_are_those_of_the_reference(page: Page, answers: Answers, folder
     program = load_program(answers.policy)
     reference = Reference(program, good(program, answers.state))
     assert answers.rows
-    for asked, shown, why in answers.rows:
+    for question, shown, why in answers.rows:
         try:
-            request = request_of(asked.strip("`"))
+            request = request_of(question.strip("`"))
             vocabulary(program).check(request)
             decision = reference.decide(request)
         except InvalidRequest:
-            assert shown == "invalid", asked
+            assert shown == "invalid", question
             continue
-        assert ("yes" if decision.allowed else "no") == shown, asked
+        assert ("yes" if decision.allowed else "no") == shown, question
         if why.startswith("effects:"):
-            assert re.findall(r"`([^`]*)`", why) == list(decision.effects), asked
+            assert re.findall(r"`([^`]*)`", why) == list(decision.effects), question
 
 
 @pytest.mark.parametrize("where", [where for where in KEYS if where != "reading"])

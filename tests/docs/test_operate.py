@@ -44,17 +44,17 @@ def test_the_page_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
                     world.happen(event)
             for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
                 command, _, output = part.partition("\n")
-                here = command
+                runnable = command
                 for place, real in places.items():
-                    here, output = here.replace(place, real), output.replace(place, real)
+                    runnable, output = runnable.replace(place, real), output.replace(place, real)
                 capsys.readouterr()
-                assert run(shlex.split(here)[1:]) != 2, command
+                assert run(shlex.split(runnable)[1:]) != 2, command
                 printed = capsys.readouterr()
-                wanted, got = tidy(output), tidy(printed.out + printed.err)
-                assert got, command
-                if wanted[-1] == "…":  # and so on
-                    wanted.pop()
-                    got = got[: len(wanted)]
-                assert got == wanted, command
+                expected, actual = tidy(output), tidy(printed.out + printed.err)
+                assert actual, command
+                if expected[-1] == "…":  # and so on
+                    expected.pop()
+                    actual = actual[: len(expected)]
+                assert actual == expected, command
                 shown += 1
     assert shown >= 9

@@ -37,10 +37,10 @@ def test_the_page_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
             assert words[0] == "privtab"
             run(words[1:])
             printed = capsys.readouterr()
-            wanted, got = tidy(output), tidy(printed.out + printed.err)
-            if wanted[-1] == "…":  # and so on
-                wanted.pop()
-                got = got[: len(wanted)]
-            assert got == wanted, command
+            expected, actual = tidy(output), tidy(printed.out + printed.err)
+            if expected[-1] == "…":  # and so on
+                expected.pop()
+                actual = actual[: len(expected)]
+            assert actual == expected, command
             shown += 1
     assert shown >= 6

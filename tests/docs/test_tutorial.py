@@ -34,11 +34,11 @@ def tidy(text: str) -> list[str]:
 
 
 def same(output: str, shown: str) -> bool:
-    got, wanted = tidy(output), tidy(shown)
-    if wanted[-1:] == ["…"]:
-        wanted.pop()
-        got = got[: len(wanted)]
-    return got == wanted
+    actual, expected = tidy(output), tidy(shown)
+    if expected[-1:] == ["…"]:
+        expected.pop()
+        actual = actual[: len(expected)]
+    return actual == expected
 
 
 def free_port() -> str:

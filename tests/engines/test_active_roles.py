@@ -135,17 +135,19 @@ DENIED = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "expected"), [*((r, True) for r in ALLOWED), *((r, False) for r in DENIED)], ids=str)
+@pytest.mark.parametrize(
+    ("user_request", "expected"), [*((r, True) for r in ALLOWED), *((r, False) for r in DENIED)], ids=str
+)
 def test_allows_narrow_and_denials_ownership_and_held_roles_stay(
-    office: Program, asked: Request, expected: bool
+    office: Program, user_request: Request, expected: bool
 ) -> None:
     artifacts = policy_artifacts(office)
     reference = Reference(office, STATE, artifacts.revision)
     engine = PythonEngine(artifacts.program, Index(index(office, STATE)))
-    assert reference.decide(asked).allowed is expected
-    assert engine.allow(asked) is expected
-    assert engine.decide(asked) == reference.decide(asked)
-    everything = replace(asked, active_roles=None)
+    assert reference.decide(user_request).allowed is expected
+    assert engine.allow(user_request) is expected
+    assert engine.decide(user_request) == reference.decide(user_request)
+    everything = replace(user_request, active_roles=None)
     assert reference.decide(everything).allowed or not expected, "naming active roles allows nothing more"
 
 
@@ -169,9 +171,11 @@ def test_opa_decides_so_in_every_form_of_a_question(office: Program, url: str) -
     def ask(rule: str, body: Any) -> Any:
         return http.post(f"{url}/{rule}", json={"input": body}, timeout=10).json().get("result")
 
-    asked = [*ALLOWED, *DENIED]
-    sent = [one.to_json() for one in asked]
-    assert ask("explained", {"requests": sent}) == [reference.decide(one).to_json() for one in asked]
+    requests = [*ALLOWED, *DENIED]
+    sent = [sent_request.to_json() for sent_request in requests]
+    assert ask("explained", {"requests": sent}) == [
+        reference.decide(user_request).to_json() for user_request in requests
+    ]
     assert ask("decisions", {"requests": sent}) == [True] * len(ALLOWED) + [False] * len(DENIED)
     items = {"action": {"name": "use"}, "resource": {"type": "desk"}}
     keys = [["site:s", "room:s/r", f"desk:s/r/{name}"] for name in ("clerk", "staff", "own")]
@@ -212,10 +216,10 @@ def test_a_policy_without_them_ignores_them_and_has_the_same_bytes(tmp_path: Pat
     assert not any("active_roles" in text for text in artifacts.modules.values())
     assert "brought" not in index(program, STATE)
     engine = PythonEngine(artifacts.program, Index(index(program, STATE)))
-    asked = request("use", "desk:s/r/clerk", "nobody")
-    assert engine.allow(asked)
-    assert Reference(program, STATE).decide(asked).allowed
-    vocabulary(program).check(asked)
+    user_request = request("use", "desk:s/r/clerk", "nobody")
+    assert engine.allow(user_request)
+    assert Reference(program, STATE).decide(user_request).allowed
+    vocabulary(program).check(user_request)
 
 
 def test_no_flag_has_their_name(tmp_path: Path) -> None:
@@ -228,10 +232,14 @@ def test_no_flag_has_their_name(tmp_path: Path) -> None:
 def test_many_requests_at_once_are_decided_by_their_own_roles(office: Program) -> None:
     artifacts = policy_artifacts(office)
     engine = PythonEngine(artifacts.program, Index(index(office, STATE)))
-    asked = [*ALLOWED, *DENIED, *(replace(one, active_roles=None) for one in (*ALLOWED, *DENIED))] * 30
-    expected = [Reference(office, STATE).decide(one).allowed for one in asked]
-    assert Batches(engine).allow_requests(asked) == expected == engine.allow_many(asked)
-    assert Batches(engine).allow_requests([*asked, replace(asked[0], active_roles=("*",))]) is None
+    requests = [
+        *ALLOWED,
+        *DENIED,
+        *(replace(user_request, active_roles=None) for user_request in (*ALLOWED, *DENIED)),
+    ] * 30
+    expected = [Reference(office, STATE).decide(user_request).allowed for user_request in requests]
+    assert Batches(engine).allow_requests(requests) == expected == engine.allow_many(requests)
+    assert Batches(engine).allow_requests([*requests, replace(requests[0], active_roles=("*",))]) is None
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -242,11 +250,11 @@ def test_engines_agree_in_generated_worlds(number: int) -> None:
     reference = Reference(program, state, artifacts.revision)
     engine = PythonEngine(artifacts.program, Index(index(program, state)))
     narrowed = 0
-    for asked in worlds.requests(program, number, 3):
-        expected = reference.decide(asked)
-        assert engine.decide(asked) == expected
-        if asked.active_roles is not None:
-            everything = reference.decide(replace(asked, active_roles=None)).allowed
+    for user_request in worlds.requests(program, number, 3):
+        expected = reference.decide(user_request)
+        assert engine.decide(user_request) == expected
+        if user_request.active_roles is not None:
+            everything = reference.decide(replace(user_request, active_roles=None)).allowed
             assert everything or not expected.allowed
             narrowed += everything and not expected.allowed
     assert narrowed
@@ -258,9 +266,9 @@ def test_wasm_agrees(office: Program, opa_binary: Path) -> None:
     module = wasm.build(wasm_modules(office), artifacts.entrypoints, opa_binary)
     engine = WasmEngine(module, artifacts.program, json.loads(index_bytes(office, STATE)[1]))
     reference = Reference(office, STATE, artifacts.revision)
-    asked = [*ALLOWED, *DENIED]
-    assert engine.decide_many(asked) == [reference.decide(one) for one in asked]
-    assert engine.allow_many(asked) == [True] * len(ALLOWED) + [False] * len(DENIED)
+    requests = [*ALLOWED, *DENIED]
+    assert engine.decide_many(requests) == [reference.decide(user_request) for user_request in requests]
+    assert engine.allow_many(requests) == [True] * len(ALLOWED) + [False] * len(DENIED)
     desks = [Entity("desk", f"s/r/{name}") for name in ("clerk", "staff", "own")]
     for active in (("clerk",), (), ("nobody",)):
         listing = request("use", "desk:", *active)

@@ -60,38 +60,42 @@ STATE = State(
 )
 
 
-def asked(action: str, table: str = "c/s/t", to: str | None = None, **given: Any) -> Request:
+def request_for(action: str, table: str = "c/s/t", to: str | None = None, **attributes: Any) -> Request:
     with_ = {"to": Entity("schema", to)} if to else {}
     return Request(
-        user="ann", action=action, resource=Entity("table", table), with_=with_, attributes=GivenAttributes(**given)
+        user="ann",
+        action=action,
+        resource=Entity("table", table),
+        with_=with_,
+        attributes=GivenAttributes(**attributes),
     )
 
 
 HR = {"department": "hr"}
 RED = {"color": "red"}
 CASES = [
-    (asked("read", user=HR, entity=HR), True),
-    (asked("read", user=HR, entity={"department": "it"}), False),
-    (asked("read", user=HR), False),
-    (asked("read", entity=HR), False),
-    (asked("read"), False),
-    (asked("read", "c/s/secret", user=HR, entity=HR), False),
-    (asked("export", user=HR, entity=HR, request={"mfa": True}), True),
-    (asked("export", user=HR, entity=HR, request={"mfa": False}), False),
-    (asked("export", user=HR, entity=HR), False),
-    (asked("paint", user={"badges": ["red"]}, entity=RED), True),
-    (asked("paint", user={"badges": []}, entity=RED), False),
-    (asked("promote", user={"rank": 3}, entity={"rank": 2}), True),
-    (asked("promote", user={"rank": 2}, entity={"rank": 2}), False),
-    (asked("promote", user={"rank": 2}), False),
-    (asked("move", to="c/r", entity=RED, with_={"to": RED}), True),
-    (asked("move", to="c/r", entity=RED), False),
-    (asked("move", to="c/r", with_={"to": RED}), False),
+    (request_for("read", user=HR, entity=HR), True),
+    (request_for("read", user=HR, entity={"department": "it"}), False),
+    (request_for("read", user=HR), False),
+    (request_for("read", entity=HR), False),
+    (request_for("read"), False),
+    (request_for("read", "c/s/secret", user=HR, entity=HR), False),
+    (request_for("export", user=HR, entity=HR, request={"mfa": True}), True),
+    (request_for("export", user=HR, entity=HR, request={"mfa": False}), False),
+    (request_for("export", user=HR, entity=HR), False),
+    (request_for("paint", user={"badges": ["red"]}, entity=RED), True),
+    (request_for("paint", user={"badges": []}, entity=RED), False),
+    (request_for("promote", user={"rank": 3}, entity={"rank": 2}), True),
+    (request_for("promote", user={"rank": 2}, entity={"rank": 2}), False),
+    (request_for("promote", user={"rank": 2}), False),
+    (request_for("move", to="c/r", entity=RED, with_={"to": RED}), True),
+    (request_for("move", to="c/r", entity=RED), False),
+    (request_for("move", to="c/r", with_={"to": RED}), False),
     # A request gives attributes of its objects, not of what contains them, whatever it calls them.
-    (asked("deep", entity=RED), False),
+    (request_for("deep", entity=RED), False),
     # A call that names no table gives no attributes of one.
-    (asked("list", "c/s/t", entity=RED), True),
-    (asked("list", "c/s", entity=RED), False),
+    (request_for("list", "c/s/t", entity=RED), True),
+    (request_for("list", "c/s", entity=RED), False),
 ]
 
 
@@ -123,7 +127,7 @@ def test_columns_are_not_for_requests_with_attributes(world: tuple[str, World]) 
     engine = PythonEngine(world[1].artifacts.program, Index(index(world[1].program, STATE)))
     many = [request for request, _ in CASES] * 60
     assert engine.allow_many(many) == [allowed for _, allowed in CASES] * 60
-    assert engine.batches().allow_requests([asked("read")]) == [False]
+    assert engine.batches().allow_requests([request_for("read")]) == [False]
 
 
 def in_input(request: Request, change: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,7 +161,7 @@ WRONG = [
 @pytest.mark.parametrize("change", WRONG, ids=json.dumps)
 def test_wrong_values_are_refused(world: tuple[str, World], change: dict[str, Any]) -> None:
     """Also those of attributes that the operation does not compare."""
-    request = asked("read", to="c/r", user=HR, entity=HR)
+    request = request_for("read", to="c/r", user=HR, entity=HR)
     body = in_input(request, change)
     with http.Session() as session:
         assert ask(session, world[0], "lake", "allow", request.to_json()) is True
@@ -170,7 +174,7 @@ def test_wrong_values_are_refused(world: tuple[str, World], change: dict[str, An
 
 def test_undeclared_properties_are_ignored(world: tuple[str, World]) -> None:
     body = in_input(
-        asked("read", user=HR, entity=HR),
+        request_for("read", user=HR, entity=HR),
         {"subject/properties/shoe": [3], "resource/properties/rank": 3, "context/elsewhere": {"a": 1}},
     )
     request = Request.from_json(body, world[1].program.attributes)
@@ -189,10 +193,10 @@ def test_the_client_takes_attributes_and_names_what_is_wrong(tmp_path: Path) -> 
     state = tmp_path / "state.tar.gz"
     state.write_bytes(state_bundle(program, STATE))
     with Embedded(bundle, state) as client:
-        given = {"user": HR, "entity": HR}
-        assert client.check("ann", "read", "table:c/s/t", attributes=given)
+        attributes = {"user": HR, "entity": HR}
+        assert client.check("ann", "read", "table:c/s/t", attributes=attributes)
         assert not client.check("ann", "read", "table:c/s/t")
-        assert client.check_many([asked("read", user=HR, entity=HR), asked("read")]) == [True, False]
+        assert client.check_many([request_for("read", user=HR, entity=HR), request_for("read")]) == [True, False]
         for wrong, message in (
             ({"user": {"departement": "hr"}}, "unknown attribute `departement` of the user; did you mean `department`"),
             ({"user": {"rank": "high"}}, "the attribute `rank` of the user must be a whole number from 0 to 9"),
@@ -205,7 +209,7 @@ def test_the_client_takes_attributes_and_names_what_is_wrong(tmp_path: Path) -> 
 
 
 def test_policies_without_attributes_ignore_what_others_declare() -> None:
-    body = in_input(asked("read", user=HR, entity=HR), {"context/mfa": True})
+    body = in_input(request_for("read", user=HR, entity=HR), {"context/mfa": True})
     assert Request.from_json(body) == Request(
         user="ann", action="read", resource=Entity("table", "c/s/t"), flags=frozenset({"mfa"})
     )

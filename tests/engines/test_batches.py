@@ -91,12 +91,12 @@ def differences(
             engine = PythonEngine(document, Index(index(program, state)))
             requests = worlds.requests(program, turn, per_rule)
             expected = [engine.allow(request) for request in requests]
-            got = batches(engine).allow_requests(requests)
+            decided = batches(engine).allow_requests(requests)
             total += len(requests)
             allowed += sum(expected)
             for at, request in enumerate(requests):
-                if got is None or got[at] != expected[at]:
-                    message = "nothing" if got is None else got[at]
+                if decided is None or decided[at] != expected[at]:
+                    message = "nothing" if decided is None else decided[at]
                     found.append(f"{json.dumps(request.to_json())}: {message}\n{policy.read_text()}\n{state}")
     return total, allowed, found
 

@@ -19,9 +19,9 @@ PACKAGE = Path(privtab.__file__).parent
 
 def test_every_engine_has_a_module_that_opens_it() -> None:
     for name in ENGINES:
-        made = pickle.loads(pickle.dumps(opener(name)))  # noqa: S301  (our own, as processes exchange it)
-        assert type(made).__module__ == f"privtab.engines.{name}"
-        assert isinstance(made.takes_wasm, bool)
+        restored = pickle.loads(pickle.dumps(opener(name)))  # noqa: S301  (our own, as processes exchange it)
+        assert type(restored).__module__ == f"privtab.engines.{name}"
+        assert isinstance(restored.takes_wasm, bool)
 
 
 def test_commands_and_clients_take_the_engines_of_the_list(tmp_path: Path) -> None:

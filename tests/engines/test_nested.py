@@ -203,12 +203,12 @@ def compared(seeds: range, folder: Path, per_rule: int) -> tuple[int, int]:
         reference = Reference(program, state, artifacts.revision)
         engine = PythonEngine(artifacts.program, Index(index(program, state)))
         requests = worlds.requests(program, seed, per_rule)
-        wanted = [reference.decide(request) for request in requests]
-        assert engine.decide_many(requests) == wanted, text
-        assert [engine.allow(request) for request in requests] == [decision.allowed for decision in wanted]
+        expected = [reference.decide(request) for request in requests]
+        assert engine.decide_many(requests) == expected, text
+        assert [engine.allow(request) for request in requests] == [decision.allowed for decision in expected]
         many = requests * (1000 // len(requests) + 1)
-        assert engine.allow_many(many) == [d.allowed for d in wanted] * (1000 // len(requests) + 1)
-        total, allowed = total + len(requests), allowed + sum(decision.allowed for decision in wanted)
+        assert engine.allow_many(many) == [d.allowed for d in expected] * (1000 // len(requests) + 1)
+        total, allowed = total + len(requests), allowed + sum(decision.allowed for decision in expected)
     return total, allowed
 
 
@@ -236,10 +236,10 @@ def test_wasm_decides_as_the_reference(tmp_path: Path, opa_binary: Path) -> None
         engine = WasmEngine(module, artifacts.program, index(program, state))
         reference = Reference(program, state, artifacts.revision)
         requests = worlds.requests(program, seed, 3)
-        wanted = [reference.decide(request) for request in requests]
-        assert engine.decide_many(requests) == wanted
-        assert engine.allow_many(requests) == [decision.allowed for decision in wanted]
+        expected = [reference.decide(request) for request in requests]
+        assert engine.decide_many(requests) == expected
+        assert engine.allow_many(requests) == [decision.allowed for decision in expected]
         plain = [n for n, r in enumerate(requests) if not (r.with_ or r.flags or r.groups)]
-        assert engine.allow_many([requests[n] for n in plain]) == [wanted[n].allowed for n in plain]
+        assert engine.allow_many([requests[n] for n in plain]) == [expected[n].allowed for n in plain]
         total += len(requests)
     assert total > 200

@@ -89,7 +89,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory, opa_binary: Path) -> Iterat
         )
 
 
-def asked(action: str, flags: frozenset[str]) -> Request:
+def request_with(action: str, flags: frozenset[str]) -> Request:
     return Request(user="ann", action=action, resource=Entity("file", "w/1"), flags=flags)
 
 
@@ -105,15 +105,15 @@ def test_the_reference(clinic: Clinic, action: str, flags: frozenset[str], allow
     reference = Reference(clinic.program, clinic.state)
     if allowed is None:
         with pytest.raises(InvalidRequest, match=NEEDS):
-            reference.decide(asked(action, flags))
+            reference.decide(request_with(action, flags))
     else:
-        assert reference.decide(asked(action, flags)).allowed is allowed
+        assert reference.decide(request_with(action, flags)).allowed is allowed
 
 
 @pytest.mark.parametrize("rule", ["allow", "check", "decision", "decisions", "explained", "visible", "items"])
 def test_opa_over_http_denies_with_a_reason(clinic: Clinic, rule: str) -> None:
     for action, flags, allowed in CASES:
-        document = asked(action, flags).to_json()
+        document = request_with(action, flags).to_json()
         keys = ["ward:w", "file:w/1"]
         body: dict[str, Any] = {
             "decisions": {"requests": [document]},
@@ -152,14 +152,14 @@ def test_clients_refuse_and_ask_for_it(clinic: Clinic, kind: str) -> None:
                         ask("ann", action, "file:w/1", flags=flags)
                 for number in (1, 300):
                     with pytest.raises(InvalidRequest, match="needs the flag `pii`"):
-                        client.check_many([asked(action, flags)] * number)
+                        client.check_many([request_with(action, flags)] * number)
                 with pytest.raises(InvalidRequest, match="needs the flag `pii`"):
                     client.visible("ann", action, "file", ["w/1"], flags=flags)
             else:
                 assert client.check("ann", action, "file:w/1", flags=flags) is allowed
                 assert client.decide("ann", action, "file:w/1", flags=flags).allowed is allowed
                 for number in (1, 300):
-                    assert client.check_many([asked(action, flags)] * number) == [allowed] * number
+                    assert client.check_many([request_with(action, flags)] * number) == [allowed] * number
                 assert client.visible("ann", action, "file", ["w/1"], flags=flags) == (["w/1"] if allowed else [])
         assert client.check("ann", "read", "file:w/1", flags={"pii": False})
         assert not client.check("ann", "read", "file:w/1", flags={"pii": True})
@@ -177,11 +177,11 @@ def test_columns_deny_with_a_reason(clinic: Clinic) -> None:
         answers = batches.decide_columns(["ann"], ["w/1"], action=action, type="file", flags=flags)
         assert list(answers.allowed) == [bool(allowed)], (action, flags)
         assert answers.reason(0) == ("a required flag is missing" if allowed is None else None)
-        assert batches.allow_requests([asked(action, flags)]) == (None if allowed is None else [allowed])
-    said = batches.decide_columns(
+        assert batches.allow_requests([request_with(action, flags)]) == (None if allowed is None else [allowed])
+    decided = batches.decide_columns(
         ["ann"] * 3, ["w/1"] * 3, action="read", type="file", flags={"pii": [True, False, None]}
     )
-    assert list(said.allowed) == [False, True, False]
+    assert list(decided.allowed) == [False, True, False]
     for_all = batches.decide_columns(["ann"], ["w/1"], action="read", type="file", flags={"pii": False})
     assert list(for_all.allowed) == [True]
     mixed = batches.decide_columns(["ann"] * 2, ["w/1"] * 2, action=pa.array(["read", "write"]), type="file")

@@ -67,32 +67,36 @@ STATE = State(
 )
 
 
-def asked(action: str, table: str = "c/s/t", to: str | None = None, **given: Any) -> Request:
+def request_for(action: str, table: str = "c/s/t", to: str | None = None, **attributes: Any) -> Request:
     with_ = {"to": Entity("schema", to)} if to else {}
     return Request(
-        user="ann", action=action, resource=Entity("table", table), with_=with_, attributes=GivenAttributes(**given)
+        user="ann",
+        action=action,
+        resource=Entity("table", table),
+        with_=with_,
+        attributes=GivenAttributes(**attributes),
     )
 
 
 CASES = [
-    (asked("read"), True),
-    (asked("read", "c/s/other"), False),
-    (asked("browse"), True),
-    (asked("browse", "c/r/t"), False),
+    (request_for("read"), True),
+    (request_for("read", "c/s/other"), False),
+    (request_for("browse"), True),
+    (request_for("browse", "c/r/t"), False),
     # A request gives attributes of its object, not of what contains it.
-    (asked("browse", "c/r/t", entity={"class": "public"}), False),
-    (asked("open"), True),
-    (asked("open", entity={"class": "public"}), False),
-    (asked("open", "c/s/other", entity={"class": "secret"}), True),
-    (asked("promote"), True),
-    (asked("promote", user={"rank": 2}), False),
-    (asked("promote", user={"rank": 9}), True),
-    (asked("list", "c/s"), True),
-    (asked("list", "c/r"), False),
-    (asked("list"), False),
-    (asked("list", entity={"class": "public"}), True),
-    (asked("share", to="c/s"), False),
-    (asked("share", to="c/s", with_={"to": {"class": "secret"}}), True),
+    (request_for("browse", "c/r/t", entity={"class": "public"}), False),
+    (request_for("open"), True),
+    (request_for("open", entity={"class": "public"}), False),
+    (request_for("open", "c/s/other", entity={"class": "secret"}), True),
+    (request_for("promote"), True),
+    (request_for("promote", user={"rank": 2}), False),
+    (request_for("promote", user={"rank": 9}), True),
+    (request_for("list", "c/s"), True),
+    (request_for("list", "c/r"), False),
+    (request_for("list"), False),
+    (request_for("list", entity={"class": "public"}), True),
+    (request_for("share", to="c/s"), False),
+    (request_for("share", to="c/s", with_={"to": {"class": "secret"}}), True),
 ]
 
 
@@ -136,14 +140,14 @@ def test_columns_decide_by_values_in_the_state(world: tuple[str, World]) -> None
 
 
 def test_requests_give_only_what_the_policy_takes_from_them(world: tuple[str, World]) -> None:
-    request = asked("read", "c/s/other", entity={"department": "hr"})
+    request = request_for("read", "c/s/other", entity={"department": "hr"})
     with pytest.raises(InvalidRequest, match="`department` of `table` comes from the state"):
         Reference(world[1].program, STATE).decide(request)
     read = Request.from_json(request.to_json(), world[1].program.attributes)
-    assert read == asked("read", "c/s/other")
+    assert read == request_for("read", "c/s/other")
     with http.Session() as session:
         assert ask(session, world[0], "lake", "allow", request.to_json()) is False
-        body = asked("read", user={"department": 3}).to_json()
+        body = request_for("read", user={"department": 3}).to_json()
         assert ask(session, world[0], "lake", "allow", body) is True
 
 
@@ -152,8 +156,8 @@ def test_active_roles_narrow_grants_and_leave_attributes() -> None:
         SourceFile.of("lake.yaml", POLICY.replace("{inheritance: down}", "{inheritance: down, active_roles: request}"))
     )
     grant = Grant(grantee="role:reader", effect="allow", privilege="SELECT", entity=Entity("catalog", "c"))
-    held = (Assignment(principal="user:ann", role="reader"), Assignment(principal="user:ann", role="other"))
-    state = replace(STATE, grants=(grant,), assignments=held)
+    assignments = (Assignment(principal="user:ann", role="reader"), Assignment(principal="user:ann", role="other"))
+    state = replace(STATE, grants=(grant,), assignments=assignments)
     reference, engine = (
         Reference(program, state),
         PythonEngine(policy_artifacts(program).program, Index(index(program, state))),
@@ -167,7 +171,7 @@ def test_active_roles_narrow_grants_and_leave_attributes() -> None:
     ]
     for active_roles, expected in cases:
         for action, allowed in expected.items():
-            request = replace(asked(action, "c/s" if action == "list" else "c/s/t"), active_roles=active_roles)
+            request = replace(request_for(action, "c/s" if action == "list" else "c/s/t"), active_roles=active_roles)
             assert (reference.decide(request).allowed, engine.allow(request)) == (allowed, allowed), request
 
 

@@ -119,7 +119,7 @@ def state(program: Program, nested: bool) -> State:
 
 def questions(*, nested: bool) -> list[Request]:
     more = [("folder", "create", "folder:folder:f1/")] if nested else []
-    asked = [
+    requests = [
         Request(user=user, action=action, resource=Entity.parse(resource))
         for user in USERS
         for _, action, resource in (*ASKED, *more)
@@ -129,7 +129,7 @@ def questions(*, nested: bool) -> list[Request]:
         for d in ("d7", "d9")
         for f in ("f1", "f99")
     ]
-    return asked + moved
+    return requests + moved
 
 
 def test_the_place_decides_and_decisions_name_flat_ids(program: Program, state: State) -> None:
@@ -193,10 +193,10 @@ def python(program: Program, state: State) -> PythonEngine:
 def test_the_python_engine_agrees(program: Program, state: State, nested: bool) -> None:
     revision = policy_artifacts(program).revision
     reference, engine = Reference(program, state, revision), python(program, state)
-    asked = questions(nested=nested)
-    expected = [reference.decide(request).to_json() for request in asked]
-    assert [engine.decide(request).to_json() for request in asked] == expected
-    assert [engine.allow(request) for request in asked] == [e["decision"] for e in expected]
+    requests = questions(nested=nested)
+    expected = [reference.decide(request).to_json() for request in requests]
+    assert [engine.decide(request).to_json() for request in requests] == expected
+    assert [engine.allow(request) for request in requests] == [e["decision"] for e in expected]
     assert 10 < sum(e["decision"] for e in expected) < len(expected) - 10
     folders = [Entity("folder", f) for f in ("f1", "f9", "f99")]
     listing = Request(user="ann", action="list", resource=Entity("folder", "f1"))
@@ -232,7 +232,7 @@ def test_wasm_agrees(nested: bool, program: Program, state: State, opa_binary: P
     module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
     engine = WasmEngine(module, artifacts.program, index(program, state))
     reference = Reference(program, state, artifacts.revision)
-    asked = questions(nested=nested)
-    expected = [reference.decide(request).to_json() for request in asked]
-    assert [decision.to_json() for decision in engine.decide_many(asked)] == expected
-    assert engine.allow_many(asked) == [e["decision"] for e in expected]
+    requests = questions(nested=nested)
+    expected = [reference.decide(request).to_json() for request in requests]
+    assert [decision.to_json() for decision in engine.decide_many(requests)] == expected
+    assert engine.allow_many(requests) == [e["decision"] for e in expected]

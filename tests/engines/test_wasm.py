@@ -26,7 +26,7 @@ from privtab.state.index import index
 from privtab.state.nodes import Grant, State
 
 
-def made(program: Program, state: State, binary: Path) -> tuple[WasmEngine, Reference]:
+def engine_and_reference(program: Program, state: State, binary: Path) -> tuple[WasmEngine, Reference]:
     """The engine and the truth."""
     artifacts = policy_artifacts(program)
     module = wasm.build(wasm_modules(program), artifacts.entrypoints, binary)
@@ -43,7 +43,7 @@ def test_every_part_of_every_decision_is_the_references(seed: int, tmp_path: Pat
         policy.write_text(worlds.policy(number, features=worlds.FEATURES if number % 2 else ()), encoding="utf-8")
         program = pipeline.load_program(policy)
         state = worlds.state(program, number)
-        engine, reference = made(program, state, opa_binary)
+        engine, reference = engine_and_reference(program, state, opa_binary)
         requests = worlds.requests(program, number, 3)
         expected = [reference.decide(request) for request in requests]
         assert engine.decide_many(requests) == expected, policy.read_text()
@@ -86,14 +86,14 @@ def test_names_of_all_planes_mean_what_they_mean_elsewhere(tmp_path: Path, opa_b
             ),
         )
     )
-    engine, reference = made(pipeline.load_program(policy), state, opa_binary)
-    asked = [Request(user="ann", action="see", resource=Entity("thing", f"open/{name}")) for name in names]
-    asked += [Request(user=name, action="see", resource=Entity("thing", f"x/{name}")) for name in names]
-    expected = [reference.decide(request) for request in asked]
-    assert engine.allow_many(asked) == [decision.allowed for decision in expected]
-    assert [engine.allow(request) for request in asked] == [decision.allowed for decision in expected]
-    assert engine.decide_many(asked) == expected
-    things = [request.resource for request in asked[: len(names)]]
+    engine, reference = engine_and_reference(pipeline.load_program(policy), state, opa_binary)
+    requests = [Request(user="ann", action="see", resource=Entity("thing", f"open/{name}")) for name in names]
+    requests += [Request(user=name, action="see", resource=Entity("thing", f"x/{name}")) for name in names]
+    expected = [reference.decide(request) for request in requests]
+    assert engine.allow_many(requests) == [decision.allowed for decision in expected]
+    assert [engine.allow(request) for request in requests] == [decision.allowed for decision in expected]
+    assert engine.decide_many(requests) == expected
+    things = [request.resource for request in requests[: len(names)]]
     seen = Request(user="ann", action="see", resource=Entity("thing", ""))
     assert engine.visible(seen, things) == [at for at in range(len(names)) if expected[at].allowed]
 
@@ -103,7 +103,7 @@ def shipped(opa_binary: Path) -> tuple[WasmEngine, Reference, Program]:
     """A policy of the random ones, with many requests."""
     folder = Path(__file__).parents[2] / "policy_src" / "cdap"
     program = pipeline.load_program(folder / "final.yaml")
-    engine, reference = made(program, worlds.state(program, 5), opa_binary)
+    engine, reference = engine_and_reference(program, worlds.state(program, 5), opa_binary)
     return engine, reference, program
 
 

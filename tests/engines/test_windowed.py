@@ -36,12 +36,12 @@ def test_the_python_engine_agrees_with_the_reference_at_every_moment(policy: int
         return
     windowed = WindowedIndex(json.loads(index_bytes(program, state)[1]))
     artifacts = policy_artifacts(program)
-    asked = worlds.requests(program, seed, 1)
+    requests = worlds.requests(program, seed, 1)
     for at in worlds.moments(state):
         engine = PythonEngine(artifacts.program, windowed.at(at))
         reference = Reference(program, state.at(at), artifacts.revision)
         assert windowed.window(at).holds(at)
-        for request in asked:
+        for request in requests:
             assert engine.decide(request).to_json() == reference.decide(request).to_json(), (at, request)
 
 
@@ -54,12 +54,12 @@ def test_the_python_engine_agrees_with_the_reference_over_shards_with_windows(po
     opener = Opener()
     parts = [opener.keep(content(key, document)) for key, document in shards(program, state).items()]
     artifacts = policy_artifacts(program)
-    asked = worlds.requests(program, seed, 1)
+    requests = worlds.requests(program, seed, 1)
     for at in worlds.moments(state):
         opened = opener.open(artifacts.program, parts, None, at)
         reference = Reference(program, state.at(at), artifacts.revision)
         assert opened.window.holds(at)
-        for request in asked:
+        for request in requests:
             assert opened.engine.decide(request).to_json() == reference.decide(request).to_json(), (at, request)
 
 
@@ -114,14 +114,14 @@ def test_wasm_agrees_with_the_reference_at_every_moment(opa_binary: Path) -> Non
         engine = WasmEngine(
             module, artifacts.program, json.loads(index_bytes(program, state)[1]), partial(clock.__getitem__, 0)
         )
-        asked = worlds.requests(program, number, 1)
+        requests = worlds.requests(program, number, 1)
         for at in worlds.moments(state):
             clock[0] = at
-            expected = [Reference(program, state.at(at), artifacts.revision).decide(request) for request in asked]
-            assert engine.decide_many(asked) == expected
-            assert engine.allow_many(asked) == [decision.allowed for decision in expected]
-            assert engine.allow(asked[0]) == expected[0].allowed
-            total += len(asked)
+            expected = [Reference(program, state.at(at), artifacts.revision).decide(request) for request in requests]
+            assert engine.decide_many(requests) == expected
+            assert engine.allow_many(requests) == [decision.allowed for decision in expected]
+            assert engine.allow(requests[0]) == expected[0].allowed
+            total += len(requests)
             allowed += sum(decision.allowed for decision in expected)
     assert total > 500
     assert 0.05 < allowed / total < 0.95

@@ -99,8 +99,8 @@ def test_what_is_too_long_breaks() -> None:
 
 def test_a_long_list_of_words_keeps_its_lines_or_is_filled_up() -> None:
     words = [f"word_{n:02}" for n in range(20)]
-    kept = f"a: [{', '.join(words[:3])},\n    {', '.join(words[3:11])},\n    {', '.join(words[11:])}]\n"
-    assert laid_out(kept) == kept
+    text = f"a: [{', '.join(words[:3])},\n    {', '.join(words[3:11])},\n    {', '.join(words[11:])}]\n"
+    assert laid_out(text) == text
     filled = laid_out(f"a: [{', '.join(words)}]\n").splitlines()
     assert len(filled) == 2
     assert filled[0].startswith("a: [word_00, word_01")

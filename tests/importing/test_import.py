@@ -92,7 +92,7 @@ def test_what_ranger_says_beyond_a_state_is_reported(
     path = tmp_path / "export.json"
     path.write_text(json.dumps([ranger_policy(7, **more)]), encoding="utf-8")
     found = imported("ranger", str(path), lake)
-    assert any(why in one.what and "policy 7 `p7`" in one.what for one in found.not_taken), found.not_taken
+    assert any(why in skipped.what and "policy 7 `p7`" in skipped.what for skipped in found.not_taken), found.not_taken
     assert len(found.state.grants) == left
 
 
@@ -102,7 +102,7 @@ def test_wildcards_are_expanded_or_refused(tmp_path: Path, lake: Path) -> None:
     path.write_text(json.dumps([ranger_policy(1, resources=resources)]), encoding="utf-8")
     alone = imported("ranger", str(path), lake)
     assert not alone.state.grants
-    assert {one.why for one in alone.not_taken} == {"there is no list of entities that it stands for"}
+    assert {skipped.why for skipped in alone.not_taken} == {"there is no list of entities that it stands for"}
     entities = [Entity("table", path) for path in ("sales/orders", "sales/offers", "sales/items", "hr/o")]
     listed = imported("ranger", str(path), lake, entities=entities)
     assert {entity for _, _, _, entity in grants(listed)} == {"table:sales/orders", "table:sales/offers"}
@@ -177,8 +177,10 @@ def test_scim_groups_are_memberships_page_by_page(lake: Path, *, nested: bool) -
         found = imported("scim", f"{url}/scim/v2", lake, token=TOKEN)
     more = {("group:hr", "all")} if nested else set()
     assert set(found.state.memberships) == {("user0@x", "hr"), ("user3@x", "hr")} | more
-    assert any("group `hr` in group `all`: a group in a group" in one.what for one in found.not_taken) != nested
-    assert any(one.what == "a row of memberships" and one.denies for one in found.not_taken), "the inactive user"
+    assert any("group `hr` in group `all`: a group in a group" in skipped.what for skipped in found.not_taken) != nested
+    assert any(skipped.what == "a row of memberships" and skipped.denies for skipped in found.not_taken), (
+        "the inactive user"
+    )
 
 
 def test_nothing_is_taken_from_a_server_that_refuses(lake: Path) -> None:
@@ -324,7 +326,7 @@ def test_gravitino_is_read_through_its_api() -> None:
     }
     assert {(user, str(of)) for user, of in found.state.members} == {("ann", "metalake:prod"), ("bob", "metalake:prod")}
     assert [(str(e), o) for e, o in found.state.owners] == [("catalog:prod/hive", "user:ann")]
-    function, owner = sorted(found.not_taken, key=lambda one: one.what)
+    function, owner = sorted(found.not_taken, key=lambda skipped: skipped.what)
     assert "EXECUTE_FUNCTION" in function.what
     assert function.denies
     assert owner.what == "owners: entity table:prod/hive/sales/orders, owner group:hr"
@@ -361,10 +363,10 @@ def test_polaris_catalog_roles_are_held_by_principal_roles(tmp_path: Path, lake:
     }
     chain = [("role:engineer", "prod/reader", Entity("catalog", "prod"))] if nested else []
     assert [(a.principal, a.role, a.scope) for a in found.state.assignments] == [("user:etl", "engineer", None), *chain]
-    whys = sorted(f"{one.what} {one.why}" for one in found.not_taken)
+    whys = sorted(f"{skipped.what} {skipped.why}" for skipped in found.not_taken)
     assert "`POLICY_READ` on a policy of prod, granted to `reader`" in whys[0]
     assert "wrong depth: `namespace:prod/a/b`" in whys[1]
-    assert not any(one.denies for one in found.not_taken)
+    assert not any(skipped.denies for skipped in found.not_taken)
 
 
 UNITY = """\

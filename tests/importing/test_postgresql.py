@@ -97,7 +97,7 @@ def test_a_database_is_read_from_its_catalogs(url: str, tmp_path: Path) -> None:
         ("table:postgres/sales/orders 50%25", "user:postgres"),
     } <= owners
     assert set(state.service_admins) == {"postgres", "eve"}
-    left_out = {one.what for one in found.not_taken}
+    left_out = {skipped.what for skipped in found.not_taken}
     assert "`SELECT` on table postgres/sales/items for PUBLIC: a state has no principal that everyone is" in left_out
     assert "the right of `ann` to grant `INSERT` on table postgres/sales/orders 50%" in left_out
     assert "`o'neil/1` is a member of `ann`, which is a user: a user has no members" in left_out
@@ -127,8 +127,8 @@ def test_groups_in_groups_stay_so_where_the_policy_has_them(url: str, tmp_path: 
     program = load_program(policy)
     with opened(url) as answers:
         state = run(load("postgresql"), answers, program).state
-    said = {("ann", "analysts"), ("group:analysts", "hr"), ("o'neil/1", "analysts")}
-    assert {row for row in state.memberships if not row[1].startswith("pg_")} == said
+    expected = {("ann", "analysts"), ("group:analysts", "hr"), ("o'neil/1", "analysts")}
+    assert {row for row in state.memberships if not row[1].startswith("pg_")} == expected
     assert not any(row[0] == "idle" for row in state.memberships)
     request = Request(user="o'neil/1", action="select", resource=Entity("table", "postgres/sales/orders 50%25"))
     assert Reference(program, state).decide(request).allowed, "SELECT by hr in analysts, through ann"

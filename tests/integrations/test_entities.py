@@ -25,11 +25,11 @@ CLICKS: list[Any] = [
 @pytest.mark.parametrize("resource", CLICKS, ids=str)
 def test_every_spelling_is_the_same_entity(client: Embedded, opa: OpaServer, resource: Any) -> None:
     with Client(opa.url, system="studio") as remote:
-        for asked in (client, remote):
-            assert asked.check("ann", "read", resource)
-            assert asked.decide("ann", "read", resource).reasons[0]["atom"] == "READ (dataset:web/clicks)"
-            assert asked.require("ann", "copy", resource, with_={"to": ("project", ["web"])})
-            assert asked.filter("ann", "read", [1], key=lambda _: resource) == [1]
+        for decider in (client, remote):
+            assert decider.check("ann", "read", resource)
+            assert decider.decide("ann", "read", resource).reasons[0]["atom"] == "READ (dataset:web/clicks)"
+            assert decider.require("ann", "copy", resource, with_={"to": ("project", ["web"])})
+            assert decider.filter("ann", "read", [1], key=lambda _: resource) == [1]
 
     async def ask() -> bool:
         async with AsyncClient(opa.url, system="studio") as asking:
@@ -41,9 +41,9 @@ def test_every_spelling_is_the_same_entity(client: Embedded, opa: OpaServer, res
 @pytest.mark.parametrize("names", [["web"], ("web",)], ids=str)
 def test_one_name_is_a_path_too(client: Embedded, opa: OpaServer, names: Any) -> None:
     with Client(opa.url, system="studio") as remote:
-        for asked in (client, remote):
-            assert asked.check("ann", "create", ("dataset", names)), "without the last name"
-            assert not asked.check("ben", "create", ("dataset", names))
+        for decider in (client, remote):
+            assert decider.check("ann", "create", ("dataset", names)), "without the last name"
+            assert not decider.check("ben", "create", ("dataset", names))
 
 
 def test_a_request_holds_entities(client: Embedded) -> None:

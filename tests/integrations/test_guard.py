@@ -308,7 +308,7 @@ def test_tasks_at_the_same_time_act_each_for_their_own(guard: Guard) -> None:
         who = caller()
         return None if who is None else who.user
 
-    async def one(user: str) -> str | None:
+    async def read_as(user: str) -> str | None:
         with acting_as(user):
             try:
                 return await read("web/salaries")
@@ -316,7 +316,7 @@ def test_tasks_at_the_same_time_act_each_for_their_own(guard: Guard) -> None:
                 return None
 
     async def run() -> list[str | None]:
-        return await asyncio.gather(*(one(user) for user in ("ann", "ben") * 10))
+        return await asyncio.gather(*(read_as(user) for user in ("ann", "ben") * 10))
 
     assert asyncio.run(run()) == ["ann", None] * 10
 

@@ -188,8 +188,8 @@ def test_kept_answers_are_counted_for_checks_that_go_together(opa: OpaServer, wa
             await asyncio.gather(*(client.check("ann", "read", f"dataset:web/{name}") for name in "abc"))
 
     asyncio.run(run())
-    kept = [span.attributes["privtab.cached"] for span in watching.spans() if span.attributes is not None]
-    assert sorted(map(str, kept)) == ["0", "0", "0", "1"]
+    cached = [span.attributes["privtab.cached"] for span in watching.spans() if span.attributes is not None]
+    assert sorted(map(str, cached)) == ["0", "0", "0", "1"]
 
 
 def test_the_current_span_is_sent_as_traceparent(sent: Any, watching: Watching) -> None:
@@ -206,12 +206,12 @@ def test_the_current_span_is_sent_as_traceparent(sent: Any, watching: Watching) 
             client.check("ann", "read", "dataset:web/a")
         asyncio.run(run())
     first, second, _ = watching.spans()
-    for span, got in zip((first, second), headers, strict=True):
+    for span, header in zip((first, second), headers, strict=True):
         assert span.parent is not None
         assert span.parent.span_id == service.get_span_context().span_id
         context = span.get_span_context()
         assert context is not None
-        assert got["traceparent"].startswith(f"00-{context.trace_id:032x}-{context.span_id:016x}-")
+        assert header["traceparent"].startswith(f"00-{context.trace_id:032x}-{context.span_id:016x}-")
 
 
 def test_a_trace_that_is_followed_is_carried_on_with_and_without_a_library(sent: Any, watching: Watching) -> None:
@@ -321,7 +321,7 @@ def test_nothing_secret_is_in_logs_spans_or_figures(
     token_file.write_text(secret, encoding="utf-8")
     watching = Watching(identities=True)
     hooks = [watching.hook, DecisionLog(), TraceHeaders()]
-    beside: dict[str, Any] = {"groups": [f"group-{MARK}"], "with_": {"to": "project:web"}, "flags": ["replace"]}
+    arguments: dict[str, Any] = {"groups": [f"group-{MARK}"], "with_": {"to": "project:web"}, "flags": ["replace"]}
     session = requests.Session()
     session.cookies.set("session", f"cookie-{MARK}")
     clients: list[Any] = [
@@ -336,13 +336,13 @@ def test_nothing_secret_is_in_logs_spans_or_figures(
     for client in clients:
         messages += [repr(client), str(client.status())]
         calls: tuple[Callable[[Any], object], ...] = (
-            lambda c: c.check("ann", "copy", "dataset:web/a", **beside),
-            lambda c: c.require("ben", "copy", "dataset:web/salaries", **beside),
+            lambda c: c.check("ann", "copy", "dataset:web/a", **arguments),
+            lambda c: c.require("ben", "copy", "dataset:web/salaries", **arguments),
             lambda c: c.decide("ann", "read", "dataset:web/a", groups=[f"group-{MARK}"]),
             lambda c: c.check_many([Request(user="ann", action="read", resource=Entity("dataset", "web/a"))]),
             lambda c: c.visible("ann", "list", "dataset", ["web/a"], groups=[f"group-{MARK}"]),
             lambda c: c.filter("ann", "read", ["dataset:web/a"], groups=[f"group-{MARK}"]),
-            lambda c: c.check("ann", "raed", "dataset:web/a", **beside),
+            lambda c: c.check("ann", "raed", "dataset:web/a", **arguments),
             lambda c: c.check("ann", "read", "dataset:web/a", groups=f"group-{MARK}"),
         )
         for call in calls:
@@ -355,7 +355,7 @@ def test_nothing_secret_is_in_logs_spans_or_figures(
 
     async def run() -> None:
         async with AsyncClient(opa.url, system="studio", token=secret, hooks=hooks) as asking:
-            await asking.check("ann", "copy", "dataset:web/a", **beside)
+            await asking.check("ann", "copy", "dataset:web/a", **arguments)
             messages.append(repr(asking))
 
     asyncio.run(run())

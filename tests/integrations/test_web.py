@@ -98,7 +98,7 @@ def serving_wsgi(app: Any) -> Iterator[str]:
         thread.join()
 
 
-def told() -> dict[str, Any]:
+def observed() -> dict[str, Any]:
     """What an application sees of who asks and what was decided."""
     who, found = caller(), decision()
     return {"user": who and who.user, "rule": found and found.rule}
@@ -111,7 +111,7 @@ async def asgi_app(scope: Any, receive: Any, send: Any) -> None:
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return
-    body = json.dumps(told()).encode()
+    body = json.dumps(observed()).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
@@ -119,7 +119,7 @@ async def asgi_app(scope: Any, receive: Any, send: Any) -> None:
 
 def wsgi_app(environ: Any, start_response: Any) -> list[bytes]:
     start_response("200 OK", [("Content-Type", "application/json")])
-    return [json.dumps(told()).encode()]
+    return [json.dumps(observed()).encode()]
 
 
 def asgi(guard: Any, **more: Any) -> AsgiMiddleware:
@@ -343,7 +343,7 @@ def test_a_handler_runs_for_an_allow_alone(client: Embedded) -> None:
 
 
 def test_the_dependency_alone_answers_with_the_sentence_of_access_denied(client: Embedded) -> None:
-    for tell, said in (("reasons", SENTENCE), ("nothing", "access denied")):
+    for tell, detail in (("reasons", SENTENCE), ("nothing", "access denied")):
         app = FastAPI()
         needed = Requires("read", "dataset", arg="path", guard=client, user=signed_in, tell=tell)
 
@@ -353,7 +353,7 @@ def test_the_dependency_alone_answers_with_the_sentence_of_access_denied(client:
 
         with serving(app) as url:
             refused = ask(url, "ben", "GET", "/datasets/web/salaries")
-            assert (refused.status_code, refused.json()) == (403, {"detail": said})
+            assert (refused.status_code, refused.json()) == (403, {"detail": detail})
             assert ask(url, "", "GET", "/datasets/web/salaries").headers["WWW-Authenticate"] == "Bearer"
     with pytest.raises(AccessDenied) as denied:
         client.require("ben", "read", "dataset:web/salaries")

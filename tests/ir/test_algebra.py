@@ -69,23 +69,23 @@ def test_flat_keeps_each_part_once() -> None:
 
 
 def test_parts_that_cannot_change_the_value_are_not_looked_at() -> None:
-    asked: list[Atom] = []
+    evaluated: list[Atom] = []
 
     def holds(atom: Atom) -> bool:
-        asked.append(atom)
+        evaluated.append(atom)
         return atom == READ
 
     truth = Truth(load_program("cdap/final"), (), {}, holds)
     assert truth.fold(Or(parts=(READ, WRITE)))
     assert not truth.fold(And(parts=(WRITE, READ)))
-    assert asked == [READ, WRITE]
+    assert evaluated == [READ, WRITE]
 
 
 CHOICE = ByType(slot="to", cases=(("shelf", READ), ("table", OWNER)), text="can take (to)")
 
 
 @pytest.mark.parametrize(
-    ("formula", "flags", "types", "wanted"),
+    ("formula", "flags", "types", "expected"),
     [
         (When(flag="f", body=NEVER), (), {}, True),
         (When(flag="f", body=NEVER), ("f",), {}, False),
@@ -99,6 +99,6 @@ CHOICE = ByType(slot="to", cases=(("shelf", READ), ("table", OWNER)), text="can 
     ],
 )
 def test_flags_and_types_of_a_request(
-    formula: Formula, flags: tuple[str, ...], types: dict[str, str], wanted: bool
+    formula: Formula, flags: tuple[str, ...], types: dict[str, str], expected: bool
 ) -> None:
-    assert Truth(load_program("cdap/final"), flags, types, lambda atom: atom == READ).fold(formula) is wanted
+    assert Truth(load_program("cdap/final"), flags, types, lambda atom: atom == READ).fold(formula) is expected

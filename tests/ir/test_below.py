@@ -35,16 +35,16 @@ def test_an_atom_entails_another_if_the_solver_says_so(seed: int) -> None:
     form, exact = canonical(program), ImplicationChecker(program)
     for rule in rules(program):
         atoms = [a for a in leaves(program, item_condition(rule)) if not isinstance(a, ByType)][:8]
-        for one, other in product(atoms, repeat=2):
-            assert form.entails(frozenset({one}), other) == exact.implies(one, other), f"{one} => {other}"
+        for first, second in product(atoms, repeat=2):
+            assert form.entails(frozenset({first}), second) == exact.implies(first, second), f"{first} => {second}"
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS, quick=10))
 def test_a_counterexample_is_a_state(seed: int) -> None:
     program = generated_programs.program(seed, "below")
     exact = ImplicationChecker(program)
-    asked = [(a, b) for a, b in product(rules(program), repeat=2) if a.entity == b.entity and a.withs == b.withs]
-    for rule, other in asked[:30]:
+    pairs = [(a, b) for a, b in product(rules(program), repeat=2) if a.entity == b.entity and a.withs == b.withs]
+    for rule, other in pairs[:30]:
         f, g = item_condition(rule), item_condition(other)
         for flags, types in islice(settings(program, rule, f, g), 4):
             facts = exact.counterexample(f, g, flags, types)
@@ -61,10 +61,10 @@ def test_a_counterexample_is_a_state(seed: int) -> None:
 def test_what_implies_another_allows_no_more_in_any_state(seed: int) -> None:
     program = generated_programs.program(seed, "below")
     exact = ImplicationChecker(program)
-    asked = [(a, b) for a, b in product(rules(program), repeat=2) if a.entity == b.entity and a is not b]
+    pairs = [(a, b) for a, b in product(rules(program), repeat=2) if a.entity == b.entity and a is not b]
     implied = [
         (a, b)
-        for a, b in asked
+        for a, b in pairs
         if not (a.withs or b.withs) and exact.always_implies(a, item_condition(a), item_condition(b))
     ]
     for turn in range(6):

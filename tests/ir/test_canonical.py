@@ -145,12 +145,12 @@ def test_implication_is_exact(inheritance: str, deny: str, holds: tuple[str, ...
     rnd = random.Random(f"implies {inheritance} {deny} {holds}")
     seen = set()
     for _ in range(300):
-        one, other = some_formula(rnd, 2), some_formula(rnd, 2)
-        expected = all(value(other, t) for t in states if value(one, t))
+        first, second = some_formula(rnd, 2), some_formula(rnd, 2)
+        expected = all(value(second, t) for t in states if value(first, t))
         found = form.implies(
-            [frozenset(s) for s in form.minimal_sets(one)], [frozenset(s) for s in form.minimal_sets(other)]
+            [frozenset(s) for s in form.minimal_sets(first)], [frozenset(s) for s in form.minimal_sets(second)]
         )
-        assert found == expected, f"{one} implies {other}"
+        assert found == expected, f"{first} implies {second}"
         seen.add(expected)
     assert seen == {True, False}
 
@@ -161,11 +161,11 @@ def test_minimal_sets_and_the_solver_decide_alike(inheritance: str, deny: str, h
     rnd = random.Random(f"solver {inheritance} {deny} {holds}")
     seen = set()
     for _ in range(100):
-        one, other = some_formula(rnd, 2), some_formula(rnd, 2)
+        first, second = some_formula(rnd, 2), some_formula(rnd, 2)
         exact = ImplicationChecker(of)
-        found = exact._implied_by_sets(one, other)
+        found = exact._implied_by_sets(first, second)
         assert found is not None, "neither condition depends on the request"
-        assert found == exact.implies_with(one, other, None, {}, None), f"{one} implies {other}"
+        assert found == exact.implies_with(first, second, None, {}, None), f"{first} implies {second}"
         seen.add(found)
     assert seen == {True, False}
 
@@ -217,10 +217,10 @@ def test_a_flag_asks_for_more_when_it_is_set() -> None:
 
 
 def test_minimal_sets_stay_right_beside_many_other_programs() -> None:
-    one = program("none", "none", ())
+    original = program("none", "none", ())
     parts = tuple(Has(privilege="P", target=Target(slot=RESOURCE, type=type_)) for type_ in ("mid", "low"))
-    form = Canonical(one)
+    form = Canonical(original)
     assert [len(atoms) for atoms in form.minimal_sets(And(parts=parts))] == [2]
     for _ in range(10):  # more than are kept
-        shapes(replace(one))
+        shapes(replace(original))
     assert [len(atoms) for atoms in form.minimal_sets(Or(parts=parts))] == [1, 1]

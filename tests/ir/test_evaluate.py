@@ -108,8 +108,8 @@ def test_an_owner_has_what_owners_hold_whatever_is_denied(tmp_path: Path) -> Non
 
 def test_a_scope_holds_inside_and_not_beside(tmp_path: Path) -> None:
     shop = program(tmp_path, "inheritance: down")
-    given = Assignment(principal="user:ann", role="clerk", scope=Entity.parse("shop:r/s"))
-    state = State(assignments=(given,), grants=(grant("role:clerk", "READ", "region:r"),))
+    assignment = Assignment(principal="user:ann", role="clerk", scope=Entity.parse("shop:r/s"))
+    state = State(assignments=(assignment,), grants=(grant("role:clerk", "READ", "region:r"),))
     decision = evaluate(shop, state, look())
     assert decision.allowed
     assert decision.context["reasons"] == [{"atom": "READ (shelf:r/s/x)", "on": "region:r", "through": "role:clerk"}]

@@ -140,10 +140,10 @@ def within(seeds: range, *, implies: bool = False) -> Iterator[tuple[tuple[Progr
         assert program is not None
         rules = list(program.rules.values())
         yield from (
-            ((program, one), (program, other))
-            for one in rules
-            for other in rules
-            if one is not other and one.entity == other.entity
+            ((program, first), (program, second))
+            for first in rules
+            for second in rules
+            if first is not second and first.entity == second.entity
         )
 
 

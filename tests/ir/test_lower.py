@@ -69,8 +69,8 @@ def text(formula: ir.Formula) -> str:
             return f"[{text(body)} when {flag}]"
         case ir.Can(operation=operation, target=target):
             return f"can {operation}({target_text(target)})"
-        case ir.ByType(slot=slot, cases=cases, text=said):
-            return f"<{said} {slot}: " + ", ".join(f"{t}={text(f)}" for t, f in cases) + ">"
+        case ir.ByType(slot=slot, cases=cases, text=shown):
+            return f"<{shown} {slot}: " + ", ".join(f"{t}={text(f)}" for t, f in cases) + ">"
 
 
 def target_text(target: ir.Target) -> str:

@@ -85,7 +85,7 @@ def state_of(program: Program) -> State:
     return PLACED if program.flat else STATE
 
 
-def asked(program: Program) -> Request:
+def request_of(program: Program) -> Request:
     return replace(OPEN, resource=Entity("namespace", "a")) if program.flat else OPEN
 
 
@@ -94,7 +94,7 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     Tool.COVERAGE: [lambda p, _: coverage(plan(p), {})],
     Tool.DIFF: [lambda p, _: diff(p, p)],
     Tool.MUTATION: [lambda p, _: score(plan(p), {})],
-    Tool.NEEDS: [lambda p, _: list(Callers(p, asked(p), (USE,)).all())],
+    Tool.NEEDS: [lambda p, _: list(Callers(p, request_of(p), (USE,)).all())],
     Tool.PATHS: [lambda _, r: ReachableRights(r, state_of(r.program), "ann")],
     Tool.SHARDS: [lambda p, _: shards(p, state_of(p))],
     Tool.SPARK: [lambda p, _: open_policy(p), lambda p, _: open_policy(policy_artifacts(p).program)],
@@ -104,12 +104,12 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     Tool.STATE_DIFF: [lambda p, _: state_diff(p, state_of(p), State())],
     Tool.STUBS: [lambda p, _: render(p)],
     Tool.TURNS: [
-        lambda _, r: ways(r, state_of(r.program), asked(r.program)),
-        lambda _, r: all_changes(r, state_of(r.program), asked(r.program)),
+        lambda _, r: ways(r, state_of(r.program), request_of(r.program)),
+        lambda _, r: all_changes(r, state_of(r.program), request_of(r.program)),
     ],
     Tool.WHAT_CAN: [lambda _, r: what_can(r, state_of(r.program), "ann")],
-    Tool.WHO_CAN: [lambda _, r: who_can(r, state_of(r.program), asked(r.program)).users],
-    Tool.WHO_CAN_PRINCIPALS: [lambda _, r: who_can(r, state_of(r.program), asked(r.program)).principals()],
+    Tool.WHO_CAN: [lambda _, r: who_can(r, state_of(r.program), request_of(r.program)).users],
+    Tool.WHO_CAN_PRINCIPALS: [lambda _, r: who_can(r, state_of(r.program), request_of(r.program)).principals()],
 }
 NEEDS_WHO_CAN = {Tool.WHO_CAN_PRINCIPALS: Tool.WHO_CAN}
 """Tools that are reached through others, which refuse first."""

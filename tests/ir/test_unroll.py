@@ -91,14 +91,14 @@ def test_more_levels_than_those_that_matter_change_no_answer(tmp_path: Path) -> 
         exact = ImplicationChecker(program)
         rules = [rule for rule in program.rules.values() if not rule.withs and rule.entity in ("mid", "low")]
         for _ in range(6 if rules else 0):
-            one, other = rnd.choices(rules, k=2)
-            f, g = (item_condition(rule) for rule in (one, other))
-            if one.entity != other.entity:
+            left, right = rnd.choices(rules, k=2)
+            f, g = (item_condition(rule) for rule in (left, right))
+            if left.entity != right.entity:
                 continue
             most = levels_that_matter((program, f), (program, g))
             try:
                 answer = exact.implies(f, g)
-                assert answer == implies_up_to(program, f, g, most + 2), (seed, one.id, other.id)
+                assert answer == implies_up_to(program, f, g, most + 2), (seed, left.id, right.id)
             except Undecided:
                 continue
             implied, different = implied + answer, different + (not answer)
@@ -150,6 +150,6 @@ def test_which_levels_imply_which(inheritance: str, deny: str, tmp_path: Path) -
     owned = [f"owns_{name}" for name in ("first", "some", "each")]
     pairs = {f"{a} {b}" for a in owned for b in owned if a != b and exact.implies(condition[a], condition[b])}
     assert pairs == {"owns_each owns_first", "owns_each owns_some", "owns_first owns_some"}
-    around, here = condition["around"], condition["here"]
-    assert exact.implies(around, here) == (inheritance == "down" and deny == "none")
-    assert not exact.implies(here, around)
+    around, at_itself = condition["around"], condition["here"]
+    assert exact.implies(around, at_itself) == (inheritance == "down" and deny == "none")
+    assert not exact.implies(at_itself, around)

@@ -20,7 +20,7 @@ def good(text: str) -> tuple[Ignore, ...]:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("a: b # c\n", ["# c"]),
         ("# a\n\n  # b\r\na: 1 #c", ["# a", "# b", "#c"]),
@@ -34,15 +34,18 @@ def good(text: str) -> tuple[Ignore, ...]:
         ("a: two\n  lines # c\n", ["# c"]),
     ],
 )
-def test_comments_are_told_from_texts(text: str, wanted: list[str]) -> None:
-    assert [text[start:end] for start, end in comments(text)] == wanted
+def test_comments_are_told_from_texts(text: str, expected: list[str]) -> None:
+    assert [text[start:end] for start, end in comments(text)] == expected
 
 
 def test_codes_reason_and_line() -> None:
-    (one,) = good("a: 1\nb: 2  # privtab: ignore P305, P310: the document says so\nc: 3\n")
-    assert [(code.value, code.span.line, code.span.column) for code in one.codes] == [("P305", 2, 25), ("P310", 2, 31)]
-    assert one.reason == "the document says so"
-    assert (one.first, one.last) == (2, 2)
+    (comment,) = good("a: 1\nb: 2  # privtab: ignore P305, P310: the document says so\nc: 3\n")
+    assert [(code.value, code.span.line, code.span.column) for code in comment.codes] == [
+        ("P305", 2, 25),
+        ("P310", 2, 31),
+    ]
+    assert comment.reason == "the document says so"
+    assert (comment.first, comment.last) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +63,8 @@ def test_codes_reason_and_line() -> None:
     ],
 )
 def test_a_comment_covers_the_entry_beside_or_below_it(text: str, lines: tuple[int, int]) -> None:
-    (one,) = good(text)
-    assert (one.first, one.last) == lines
+    (comment,) = good(text)
+    assert (comment.first, comment.last) == lines
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_what_is_wrong_is_told_at_its_place(
 
 def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
     found = wrong(tmp_path, "[tool.privtab]\nx = 1\n[tool.privtab.lint]\ny = 1\nformat = 2\n", "pyproject.toml")
-    assert [one.span.line for one in found] == [2, 4, 5]
+    assert [finding.span.line for finding in found] == [2, 4, 5]
 
 
 @pytest.mark.parametrize(("text", "place"), [("[lint\n", (1, 6)), ("[lint]\na = \n", (2, 5)), ("a = '", (1, 6))])

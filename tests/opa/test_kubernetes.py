@@ -118,17 +118,17 @@ def test_containers_get_what_they_need_and_no_more(pod: str, container: dict[str
 
 
 def test_what_is_named_is_there() -> None:
-    there = {(d["kind"], d["metadata"]["name"]): d for d in DOCUMENTS}
+    by_kind_and_name = {(d["kind"], d["metadata"]["name"]): d for d in DOCUMENTS}
     for name, template in pods().items():
         for volume in template["spec"].get("volumes", []):
             match volume:
-                case {"configMap": {"name": str(wanted)}}:
-                    assert ("ConfigMap", wanted) in there
-                case {"secret": {"secretName": str(wanted)}}:
-                    secret = there["Secret", wanted]
+                case {"configMap": {"name": str(source)}}:
+                    assert ("ConfigMap", source) in by_kind_and_name
+                case {"secret": {"secretName": str(source)}}:
+                    secret = by_kind_and_name["Secret", source]
                     assert {item["key"] for item in volume["secret"].get("items", [])} <= secret["stringData"].keys()
-                case {"persistentVolumeClaim": {"claimName": str(wanted)}}:
-                    assert ("PersistentVolumeClaim", wanted) in there
+                case {"persistentVolumeClaim": {"claimName": str(source)}}:
+                    assert ("PersistentVolumeClaim", source) in by_kind_and_name
                 case _:
                     assert "emptyDir" in volume, name
     labels = {name: template["metadata"]["labels"] for name, template in pods().items()}
@@ -143,17 +143,17 @@ def test_what_is_named_is_there() -> None:
 
 def test_ports_that_are_asked_are_open() -> None:
     for name, template in pods().items():
-        for one in containers(template):
-            ports = {port["name"]: port["containerPort"] for port in one.get("ports", [])}
+        for container_spec in containers(template):
+            ports = {port["name"]: port["containerPort"] for port in container_spec.get("ports", [])}
             for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-                asked = one.get(probe, {})
-                where = asked.get("httpGet", asked.get("tcpSocket"))
+                settings = container_spec.get(probe, {})
+                where = settings.get("httpGet", settings.get("tcpSocket"))
                 assert where is None or where["port"] in ports, f"{name}: {probe}"
     registry = container("privtab-registry", "registry")
     service = named("Service", "privtab-registry")["spec"]["ports"][0]
     assert f"--port={service['port']}" in registry["args"]
     opa = container("reporting", "opa")
-    env = {one["name"]: one.get("value") for one in opa["env"]}
+    env = {variable["name"]: variable.get("value") for variable in opa["env"]}
     assert env["PRIVTAB_REGISTRY_URL"] == f"https://privtab-registry.privtab.svc:{service['port']}"
     assert "--addr=127.0.0.1:8181" in opa["args"], "nobody outside of the pod reaches OPA"
 
@@ -167,23 +167,27 @@ def test_the_version_of_opa_is_the_pinned_one() -> None:
 def test_the_kustomization_names_every_image_once_by_its_tag_or_digest() -> None:
     import re
 
-    listed = {one["name"]: one for one in yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"]}
+    listed = {image["name"]: image for image in yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"]}
     used = {container["image"].rpartition(":")[0]: container["image"].rpartition(":")[2] for _, container in EVERY}
     assert listed.keys() == used.keys()
-    for name, one in listed.items():
-        if "digest" in one:
-            assert re.fullmatch(r"sha256:[0-9a-f]{64}", one["digest"]), name
-            assert len(set(one["digest"])) > 16, f"{name}: that is no digest"
-            assert "newTag" not in one
+    for name, listed_image in listed.items():
+        if "digest" in listed_image:
+            assert re.fullmatch(r"sha256:[0-9a-f]{64}", listed_image["digest"]), name
+            assert len(set(listed_image["digest"])) > 16, f"{name}: that is no digest"
+            assert "newTag" not in listed_image
         else:
-            assert one["newTag"] == used[name], f"{name}: the manifests and the kustomization name two versions"
+            assert listed_image["newTag"] == used[name], (
+                f"{name}: the manifests and the kustomization name two versions"
+            )
 
 
 def test_variables_of_the_configuration_are_set() -> None:
     import re
 
     text = named("ConfigMap", "privtab-sidecar")["data"]["config.yaml"]
-    assert set(re.findall(r"\$\{(\w+)\}", text)) <= {one["name"] for one in container("reporting", "opa")["env"]}
+    assert set(re.findall(r"\$\{(\w+)\}", text)) <= {
+        variable["name"] for variable in container("reporting", "opa")["env"]
+    }
     config = yaml.safe_load(text)
     for name, bundle in config["bundles"].items():
         assert bundle["signing"]["keyid"] in config["keys"], name
@@ -268,7 +272,10 @@ class Cluster:
     @contextlib.contextmanager
     def opa(self, binary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         """The sidecar; gives where it listens."""
-        env = {one["name"]: one.get("value", "reporting-7d4f-x2x") for one in container("reporting", "opa")["env"]}
+        env = {
+            variable["name"]: variable.get("value", "reporting-7d4f-x2x")
+            for variable in container("reporting", "opa")["env"]
+        }
         env["PRIVTAB_REGISTRY_URL"] = f"https://127.0.0.1:{self.port}"
         for name, value in env.items():
             monkeypatch.setenv(name, value)
@@ -314,12 +321,12 @@ def until(holds: Callable[[], bool], what: str | Callable[[], str]) -> None:
 
 
 def allowed(opa: str, user: str) -> bool | None:
-    asked = {
+    request = {
         "subject": {"type": "user", "id": user},
         "action": {"name": "load"},
         "resource": {"type": "catalog", "id": "m/c"},
     }
-    answer = requests.post(f"{opa}/v1/data/privtab/gravitino/allow", json={"input": asked}, timeout=5).json()
+    answer = requests.post(f"{opa}/v1/data/privtab/gravitino/allow", json={"input": request}, timeout=5).json()
     found: bool | None = answer.get("result")
     return found
 
@@ -334,7 +341,7 @@ def test_the_sidecar_runs_as_configured(opa_binary: Path, tmp_path: Path, monkey
         assert (allowed(opa, "ann"), allowed(opa, "ben")) == (True, False)
 
         def fleet() -> dict[str, Any]:
-            found = [one for one in (cluster.get("/fleet") or {}).get("sidecars", []) if one.get("labels")]
+            found = [sidecar for sidecar in (cluster.get("/fleet") or {}).get("sidecars", []) if sidecar.get("labels")]
             return found[0] if found else {}
 
         until(lambda: "state" in json.dumps(fleet()), "the sidecar reports")

@@ -73,7 +73,7 @@ def running(folder: Path, settings: dict[str, str] | None, *, mask: bool = True)
 
 def ask(url: str) -> None:
     """Every kind of question, with more in it than decides."""
-    beside: dict[str, Any] = {"groups": [f"group-{MARK}"]}
+    arguments: dict[str, Any] = {"groups": [f"group-{MARK}"]}
     many = [Request(user=user, action="read", resource=Entity("dataset", "web/salaries")) for user in ("ann", "ben")]
     copy = Request(
         user="ben",
@@ -83,11 +83,11 @@ def ask(url: str) -> None:
         groups=(f"group-{MARK}",),
     )
     with Client(url, system="studio") as client:
-        client.check("ben", "read", SALARIES, **beside)
-        client.decide("ben", "read", SALARIES, **beside)
+        client.check("ben", "read", SALARIES, **arguments)
+        client.decide("ben", "read", SALARIES, **arguments)
         client.check_many([*many, copy])
         client.decide_many([*many, copy])
-        client.visible("ben", "list", "dataset", ["web/clicks"], **beside)
+        client.visible("ben", "list", "dataset", ["web/clicks"], **arguments)
     odd = {"subject": {"type": "user", "id": "ben", "cookie": MARK}, "session": MARK, "context": {"ip": MARK}}
     requests.post(f"{url}/v1/data/privtab/studio/allow", json={"input": odd}, timeout=5)
     requests.post(f"{url}/v1/data/privtab/studio/decision", json={"input": MARK}, timeout=5)

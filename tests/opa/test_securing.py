@@ -149,7 +149,7 @@ OPEN_TO: tuple[tuple[list[tuple[str, str]], tuple[str | None, ...]], ...] = (
     (SHUT, ()),
     ([("GET", "/health"), ("GET", "/health?bundles=true")], tuple(TOKENS)),
 )
-CELLS = [(method, path, tokens) for asked, tokens in OPEN_TO for method, path in asked]
+CELLS = [(method, path, tokens) for endpoints, tokens in OPEN_TO for method, path in endpoints]
 
 
 @pytest.mark.parametrize("token", TOKENS, ids=TOKENS.values())

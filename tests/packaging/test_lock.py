@@ -41,7 +41,7 @@ def test_a_stale_lock_file_is_told(name: str, extras: list[str], locked: ModuleT
     newer = pyproject.replace('dependencies = ["requests>=', 'dependencies = ["dd>=0.6", "requests>=9')
     assert newer != pyproject
     assert locked.stale(lock, newer, extras)[0].split(" ")[0] == "dd>=0.6"
-    assert any(one.startswith("requests") and one.endswith("there") for one in locked.stale(lock, newer, extras))
+    assert any(line.startswith("requests") and line.endswith("there") for line in locked.stale(lock, newer, extras))
     bare = re.sub(r"(\nlark==\S+).*?(?=\n[a-z])", r"\1", lock, count=1, flags=re.DOTALL)
     assert locked.stale(bare, pyproject, extras) == ["lark has no hash"]
 

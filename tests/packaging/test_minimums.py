@@ -42,7 +42,7 @@ def test_every_direct_dependency_is_in_the_table() -> None:
 def test_no_version_with_an_advisory_is_allowed() -> None:
     for name, first in fixed().items():
         for requirement in direct().get(name, []):
-            least = [Version(one.version) for one in requirement.specifier if one.operator in (">=", "==", "~=")]
+            least = [Version(bound.version) for bound in requirement.specifier if bound.operator in (">=", "==", "~=")]
             if first is not None:
                 assert least, f"{name} has no minimum version"
                 assert max(least) >= first, f"{requirement} allows versions before {first}"
@@ -53,4 +53,4 @@ def test_what_is_needed_to_run_has_a_minimum_everywhere() -> None:
     for extra, texts in project["optional-dependencies"].items():
         for requirement in map(Requirement, texts):
             if extra != "dev" and requirement.name != project["name"]:
-                assert any(one.operator == ">=" for one in requirement.specifier), f"{extra}: {requirement}"
+                assert any(bound.operator == ">=" for bound in requirement.specifier), f"{extra}: {requirement}"

@@ -79,27 +79,27 @@ def test_engines_after_the_passes_agree_with_the_reference_before(
     program = museum(tmp_path)
     state, findings = validate(program, from_tables(STATE, "museum"))
     assert not findings
-    asked = [
+    requests = [
         Request(user=user, action=operation, resource=Entity("hall", path))
         for user, operation, path in itertools.product(("ann", "bob"), ("list", "walk", "open"), ("m", "m/h"))
     ]
     reference = Reference(program, state)
-    expected = [reference.decide(request).allowed for request in asked]
-    assert not any(allowed for request, allowed in zip(asked, expected, strict=True) if request.resource.id == "m")
+    expected = [reference.decide(request).allowed for request in requests]
+    assert not any(allowed for request, allowed in zip(requests, expected, strict=True) if request.resource.id == "m")
     assert any(expected)
     artifacts, document = policy_artifacts(program), index(program, state)
     if engine in ENGINES:
         opener = engines.opener(engine)
         module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary) if opener.takes_wasm else None
         opened = opener.open(artifacts.program, [opener.keep(document)], module, 0).engine
-        assert [opened.allow(request) for request in asked] == expected
-        assert opened.allow_many(asked) == expected
-        assert [decision.allowed for decision in opened.decide_many(asked)] == expected
+        assert [opened.allow(request) for request in requests] == expected
+        assert opened.allow_many(requests) == expected
+        assert [decision.allowed for decision in opened.decide_many(requests)] == expected
     else:
         bundle = tmp_path / "policy.tar.gz"
         bundle.write_bytes(artifacts.bundle())
         with OpaServer([bundle], binary=opa_binary) as server:
             http.put(f"{server.url}/v1/data/privtab_state/museum", json=document, timeout=10).raise_for_status()
-            body = {"input": {"requests": [request.to_json() for request in asked]}}
+            body = {"input": {"requests": [request.to_json() for request in requests]}}
             answer = http.post(f"{server.url}/v1/data/privtab/museum/decisions", json=body, timeout=10)
         assert answer.json()["result"] == expected

@@ -156,14 +156,16 @@ def test_the_spellings_of_one_core_policy_agree_with_each_other_and_with_the_row
 ) -> None:
     """A second spelling must not be a way around a row that asks for more."""
     for entity in PARENTS:
-        for one, other in (
+        for name, other_name in (
             ("set_preference", "set_preferences"),
             ("get_preference", "get_preferences"),
             ("add_metadata", "write_metadata"),
             ("read_metadata", "get_metadata"),
         ):
-            first, second = (tools.compiled_row(program, program.rules[entity, name]) for name in (one, other))
-            assert first.requires == second.requires, (entity, one, other)
+            first, second = (
+                tools.compiled_row(program, program.rules[entity, spelling]) for spelling in (name, other_name)
+            )
+            assert first.requires == second.requires, (entity, name, other_name)
 
 
 @pytest.mark.parametrize("entity", ["instance", *PARENTS])

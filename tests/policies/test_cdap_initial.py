@@ -145,9 +145,9 @@ def test_the_variant_is_the_table_and_what_the_use_cases_add(tools: Tools, use_c
         if key == ("instance", "grant_permissions"):
             assert (row.line, row.requires) == (8, tools.read_sets("ADMIN (instance)"))
             continue
-        said = expected.pop(key)
-        assert (row.requires, row.each, row.effects) == (said.requires, said.each, said.effects), key
-        assert row.line == ADDED.get(key, said.line), key
+        before = expected.pop(key)
+        assert (row.requires, row.each, row.effects) == (before.requires, before.each, before.effects), key
+        assert row.line == ADDED.get(key, before.line), key
     assert expected == {}
 
 

@@ -23,15 +23,15 @@ POLICIES = pipeline.find_policies([Path(__file__).parents[2] / "policy_src"])
 def answers(program: Program, text: str, opa: Path) -> Mapping[str, list[tuple[Case, bool, bool]]]:
     """By rule: each case with the answers of the reference and of OPA."""
     rows = Rows()
-    made = list(cases(program, rows))
+    every_case = list(cases(program, rows))
     state = rows.state()
     with serving([text], opa) as (url, [world]), http.Session() as session:
         put_state(session, url, world.program, state)
-        sent = {"requests": [case.request.to_json() for case in made]}
+        sent = {"requests": [case.request.to_json() for case in every_case]}
         from_opa = ask(session, url, world.program.system, "decisions", sent)
     reference = Reference(program, state)
     found: dict[str, list[tuple[Case, bool, bool]]] = {}
-    for case, answer in zip(made, from_opa, strict=True):
+    for case, answer in zip(every_case, from_opa, strict=True):
         found.setdefault(case.rule, []).append((case, reference.decide(case.request).allowed, answer))
     return found
 

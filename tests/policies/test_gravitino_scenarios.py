@@ -40,7 +40,9 @@ def test_what_success_brings_is_what_the_policy_says(program: Program, scenarios
             then = step.get("then", {}) if gained else {}
             owned = {"entity": str(entity), "owner": f"user:{step['user']}"} in then.get("owners", [])
             joined = {"user": step["user"], "of": str(entity)} in then.get("members", [])
-            assert gained == {what for what, there in (("owner", owned), ("member", joined)) if there}, step["say"]
+            assert gained == {what for what, is_gained in (("owner", owned), ("member", joined)) if is_gained}, step[
+                "say"
+            ]
 
 
 def test_names_are_unique(scenarios: Mapping[str, Any]) -> None:

@@ -299,8 +299,8 @@ def rows(version: str) -> set[tuple[str, str]]:
 def grants_a_privilege(r: Reading, e: str, _o: str) -> bool:
     if r.version == "1.1.0":
         return r.has("MANAGE_GRANTS", up(e, "metalake")) or r.own(e)
-    held = r.has("MANAGE_GRANTS", e if r.version == "1.3.0" else up(e, "metalake"))
-    return held or r.own(e) or r.lake_owner(e)
+    may_manage_grants = r.has("MANAGE_GRANTS", e if r.version == "1.3.0" else up(e, "metalake"))
+    return may_manage_grants or r.own(e) or r.lake_owner(e)
 
 
 SHARED: dict[str, Check] = {
@@ -388,9 +388,9 @@ def test_random_world(program: Program, seed: int) -> None:
                         with_={name: Entity.parse(e) for name, e in with_.items()},
                     )
                 )
-                wanted = expected(reading, entity, operation, next(iter(with_.values()), ""))
-                assert decision.allowed is wanted, (user, operation, entity, with_, decision.context)
-                answers.add(wanted)
+                right = expected(reading, entity, operation, next(iter(with_.values()), ""))
+                assert decision.allowed is right, (user, operation, entity, with_, decision.context)
+                answers.add(right)
     assert answers == {True, False}
 
 

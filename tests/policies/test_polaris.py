@@ -75,7 +75,7 @@ def target(operation: str, type_: str) -> str:
     return "catalog:c" if words == "the catalog" else RESOURCES[type_]
 
 
-def beside(operation: str) -> str | None:
+def secondary(operation: str) -> str | None:
     """The secondary that is checked."""
     words = OPERATIONS[operation]["beside"]
     if not OPERATIONS[operation]["secondary"]:
@@ -86,15 +86,15 @@ def beside(operation: str) -> str | None:
 def needed(operation: str, type_: str) -> Iterator[tuple[str, frozenset[str]]]:
     """Each privilege that an operation needs, and the entities on any of which it may be granted."""
     fact = OPERATIONS[operation]
-    there = {target(operation, type_): fact["target"], beside(operation): fact["secondary"]}
-    for entity, privileges in there.items():
+    privileges_on = {target(operation, type_): fact["target"], secondary(operation): fact["secondary"]}
+    for entity, privileges in privileges_on.items():
         if entity is not None:
             path = {*ABOVE[entity], entity} - ({"root:"} if fact["rooting"] == "CATALOG" else set())
             yield from ((p, frozenset(path)) for p in privileges)
 
 
-def satisfies(granted: str, wanted: str) -> bool:
-    return granted in PRIVILEGES[wanted]["satisfied_by"]
+def satisfies(granted: str, needed_privilege: str) -> bool:
+    return granted in PRIVILEGES[needed_privilege]["satisfied_by"]
 
 
 def state(grants: dict[str, list[tuple[str, str]]]) -> State:
@@ -120,8 +120,8 @@ def types(program: Program) -> dict[str, str]:
     return {rule.operation.upper(): rule.entity for rule in program.rules.values()}
 
 
-def asked(operation: str, type_: str, user: str) -> Request:
-    other = beside(operation)
+def request(operation: str, type_: str, user: str) -> Request:
+    other = secondary(operation)
     return Request(
         user=user,
         action=operation.lower(),
@@ -155,7 +155,7 @@ def test_each_privilege_alone_gives_what_it_satisfies(program: Program, types: d
         near = any(place in on for _, on in needs)
         for granted in PRIVILEGES if near else ELSEWHERE:
             expected = operation != SUPERUSER and all(place in on and satisfies(granted, p) for p, on in needs)
-            decided = reference.decide(asked(operation, type_, granted)).allowed
+            decided = reference.decide(request(operation, type_, granted)).allowed
             allowed += decided
             if decided != expected:
                 wrong.append((operation, granted, place, decided))
@@ -169,16 +169,16 @@ def test_all_privileges_of_an_operation_together_and_each_left_out(program: Prog
     expected: dict[str, tuple[str, bool]] = {}
     for operation, type_ in types.items():
         fact = OPERATIONS[operation]
-        there = ((fact["target"], target(operation, type_)), (fact["secondary"], beside(operation)))
-        rows = [(p, entity) for privileges, entity in there for p in privileges if entity is not None]
+        needs = ((fact["target"], target(operation, type_)), (fact["secondary"], secondary(operation)))
+        rows = [(p, entity) for privileges, entity in needs for p in privileges if entity is not None]
         for left_out in (None, *rows):
             user = f"{operation}-{rows.index(left_out) if left_out else 'all'}"
             grants[user] = [row for row in rows if row != left_out]
-            kept = grants[user]
-            enough = all(any(e in on and satisfies(q, p) for q, e in kept) for p, on in needed(operation, type_))
+            remaining = grants[user]
+            enough = all(any(e in on and satisfies(q, p) for q, e in remaining) for p, on in needed(operation, type_))
             expected[user] = (operation, enough and operation != SUPERUSER)
     reference = Reference(program, state(grants))
-    decided = {u: reference.decide(asked(o, types[o], u)).allowed for u, (o, _) in expected.items()}
+    decided = {u: reference.decide(request(o, types[o], u)).allowed for u, (o, _) in expected.items()}
     assert decided == {user: allowed for user, (_, allowed) in expected.items()}
 
 

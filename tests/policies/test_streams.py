@@ -207,24 +207,24 @@ def test_default_roles(program: Program) -> None:
 
 
 def test_default_roles_hold_what_some_row_asks_for(tools: Tools, program: Program) -> None:
-    asked = {
+    required = {
         atom
         for flags in (frozenset[str](), frozenset({"override"}))
         for row in tools.compiled_table(program, flags).values()
         for atoms in (*row.requires, *(row.each or ()))
         for atom in atoms
     }
-    given = {
+    granted = {
         f"{p} ({type_})" for _, grants in ROLES.values() for type_, privileges in grants.items() for p in privileges
     }
-    assert given <= asked
-    assert {atom for atom in asked - given if not atom.endswith(("(job)", "(source)"))} == set()
+    assert granted <= required
+    assert {atom for atom in required - granted if not atom.endswith(("(job)", "(source)"))} == set()
 
 
 def test_privileges_can_be_granted_where_some_row_or_role_has_them(program: Program) -> None:
-    given = {(p, type_) for _, grants in ROLES.values() for type_, privileges in grants.items() for p in privileges}
-    given |= {(p, "job") for p in ("read", "write", "add", "delete")}
-    assert {(p.name, type_) for p in program.privileges.values() for type_ in p.on} == given
+    grantable = {(p, type_) for _, grants in ROLES.values() for type_, privileges in grants.items() for p in privileges}
+    grantable |= {(p, "job") for p in ("read", "write", "add", "delete")}
+    assert {(p.name, type_) for p in program.privileges.values() for type_ in p.on} == grantable
 
 
 def test_owners_hold_all_rights_on_what_they_made(program: Program) -> None:

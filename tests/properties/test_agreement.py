@@ -33,9 +33,9 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
     @given(seed=SEEDS)
     def worlds_agree(seed: int) -> None:
         nonlocal total, allowed
-        asked, yes, found = compare(seed, opa_binary, policies=8, states=4, per_rule=2, sharded=sharded)
-        total, allowed = total + asked, allowed + yes
-        assert not found, f"{len(found)} of {asked} differ; the first:\n{found[0]}"
+        count, yes, found = compare(seed, opa_binary, policies=8, states=4, per_rule=2, sharded=sharded)
+        total, allowed = total + count, allowed + yes
+        assert not found, f"{len(found)} of {count} differ; the first:\n{found[0]}"
 
     worlds_agree()
     assert total >= (800 if sharded else 1_600)
@@ -49,9 +49,9 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
 def test_reference_and_opa_agree_where_a_type_nests(opa_binary: Path, sharded: bool) -> None:
     total = allowed = 0
     for seed in (41,) if sharded else (42,):
-        asked, yes, found = compare(seed, opa_binary, policies=8, states=4, per_rule=3, sharded=sharded, nested=True)
-        total, allowed = total + asked, allowed + yes
-        assert not found, f"{len(found)} of {asked} differ; the first:\n{found[0]}"
+        count, yes, found = compare(seed, opa_binary, policies=8, states=4, per_rule=3, sharded=sharded, nested=True)
+        total, allowed = total + count, allowed + yes
+        assert not found, f"{len(found)} of {count} differ; the first:\n{found[0]}"
     assert total > 500
     assert 0.1 < allowed / total < 0.9
 
@@ -66,15 +66,15 @@ def test_reference_and_opa_agree_where_ids_are_flat(opa_binary: Path, seed: int)
         for number, world in enumerate(loaded):
             for turn in range(3):
                 state = worlds.state(world.program, seed * 1000 + number * 10 + turn)
-                asked = worlds.requests(world.program, seed * 1000 + number * 10 + turn, 3)
-                found = differences(session, url, world, state, asked)
-                assert not found, f"{len(found)} of {len(asked)} differ; the first:\n{found[0]}"
+                requests = worlds.requests(world.program, seed * 1000 + number * 10 + turn, 3)
+                found = differences(session, url, world, state, requests)
+                assert not found, f"{len(found)} of {len(requests)} differ; the first:\n{found[0]}"
                 reference = Reference(world.program, state)
                 engine = PythonEngine(world.artifacts.program, Index(index(world.program, state)))
-                decisions = [reference.decide(request) for request in asked]
-                assert [engine.decide(request).allowed for request in asked] == [d.allowed for d in decisions]
-                assert [engine.allow(request) for request in asked] == [d.allowed for d in decisions]
-                total += len(asked)
+                decisions = [reference.decide(request) for request in requests]
+                assert [engine.decide(request).allowed for request in requests] == [d.allowed for d in decisions]
+                assert [engine.allow(request) for request in requests] == [d.allowed for d in decisions]
+                total += len(requests)
                 allowed += sum(decision.allowed for decision in decisions)
                 unplaced += sum("error" in decision.context for decision in decisions)
     assert total > 100
@@ -88,9 +88,9 @@ def test_reference_and_opa_agree_where_ids_are_flat(opa_binary: Path, seed: int)
 def test_reference_and_opa_agree_on_very_many_requests(opa_binary: Path, block: int, sharded: bool) -> None:
     total = 0
     for seed in range(block * 1000, block * 1000 + 8):
-        asked, _, found = compare(seed, opa_binary, policies=10, states=6, per_rule=2, sharded=sharded)
-        total += asked
-        assert not found, f"{len(found)} of {asked} differ; the first:\n{found[0]}"
+        count, _, found = compare(seed, opa_binary, policies=10, states=6, per_rule=2, sharded=sharded)
+        total += count
+        assert not found, f"{len(found)} of {count} differ; the first:\n{found[0]}"
     assert total >= 10_000
 
 

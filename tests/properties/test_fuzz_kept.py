@@ -99,12 +99,12 @@ def test_deltas(packed: ExampleBundles, seconds: float | None) -> None:
         head, _, changed = text.partition(b"\n")
         try:
             name = json.loads(head)
-            made = archive(files | {name: changed}) if name in files else None
+            changed_delta = archive(files | {name: changed}) if name in files else None
         except (ValueError, TypeError):
             return
-        if made is not None:
+        if changed_delta is not None:
             with contextlib.suppress(BrokenBundle):
-                proof(base, made, full)
+                proof(base, changed_delta, full)
 
     fuzzed(seeds, read, seconds)
 
@@ -170,7 +170,7 @@ def test_scenarios(packed: ExampleBundles, tmp_path: Path, seconds: float | None
         script = read_script(path, None, found)
         if script is not None:
             cases_of(script, packed.programs[0], found)
-        for one in found:
-            assert one.span.line >= 1
+        for finding in found:
+            assert finding.span.line >= 1
 
     fuzzed([SCENARIOS], read, seconds)

@@ -71,8 +71,8 @@ def read_policy(text: bytes) -> None:
     if tables is not None:
         _, more = model.resolve(tables)
         found = [*found, *more]
-    for one in found:
-        assert 1 <= one.span.line <= len(file.starts)
+    for finding in found:
+        assert 1 <= finding.span.line <= len(file.starts)
     render(found, {"p.yaml": file.text})
     fmt.format_source(file)
 
@@ -150,8 +150,8 @@ TRUST = Trust.of([KEY.public])
 
 
 def bundles(program: Program) -> list[bytes]:
-    made = [policy_bundle(program), state_bundle(program, STATE)]
-    return [*made, *(signed(bundle, KEY.signing(sequence=3)) for bundle in made)]
+    unsigned = [policy_bundle(program), state_bundle(program, STATE)]
+    return [*unsigned, *(signed(bundle, KEY.signing(sequence=3)) for bundle in unsigned)]
 
 
 def read_bundle(bundle: bytes) -> None:

@@ -59,8 +59,8 @@ def answer(reference: Reference, body: Mapping[str, Any], user: Any, keys: Any) 
 
 def spoilt(item: list[Any], others: Sequence[list[Any]], rnd: random.Random) -> Any:
     """An item with one thing wrong with it: often a chain of keys that do not belong together."""
-    made = copy.deepcopy(item)
-    user, keys = made
+    copied = copy.deepcopy(item)
+    user, keys = copied
     other = rnd.choice(others)[1]
     at = rnd.randrange(len(keys)) if keys else 0
     match rnd.randrange(14):
@@ -87,7 +87,7 @@ def spoilt(item: list[Any], others: Sequence[list[Any]], rnd: random.Random) -> 
         case _ if keys:
             type_, _, path = keys[at].partition(":")
             keys[at] = f"{type_}:{path.rpartition('/')[2] or path}"
-    return made
+    return copied
 
 
 def bodies(reference: Reference, rnd: random.Random, requests: Sequence[Request]) -> Iterator[dict[str, Any]]:
@@ -96,9 +96,9 @@ def bodies(reference: Reference, rnd: random.Random, requests: Sequence[Request]
     good = [[r.user, reference.vocabulary.keys(r.resource)] for r in plain]
     for request, item in zip(plain, good, strict=True):
         others = [o for r, o in zip(plain, good, strict=True) if r.resource.type == request.resource.type]
-        made = [item, *(spoilt(item, others, rnd) for _ in range(25)), item]
+        items = [item, *(spoilt(item, others, rnd) for _ in range(25)), item]
         document = request.to_json()
-        yield {"action": document["action"], "resource": {"type": request.resource.type}, "items": made} | {
+        yield {"action": document["action"], "resource": {"type": request.resource.type}, "items": items} | {
             key: document[key] for key in ("context",) if key in document
         }
 
@@ -147,8 +147,8 @@ def made_up(world: World, rnd: random.Random, most: int) -> tuple[State, Referen
     yes = [case.request for case in every if case.allowed]
     no = [case.request for case in every if not case.allowed]
     state = rows.state()
-    asked = rnd.sample(yes, k=min(len(yes), most)) + rnd.sample(no, k=min(len(no), most // 4))
-    return state, Reference(world.program, state), asked
+    chosen = rnd.sample(yes, k=min(len(yes), most)) + rnd.sample(no, k=min(len(no), most // 4))
+    return state, Reference(world.program, state), chosen
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ def test_opa_allows_no_item_that_is_none(opa_binary: Path, sharded: bool) -> Non
     texts = [worlds.policy(seed, f"batch{seed}") for seed in range(3 if sharded else 8)] + [FLAT]
     with serving(texts, opa_binary, sharded=sharded) as (url, loaded), http.Session() as session:
         for world in loaded:
-            state, reference, asked = made_up(world, rnd, 12)
+            state, reference, chosen = made_up(world, rnd, 12)
             put_state(session, url, world.program, state, sharded=sharded)
 
             def ask(
@@ -169,9 +169,9 @@ def test_opa_allows_no_item_that_is_none(opa_binary: Path, sharded: bool) -> Non
                 found.raise_for_status()
                 return found.json().get("result")
 
-            more, yes = check(reference, ask, asked, rnd)
+            more, yes = check(reference, ask, chosen, rnd)
             number, allowed = number + more, allowed + yes
-            whole = [request.to_json() for request in asked]
+            whole = [request.to_json() for request in chosen]
             for requests in ({str(n): r for n, r in enumerate(whole)}, {"b": whole[0]}, whole[0], "requests", True):
                 assert ask("decisions", {"requests": requests}) is None
                 assert ask("explained", {"requests": requests}) is None
@@ -185,7 +185,7 @@ def test_wasm_allows_no_item_that_is_none(opa_binary: Path) -> None:
     number = allowed = 0
     with serving([worlds.policy(seed, f"wasm{seed}") for seed in range(2)], opa_binary) as (_, loaded):
         for world in loaded:
-            state, reference, asked = made_up(world, rnd, 12)
+            state, reference, chosen = made_up(world, rnd, 12)
             module = wasm.build(wasm_modules(world.program), world.artifacts.entrypoints, opa_binary)
             engine = WasmEngine(module, world.artifacts.program, index(world.program, state))
 
@@ -195,16 +195,16 @@ def test_wasm_allows_no_item_that_is_none(opa_binary: Path) -> None:
                 except PolicyError:
                     return None
 
-            more, yes = check(reference, ask, asked, rnd)
+            more, yes = check(reference, ask, chosen, rnd)
             number, allowed = number + more, allowed + yes
-            requests = [broken(request.to_json(), rnd) for request in asked for _ in range(10)]
+            requests = [broken(request.to_json(), rnd) for request in chosen for _ in range(10)]
             plain = ask("decisions", {"requests": requests})
             assert plain == [_whole(reference, request) for request in requests]
             assert [decision["decision"] for decision in ask("explained", {"requests": requests})] == plain
             assert [ask("allow", request) for request in requests] == plain
-            for given in ({str(n): r for n, r in enumerate(requests)}, {"b": requests[0]}, requests[0], "x", True):
-                assert ask("decisions", {"requests": given}) is None
-                assert ask("explained", {"requests": given}) is None
+            for value in ({str(n): r for n, r in enumerate(requests)}, {"b": requests[0]}, requests[0], "x", True):
+                assert ask("decisions", {"requests": value}) is None
+                assert ask("explained", {"requests": value}) is None
     assert number > 300
     assert allowed > 15
 

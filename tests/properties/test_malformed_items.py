@@ -59,15 +59,15 @@ def test_opa_refuses_one_spoilt_item(opa_binary: Path) -> None:
     with serving([worlds.policy(seed, f"item{seed}") for seed in range(2)], opa_binary) as (url, loaded):
         for world in loaded:
             rows = Rows()
-            made = [case.request for case in cases(world.program, rows) if case.allowed]
-            made = [request for request in made if not (request.with_ or request.groups or request.flags)]
+            requests = [case.request for case in cases(world.program, rows) if case.allowed]
+            requests = [request for request in requests if not (request.with_ or request.groups or request.flags)]
             state = rows.state()
             with http.Session() as session:
                 put_state(session, url, world.program, state)
                 at = f"{url}/v1/data/privtab/{world.program.system}/decisions"
                 keys_of = Reference(world.program, state).vocabulary.keys
-                others = [keys_of(request.resource) for request in made]
-                for request in rnd.sample(made, k=min(len(made), 3)):
+                others = [keys_of(request.resource) for request in requests]
+                for request in rnd.sample(requests, k=min(len(requests), 3)):
                     keys = keys_of(request.resource)
                     good = [request.user, keys]
                     body = {"action": {"name": request.action}, "resource": {"type": request.resource.type}}
@@ -95,9 +95,9 @@ def test_rows_that_hold_without_holdings_let_no_nameless_user_pass(opa_binary: P
             state = State(memberships=(("ann", "staff"),), grants=(grant,))
             put_state(session, url, world.program, state)
             low = ["top:t", "low:t/x"]
-            asked = [("low", operation, low) for operation in ("look", "touch", "read", "ask")]
-            asked += [("user", "get", ["top:t", f"user:t/{name}"]) for name in ("ann", "*", "%25", "??")]
-            for type_, operation, keys in asked:
+            batches = [("low", operation, low) for operation in ("look", "touch", "read", "ask")]
+            batches += [("user", "get", ["top:t", f"user:t/{name}"]) for name in ("ann", "*", "%25", "??")]
+            for type_, operation, keys in batches:
                 for groups in ([], ["staff"]) if system == "open" else ([],):
                     body = {
                         "action": {"name": operation},

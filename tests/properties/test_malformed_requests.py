@@ -25,12 +25,12 @@ def test_opa_alone_denies_what_is_no_request(opa_binary: Path) -> None:
         session = http.Session()
         for world in loaded:
             rows = Rows()
-            made = [case for case in cases(world.program, rows) if case.allowed]
-            made = rnd.sample(made, k=min(len(made), 60))
+            chosen = [case for case in cases(world.program, rows) if case.allowed]
+            chosen = rnd.sample(chosen, k=min(len(chosen), 60))
             state = rows.state()
             put_state(session, url, world.program, state)
             reference = Reference(world.program, state)
-            requests = [broken(case.request.to_json(), rnd) for case in made for _ in range(4)]
+            requests = [broken(case.request.to_json(), rnd) for case in chosen for _ in range(4)]
             plain = ask(session, url, world.program.system, "decisions", {"requests": requests})
             explained = ask(session, url, world.program.system, "explained", {"requests": requests})
             assert [answer["decision"] for answer in explained] == plain

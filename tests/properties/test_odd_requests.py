@@ -38,28 +38,28 @@ STATE = State(assignments=(Assignment(principal="user:ann", role="r"),))
 GOOD = Request(user="ann", action="see", resource=Entity("thing", "t/x"))
 
 
-def asked(user: str = "ann", resource: str = "thing:t/x", action: str = "see", **more: Any) -> Request:
+def odd_request(user: str = "ann", resource: str = "thing:t/x", action: str = "see", **more: Any) -> Request:
     return Request(user=user, action=action, resource=Entity.parse(resource), **more)
 
 
 EMPTY = (
-    asked(user=""),
-    asked(groups=("",)),
-    asked(groups=("hr", "")),
+    odd_request(user=""),
+    odd_request(groups=("",)),
+    odd_request(groups=("hr", "")),
     *(
-        asked(resource=f"{type_}:{path}")
+        odd_request(resource=f"{type_}:{path}")
         for type_ in ("thing", "user", "group", "role")
         for path in ("t/", "/x", "/", "t//x")
     ),
-    asked(action="move", with_={"to": Entity("thing", "t/")}),
-    asked(action="move", with_={"to": Entity("thing", "/x")}),
+    odd_request(action="move", with_={"to": Entity("thing", "t/")}),
+    odd_request(action="move", with_={"to": Entity("thing", "/x")}),
 )
 HALF = (
-    asked(user="\ud800"),
-    asked(groups=("\udfff",)),
-    asked(resource="thing:t/\ud83d"),
-    asked(resource="role:\udc00/x"),
-    asked(action="move", with_={"to": Entity("thing", "t/\ud800")}),
+    odd_request(user="\ud800"),
+    odd_request(groups=("\udfff",)),
+    odd_request(resource="thing:t/\ud83d"),
+    odd_request(resource="role:\udc00/x"),
+    odd_request(action="move", with_={"to": Entity("thing", "t/\ud800")}),
 )
 
 

@@ -97,12 +97,12 @@ def new_key(folder: Path) -> Path:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    made = ec.generate_private_key(ec.SECP256R1())
+    private_key = ec.generate_private_key(ec.SECP256R1())
     private, public = folder / "key.pem", folder / "key.pub.pem"
     pem = serialization.Encoding.PEM
     plain = serialization.NoEncryption()
-    private.write_bytes(made.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
-    public.write_bytes(made.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
+    private.write_bytes(private_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    public.write_bytes(private_key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
     return private
 
 

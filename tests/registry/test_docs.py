@@ -80,9 +80,9 @@ def test_the_configuration_makes_a_sidecar(tmp_path: Path, monkeypatch: pytest.M
         with sidecars.running(tmp_path, config) as (opa,):
             sidecars.until(lambda: opa.revision("lake_policy") == current.policy)
             sidecars.until(lambda: opa.revision("lake_state") == current.state)
-            sidecars.until(lambda: [one["current"] for one in server.get("/fleet").json()["sidecars"]] == [True])
-            (one,) = server.get("/fleet").json()["sidecars"]
-            assert (one["id"], one["labels"]["zone"]) == ("web-7f9c", "north")
+            sidecars.until(lambda: [listed["current"] for listed in server.get("/fleet").json()["sidecars"]] == [True])
+            (sidecar,) = server.get("/fleet").json()["sidecars"]
+            assert (sidecar["id"], sidecar["labels"]["zone"]) == ("web-7f9c", "north")
     finally:
         server.stop()
 

@@ -70,7 +70,7 @@ def test_what_never_came_to_its_end_is_passed_over_and_the_next_number_is_writte
     assert (after.sequence, after.policy, after.trouble) == (3, ran[0].policy, "")
     assert registry.channel("dev", "shop") == after
     assert [entry.sequence for entry in registry.history("dev", "shop")] == [1, 3]
-    assert [one.sequence for one in registry.unread("dev", "shop")] == [2]
+    assert [release.sequence for release in registry.unread("dev", "shop")] == [2]
     assert [problem.path[-13:] for problem in check(registry).problems] == ["00000002.json"]
     assert sweep(registry).kept == 2
 

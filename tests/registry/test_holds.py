@@ -46,19 +46,19 @@ def interrupted(
 ) -> list[object]:
     """Do something else, once, just before a store does something; what came of it."""
     inner = getattr(store, name)
-    came: list[object] = []
+    outcomes: list[object] = []
 
     def call(path: str, *more: bytes) -> None:
-        if when(path) and not came:
-            came.append(None)
+        if when(path) and not outcomes:
+            outcomes.append(None)
             try:
-                came[0] = meanwhile()
+                outcomes[0] = meanwhile()
             except (RegistryConflict, RegistryError) as error:
-                came[0] = error
+                outcomes[0] = error
         inner(path, *more)
 
     monkeypatch.setattr(store, name, call)
-    return came
+    return outcomes
 
 
 def whole(registry: Registry) -> None:
@@ -72,7 +72,7 @@ def test_a_sweep_while_a_channel_is_switched_spares_what_it_is_switched_to(
     two_policies: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry, ids = two_policies
-    came = interrupted(
+    outcomes = interrupted(
         monkeypatch,
         registry.store,
         "create",
@@ -80,8 +80,8 @@ def test_a_sweep_while_a_channel_is_switched_spares_what_it_is_switched_to(
         lambda: sweep(registry, keep=1, older_than=0, remove=True),
     )
     registry.release("dev", "shop", policy=ids[1])
-    (swept,) = came
-    assert [one.id for one in getattr(swept, "revisions")] == []  # noqa: B009  (nobody knows its type)
+    (swept,) = outcomes
+    assert [revision.id for revision in getattr(swept, "revisions")] == []  # noqa: B009  (nobody knows its type)
     assert registry.channel("dev", "shop").policy == ids[1]
     whole(registry)
 
@@ -93,7 +93,7 @@ def test_a_switch_to_what_is_being_removed_is_refused(
 ) -> None:
     registry, ids = two_policies
     monkeypatch.setattr(holds, "PATIENCE", 0.2)
-    came = interrupted(
+    outcomes = interrupted(
         monkeypatch,
         registry.store,
         "remove",
@@ -101,8 +101,8 @@ def test_a_switch_to_what_is_being_removed_is_refused(
         lambda: registry.release("dev", "shop", policy=ids[1]),
     )
     swept = sweep(registry, keep=1, older_than=0, remove=True)
-    assert [one.id for one in swept.revisions] == [ids[1]]
-    assert isinstance(came[0], RegistryConflict if step == "revisions/" else RegistryError)
+    assert [revision.id for revision in swept.revisions] == [ids[1]]
+    assert isinstance(outcomes[0], RegistryConflict if step == "revisions/" else RegistryError)
     assert registry.channel("dev", "shop").policy == ids[0]
     whole(registry)
 
@@ -113,17 +113,17 @@ def test_what_is_put_while_it_is_swept_is_there_afterwards(
 ) -> None:
     """Also where its bundle lay there without a record, which is the moment before its record comes."""
     registry, ids = two_policies
-    kept = registry.revision("shop", "policy", ids[1])
+    revision = registry.revision("shop", "policy", ids[1])
     registry.store.remove(names.revision("shop", "policy", ids[1]))
-    came = interrupted(
+    outcomes = interrupted(
         monkeypatch,
         registry.store,
         "remove",
-        lambda path: path == names.blob(kept.digest),
+        lambda path: path == names.blob(revision.digest),
         lambda: threading.Thread(target=put_and_switch, args=(registry, packed.policies[1])).start(),
     )
     sweep(registry, keep=1, older_than=0, remove=True)
-    assert came == [None]
+    assert outcomes == [None]
     ends = time.monotonic() + 30
     while registry.channel("dev", "shop").policy != ids[1] or registry.store.names(names.HOLDS):
         assert time.monotonic() < ends
@@ -142,7 +142,7 @@ def test_what_is_put_stays_until_its_hold_is_closed(local: tuple[Registry, list[
     with ExitStack() as hold:
         registry.put(packed.policies[1], hold=hold)
         assert sweep(registry, keep=1, older_than=0, remove=True).revisions == ()
-    assert [one.id for one in sweep(registry, keep=1, older_than=0, remove=True).revisions] == [ids[1]]
+    assert [revision.id for revision in sweep(registry, keep=1, older_than=0, remove=True).revisions] == [ids[1]]
     whole(registry)
 
 
@@ -167,7 +167,7 @@ def test_who_died_long_ago_holds_nothing(local: tuple[Registry, list[str]], monk
     old = note(registry, "keep", [digest], timedelta(minutes=70))
     assert old in sweep(registry).litter
     swept = sweep(registry, keep=1, older_than=0, remove=True)
-    assert [one.id for one in swept.revisions] == [ids[1]]
+    assert [revision.id for revision in swept.revisions] == [ids[1]]
     whole(registry)
 
 
@@ -277,9 +277,9 @@ def race(url: str, options: dict[str, Any], packed: ExampleBundles, folder: Path
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "bundles"
-    made.mkdir()
-    return made
+    bundles = tmp_path / "bundles"
+    bundles.mkdir()
+    return bundles
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_what_is_whole_is_listed_and_the_rest_told(
     registry, ids, path = harmed
     assert run(["registry", "list", registry.url, "--format", "json"]) == 0
     output = capsys.readouterr()
-    assert [one["id"] for one in json.loads(output.out) if one["kind"] == "policy"] == [ids[0]]
+    assert [listed["id"] for listed in json.loads(output.out) if listed["kind"] == "policy"] == [ids[0]]
     assert path in output.err
     assert "put its bundle again" in output.err
     with pytest.raises(RegistryError, match="put its bundle again"):
@@ -89,18 +89,18 @@ def test_a_sweep_goes_on_and_spares_bundles_without_a_record(
     registry, ids, path = harmed
     states = [registry.put(state).id for state in packed.states[1:]]
     swept = sweep(registry, keep=1, older_than=0, remove=True)
-    assert {one.id for one in swept.revisions} == set(states)
+    assert {revision.id for revision in swept.revisions} == set(states)
     assert (swept.orphans, swept.unread) == ((), (path,))
     assert check(registry, repair=True).problems[0].repaired, "its bundle is there still"
-    assert [one.id for one in sweep(registry, keep=1, older_than=0, remove=True).revisions] == [ids[1]]
+    assert [revision.id for revision in sweep(registry, keep=1, older_than=0, remove=True).revisions] == [ids[1]]
     assert run(["registry", "gc", registry.url]) == 0
     assert "cannot be read" not in capsys.readouterr().err
 
 
 def test_putting_it_again_heals_it(harmed: tuple[Registry, list[str], str], packed: ExampleBundles) -> None:
     registry, ids, _ = harmed
-    made = registry.put(packed.policies[1])
-    assert registry.revision("shop", "policy", ids[1]) == made
+    revision = registry.put(packed.policies[1])
+    assert registry.revision("shop", "policy", ids[1]) == revision
     assert check(registry).problems == ()
     registry.release("dev", "shop", policy=ids[1])
 
@@ -110,7 +110,7 @@ def test_nobody_else_is_held_up(harmed: tuple[Registry, list[str], str], packed:
     state = registry.put(packed.states[1]).id
     assert registry.release("dev", "shop", state=state).state == state
     assert registry.put(packed.policies[0]).id == ids[0]
-    assert [one.id for one in registry.revisions("shop")] == [ids[0]]
+    assert [revision.id for revision in registry.revisions("shop")] == [ids[0]]
 
 
 def test_the_record_of_what_runs_is_mended_from_what_runs(registry: Registry, packed: ExampleBundles) -> None:
@@ -131,13 +131,13 @@ def test_the_record_of_what_runs_is_mended_from_what_runs(registry: Registry, pa
 
 
 def test_what_lies_there_and_is_nothing_is_told_and_passed_over(registry: Registry, packed: ExampleBundles) -> None:
-    kept = registry.put(packed.policies[0])
-    registry.release("dev", "shop", policy=kept.id)
+    revision = registry.put(packed.policies[0])
+    registry.release("dev", "shop", policy=revision.id)
     strays = ["revisions/my notes/x.json", "channels/my notes/x", "channels/dev/old copy/x"]
     for path in strays:
         registry.store.create(path, b"")
-    assert [one.id for one in all_records(registry)[0]] == [kept.id]
-    assert [one.channel for one in registry.channels()] == ["dev"]
+    assert [listed.id for listed in all_records(registry)[0]] == [revision.id]
+    assert [channel.channel for channel in registry.channels()] == ["dev"]
     found = {problem.path for problem in check(registry).problems}
     assert found == {path.rpartition("/")[0] for path in strays}
     assert sweep(registry).kept == 1

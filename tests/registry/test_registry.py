@@ -59,11 +59,11 @@ def test_a_state_in_shards(any_registry: Registry, packed: ExampleBundles) -> No
     whole = any_registry.put(packed.states[0]).id
     plain, policy = any_registry.put(packed.policies[0]).id, any_registry.put(packed.sharded).id
     any_registry.release("dev", "shop", policy=plain, state=whole)
-    kept = {key: any_registry.put(bundle) for key, bundle in packed.shards.items()}
+    revisions = {key: any_registry.put(bundle) for key, bundle in packed.shards.items()}
     assert {revision.shard: revision.id for revision in any_registry.revisions("shop", "shard")} == {
-        key: revision.id for key, revision in kept.items()
+        key: revision.id for key, revision in revisions.items()
     }
-    parts = {key: revision.id for key, revision in kept.items()}
+    parts = {key: revision.id for key, revision in revisions.items()}
     unfits: list[dict[str, Any]] = [{"shards": parts}, {"policy": policy}, {"canary": Canary(policy=policy)}]
     for unfit in unfits:
         with pytest.raises(UsageError, match="release both together"):
@@ -179,6 +179,6 @@ def test_a_switch_whose_copies_fail_is_told_as_one(registry: Registry, packed: E
 
 
 def test_the_former_name_of_release_still_works(registry: Registry, packed: ExampleBundles) -> None:
-    kept = registry.put(packed.policies[0])
+    revision = registry.put(packed.policies[0])
     with pytest.warns(DeprecationWarning, match="Registry.release"):
-        assert registry.switch("dev", "shop", policy=kept.id).policy == kept.id
+        assert registry.switch("dev", "shop", policy=revision.id).policy == revision.id

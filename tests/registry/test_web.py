@@ -69,7 +69,7 @@ def test_a_server_that_has_everything_is_given_up(body: bytes) -> None:
 def entry(path: str) -> tuple[bytes, dict[str, str]] | None:
     """A history that never ends, of entries that are right."""
     sequence = int(path.rpartition("/")[2].removesuffix(".json")) if "/history/" in path else 7
-    made = Channel(
+    channel = Channel(
         channel="prod",
         system="shop",
         sequence=sequence,
@@ -77,7 +77,7 @@ def entry(path: str) -> tuple[bytes, dict[str, str]] | None:
         digests={"policy/p": DIGEST},
         when="2026-01-01T00:00:00Z",
     )
-    return encoded(made.to_json()), {}
+    return encoded(channel.to_json()), {}
 
 
 def test_a_history_without_an_end_is_given_up() -> None:
@@ -93,7 +93,7 @@ def test_the_last_switches_are_read_alone() -> None:
         return found if json.loads(found[0])["sequence"] <= 5000 else None
 
     with serving(answer) as (url, paths):
-        assert [one.sequence for one in Registry.open(url).history("prod", "shop", 3)] == [4998, 4999, 5000]
+        assert [release.sequence for release in Registry.open(url).history("prod", "shop", 3)] == [4998, 4999, 5000]
         assert len(paths) < 100
 
 

@@ -49,8 +49,8 @@ def test_a_result_has_its_rule_place_advice_fix_and_second_places() -> None:
         summary="a privilege nobody listed",
         page="# P101",
     )
-    there = Related(message="listed here", span=span(2, 14, 18))
-    written = run(sarif([finding(related=(there,))], [rule], texts={"policy_src/my shop.yaml": TEXT}))
+    second_place = Related(message="listed here", span=span(2, 14, 18))
+    written = run(sarif([finding(related=(second_place,))], [rule], texts={"policy_src/my shop.yaml": TEXT}))
     (described,) = written["tool"]["driver"]["rules"]
     assert described["id"] == "P101"
     assert described["name"] == "UnknownPrivilege"
@@ -84,7 +84,7 @@ def test_ignored_findings_are_there_and_say_why() -> None:
         Suppressed(finding=finding(4), reason="off in the settings", in_source=False),
     ]
     results = run(sarif([], suppressed=hidden))["results"]
-    assert [one["suppressions"] for one in results] == [
+    assert [result["suppressions"] for result in results] == [
         [{"kind": "inSource", "justification": "the document says so"}],
         [{"kind": "external", "justification": "off in the settings"}],
     ]

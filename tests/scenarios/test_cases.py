@@ -22,32 +22,34 @@ state:
 ASKS = "cases: [{user: x, action: open, resource: 'store:s', decision: deny}]"
 
 
-def got(reads: Reads, case: str) -> list[tuple[str, str, str]]:
+def failures_of(reads: Reads, case: str) -> list[tuple[str, str, str]]:
     plan = reads(f"{STATE}cases:\n  - {case}")
     return [(f.fault, f.expected, f.got) for f in failures(plan, plan.cases, [ReferenceEngine(plan.program)])]
 
 
 def test_every_part_of_an_answer_can_be_frozen(reads: Reads) -> None:
     assert (
-        got(
+        failures_of(
             reads,
             '{user: ben, action: read, resource: "item:s/a/x", decision: allow, reason: ["READ (item:s/a/x) through role:clerk at store:s"], rule: item/read}',
         )
         == []
     )
     assert (
-        got(reads, '{user: ann, action: read, resource: "item:s/a/x", decision: allow, reason: ["owner (item:s/a/x)"]}')
+        failures_of(
+            reads, '{user: ann, action: read, resource: "item:s/a/x", decision: allow, reason: ["owner (item:s/a/x)"]}'
+        )
         == []
     )
     assert (
-        got(
+        failures_of(
             reads,
             '{user: ann, action: create, resource: "shelf:s/n", decision: allow, effects: ["become owner ({resource})", "grant ALL ({resource})"]}',
         )
         == []
     )
     assert (
-        got(
+        failures_of(
             reads,
             '{user: ben, action: read, resource: "item:s/a/y", decision: deny, missing: [["deny READ (item:s/a/y) to user:ben"], [owner (shelf:s/a)], [owner (item:s/a/y)]]}',
         )
@@ -69,7 +71,7 @@ def test_every_part_of_an_answer_can_be_frozen(reads: Reads) -> None:
     ],
 )  # fmt: skip
 def test_every_part_that_is_otherwise_is_a_failure(reads: Reads, case: str, failure: tuple[str, str, str]) -> None:
-    assert got(reads, case) == [failure]
+    assert failures_of(reads, case) == [failure]
 
 
 def test_a_listing_shows_what_is_visible_and_hides_all_else(reads: Reads) -> None:
@@ -118,7 +120,7 @@ def test_what_is_wrong_with_a_case(refuses: Refuses, case: str, code: str, messa
 @pytest.mark.parametrize("key", ["expect", "Expected", "result", "answer", "outcome", "effect", "allow", "allowed"])
 def test_words_of_other_tools_lead_to_the_decision(refuses: Refuses, key: str) -> None:
     found = refuses(f'cases: [{{user: x, action: read, resource: "item:s/a/x", {key}: allow}}]')
-    assert {one.code: one.help for one in found}["T001"] == "write `decision: allow` or `decision: deny`"
+    assert {finding.code: finding.help for finding in found}["T001"] == "write `decision: allow` or `decision: deny`"
 
 
 @pytest.mark.parametrize(

@@ -104,9 +104,9 @@ def test_objects_of_several_types_are_changed_type_by_type(reads: Reads) -> None
 def test_a_mutant_is_another_rule(reads: Reads) -> None:
     program = reads("needs: [{ask: open store:s, by: [[member (store:s), READ (store:s)]]}]", POLICY).program
     for rule in program.rules.values():
-        made = [
+        mutated = [
             (m.rule.gate, m.rule.requires, m.rule.each, m.rule.effects)
             for m in Mutants(program, RuleDependencies(program)).of(rule)
         ]
-        assert (rule.gate, rule.requires, rule.each, rule.effects) not in made
-        assert len(set(made)) == len(made)
+        assert (rule.gate, rule.requires, rule.each, rule.effects) not in mutated
+        assert len(set(mutated)) == len(mutated)

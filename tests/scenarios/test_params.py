@@ -6,7 +6,7 @@ import pytest
 from shop_policy import Reads, Refuses
 
 
-def asked(reads: Reads, text: str) -> list[str]:
+def requests(reads: Reads, text: str) -> list[str]:
     return [f"{c.request.user} {c.request.action} {c.request.resource}" for c in reads(text).cases]
 
 
@@ -15,7 +15,7 @@ def test_lists_make_every_combination_of_what_is_mentioned(reads: Reads) -> None
         params: {who: [ann, ben], name: [x, y], other: [1, 2, 3]}
         cases: [{user: "{who}", action: read, resource: "item:s/a/{name}", decision: deny}]
         """
-    assert sorted(asked(reads, text)) == [
+    assert sorted(requests(reads, text)) == [
         "ann read item:s/a/x",
         "ann read item:s/a/y",
         "ben read item:s/a/x",
@@ -28,7 +28,7 @@ def test_values_that_go_together(reads: Reads) -> None:
         params: {leaf: [{op: read, on: "item:s/a/x"}, {op: open, on: "store:s"}]}
         cases: [{user: ann, action: "{leaf.op}", resource: "{leaf.on}", decision: deny}]
         """
-    assert asked(reads, text) == ["ann read item:s/a/x", "ann open store:s"]
+    assert requests(reads, text) == ["ann read item:s/a/x", "ann open store:s"]
 
 
 def test_an_entry_has_its_own_and_names_of_let_bring_theirs(reads: Reads) -> None:

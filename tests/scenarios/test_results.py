@@ -65,9 +65,9 @@ def test_junit(reads: Reads) -> None:
     assert "open: READ (store)" in (failure.text or "")
 
 
-def shown(one: Result, *, verbose: bool = False, width: int = 80) -> str:
+def shown(tested: Result, *, verbose: bool = False, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    show(console, [one], verbose=verbose)
+    show(console, [tested], verbose=verbose)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -90,26 +90,26 @@ def test_the_summary_fits_eighty_columns(reads: Reads) -> None:
 
 
 def test_verbose_shows_every_cell_and_every_fault(reads: Reads) -> None:
-    one = result(reads)
-    assert one.coverage is not None
-    assert one.score is not None
-    brief, full = shown(one), shown(one, verbose=True)
+    tested = result(reads)
+    assert tested.coverage is not None
+    assert tested.score is not None
+    brief, full = shown(tested), shown(tested, verbose=True)
     assert "--verbose shows all" in brief
     assert "--verbose" not in full
-    for cell in one.coverage.untested:
+    for cell in tested.coverage.untested:
         assert cell.text in full
-    for mutant in one.score.survived:
+    for mutant in tested.score.survived:
         assert mutant.text in full
 
 
 def test_many_readings_are_counted_for_a_person_and_listed_for_a_program(reads: Reads) -> None:
-    one = result(reads)
-    subject = replace(one.plan.subject, readings=tuple((f"store/open{number}", "strict") for number in range(26)))
-    one = replace(one, plan=replace(one.plan, subject=subject))
-    text = shown(one)
+    tested = result(reads)
+    subject = replace(tested.plan.subject, readings=tuple((f"store/open{number}", "strict") for number in range(26)))
+    tested = replace(tested, plan=replace(tested.plan, subject=subject))
+    text = shown(tested)
     assert "shop/1 (26 other readings)" in text
     assert "store/open" not in text.replace("store/open  ", "")
-    assert len(result_json(one)["readings"]) == 26
+    assert len(result_json(tested)["readings"]) == 26
 
 
 READ_AS = POLICY.replace(
@@ -120,16 +120,16 @@ READ_AS = POLICY.replace(
 
 def test_a_reading_that_decided_is_shown_in_place_of_the_row_s_words(reads: Reads) -> None:
     plan = reads(f"readings: {{store/open: other}}\n{TEXT}", READ_AS, chosen=True)
-    one = Result(
+    tested = Result(
         plan=plan, cases=plan.cases, failures=tuple(failures(plan, plan.cases, [ReferenceEngine(plan.program)]))
     )
     line = 1 + READ_AS.splitlines().index("          other: {requires: OWN (store)}")
-    lines = [line.strip() for line in shown(one).splitlines()]
+    lines = [line.strip() for line in shown(tested).splitlines()]
     at = next(number for number, text in enumerate(lines) if text.startswith("reading"))
     assert lines[at].endswith(f"shop.yaml:{line}")
     assert lines[at + 1] == "other: requires: OWN (store)"
     assert "requires: READ (store)" not in lines
-    [failure] = result_json(one)["failures"]
+    [failure] = result_json(tested)["failures"]
     assert failure["reading"] == {"name": "other", "text": "requires: OWN (store)", "line": line}
     assert failure["row"]["line"] == line - 4
-    assert f"reading on line {line}\nother: requires: OWN (store)" in junit(junit_suites([one]))
+    assert f"reading on line {line}\nother: requires: OWN (store)" in junit(junit_suites([tested]))

@@ -71,7 +71,7 @@ class Contrary:
 
     def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
         del state, requests
-        return [Decision(allowed=False, context={"rule": "none"} if wanted else {}) for wanted in explain]
+        return [Decision(allowed=False, context={"rule": "none"} if is_explained else {}) for is_explained in explain]
 
 
 def test_engines_that_differ_are_a_failure_of_its_own_kind(plan: Plan) -> None:

@@ -66,14 +66,14 @@ def test_axes_that_do_not_meet(refuses: Refuses) -> None:
 
 
 def test_all_operations_that_take_what_the_suite_gives(reads: Reads) -> None:
-    def asked(more: str, *entities: str) -> list[str]:
+    def requests(more: str, *entities: str) -> list[str]:
         text = f"suites: [{{users: [a], entities: {['item:s/a/x', *entities]}, {more}}}]"
         return [f"{case.request.action} {case.request.resource.type}" for case in reads(text).cases]
 
-    assert sorted(asked('operations: "*"', "store:s")) == ["burn item", "open store", "peek item", "read item"]
-    assert asked('operations: ["[a-o]*"], with: {to: "shelf:s/b"}') == ["move item"]
-    assert asked('operations: "*", flags: [really]') == ["burn item"]
-    assert sorted(asked('operations: [peek, "p*"]')) == ["peek item"]
+    assert sorted(requests('operations: "*"', "store:s")) == ["burn item", "open store", "peek item", "read item"]
+    assert requests('operations: ["[a-o]*"], with: {to: "shelf:s/b"}') == ["move item"]
+    assert requests('operations: "*", flags: [really]') == ["burn item"]
+    assert sorted(requests('operations: [peek, "p*"]')) == ["peek item"]
 
 
 def test_a_pattern_that_fits_nothing_and_a_name_that_needs_more(refuses: Refuses) -> None:

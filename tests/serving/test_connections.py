@@ -103,18 +103,18 @@ def test_half_open_requests_of_one_address_leave_room_for_others(started: Starte
     """1,020 of them held both servers at 503."""
     server = started("--connections-per-address", "20", "--header-timeout", "5")
     with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(to(server)) for _ in range(40)]
-        for connection in held[:20]:
+        connections = [stack.enter_context(to(server)) for _ in range(40)]
+        for connection in connections[:20]:
             connection.sendall(b"GET /health HTTP/1.1\r\n")
-        for connection in held[20:]:
+        for connection in connections[20:]:
             assert b"503" in all_of(connection)
         other = stack.enter_context(socket.socket())
         other.settimeout(10)
         other.bind(("127.0.0.2", 0))
-        other.connect(held[0].getpeername())
+        other.connect(connections[0].getpeername())
         other.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert all_of(other).startswith(b"HTTP/1.1 200 ")
-        for connection in held[:20]:
+        for connection in connections[:20]:
             assert all_of(connection).startswith(b"HTTP/1.1 408 ")
     assert requests.get(f"{server.url}/health", timeout=10).ok, "who is gone is counted no more"
 

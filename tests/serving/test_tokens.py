@@ -69,9 +69,9 @@ def test_every_token_is_compared_whichever_it_is(tmp_path: Path, monkeypatch: py
     compared: list[tuple[int, int]] = []
     real = hmac.compare_digest
 
-    def counting(one: bytes, other: bytes) -> bool:
-        compared.append((len(one), len(other)))
-        return real(one, other)
+    def counting(left: bytes, right: bytes) -> bool:
+        compared.append((len(left), len(right)))
+        return real(left, right)
 
     monkeypatch.setattr(hmac, "compare_digest", counting)
     for token in ("token-number-000000", "token-number-000019", "token-number-0", "", "x" * 100_000, "\udcff"):

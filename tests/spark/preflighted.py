@@ -22,7 +22,7 @@ def main(policy: str, state: str, bundles: str, remote: str) -> None:
     builder = SparkSession.builder.remote("local[1]") if remote else SparkSession.builder.master("local[1]")
     builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
     spark = builder.getOrCreate()
-    asked = spark.sql("SELECT 'ann' AS user, 's/a/1' AS path UNION ALL SELECT 'nobody', 's/a/1'")
+    requests = spark.sql("SELECT 'ann' AS user, 's/a/1' AS path UNION ALL SELECT 'nobody', 's/a/1'")
     arguments: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
 
     def rows(frame: Any) -> list[Any]:
@@ -30,7 +30,7 @@ def main(policy: str, state: str, bundles: str, remote: str) -> None:
 
     def may() -> list[Any]:
         register_function(spark, policy, state, type="box", refresh=None)
-        asked.createOrReplaceTempView("asked")
+        requests.createOrReplaceTempView("asked")
         return sorted(tuple(row) for row in spark.sql("SELECT user, may(user, 'look', path) FROM asked").collect())
 
     def source(policy: str = f"{bundles}/policy.tar.gz", state: str = f"{bundles}/state.tar.gz") -> int | str:
@@ -47,16 +47,16 @@ def main(policy: str, state: str, bundles: str, remote: str) -> None:
         return int(read_state(spark, {"grants": table}, policy).findings().count())
 
     doors: dict[str, Callable[[], Any]] = {
-        "kernel": lambda: rows(decide(asked, policy, state, plan="kernel", **arguments)),
-        "auto": lambda: rows(decide(asked, policy, state, **arguments)),
-        "decide_with": lambda: rows(decide_with(asked, bundles, **arguments)),
+        "kernel": lambda: rows(decide(requests, policy, state, plan="kernel", **arguments)),
+        "auto": lambda: rows(decide(requests, policy, state, **arguments)),
+        "decide_with": lambda: rows(decide_with(requests, bundles, **arguments)),
         "entitlements": lambda: entitlements(policy, state, operations=["look"], spark=spark).count(),
         "register": source,
         "register, YAML": lambda: source(policy, state),
         "register_function": may,
         "read_state": grants,
     }
-    text: dict[str, Any] = {"plan": str(plan(asked, policy, state, **arguments))}
+    text: dict[str, Any] = {"plan": str(plan(requests, policy, state, **arguments))}
     for name, door in doors.items():
         try:
             text[name] = door()

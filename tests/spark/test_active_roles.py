@@ -59,8 +59,8 @@ def policy(folder: Path, semantics: str) -> str:
 
 def decided(spark: SparkSession, path: str, **arguments: Any) -> list[Any]:
     frame = spark.createDataFrame(ROWS, "user string, desk string, active array<string>, groups array<string>")
-    given: dict[str, Any] = {"active_roles": "active", "groups": "groups", **arguments}
-    rows = decide(frame.coalesce(1), path, STATE, subject="user", action="use", resource=("desk", "desk"), **given)
+    columns: dict[str, Any] = {"active_roles": "active", "groups": "groups", **arguments}
+    rows = decide(frame.coalesce(1), path, STATE, subject="user", action="use", resource=("desk", "desk"), **columns)
     return [tuple(row) for row in rows.select("allowed", "reason").collect()]
 
 

@@ -41,7 +41,7 @@ def frame(spark: SparkSession, requests: list[Request]) -> DataFrame:
     return spark.createDataFrame(pa.table(columns))
 
 
-def made(folder: Path, seed: int, count: int) -> tuple[Program, State, list[Request]]:
+def generated(folder: Path, seed: int, count: int) -> tuple[Program, State, list[Request]]:
     """A policy, a state and about `count` requests."""
     path = folder / f"{seed}.yaml"
     path.write_text(worlds.policy(seed, features=worlds.IN_SPARK if seed % 2 else ()), encoding="utf-8")
@@ -55,7 +55,7 @@ def differences(spark: SparkSession, folder: Path, plan: str, seeds: Iterator[in
     total = allowed = 0
     found: list[str] = []
     for seed in seeds:
-        program, state, requests = made(folder, seed, REQUESTS // POLICIES[plan])
+        program, state, requests = generated(folder, seed, REQUESTS // POLICIES[plan])
         with_ = {"thing": "thing"} if any(rule.withs for rule in program.rules.values()) else {}
         known = {flag for rule in program.rules.values() for flag in rule_flags(program, rule)}
         decided = decide(

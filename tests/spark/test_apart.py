@@ -22,18 +22,20 @@ from privtab.spark.state import state_tables
 from privtab.state.nodes import Grant, State
 
 
-def told(frame: DataFrame) -> list[str]:
+def sorted_rows(frame: DataFrame) -> list[str]:
     return sorted(repr(row.asDict(recursive=True)) for row in frame.collect())
 
 
-def in_portions(spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch, depth: int, **asked: Any) -> list[str]:
+def in_portions(
+    spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch, depth: int, **arguments: Any
+) -> list[str]:
     """The matrix of a world in portions that begin with so many names."""
     program = generated_programs.program(seed, *(worlds.IN_SPARK if seed % 2 else ()))
     state = state_tables(spark, program, worlds.state(program, seed))
     with monkeypatch.context() as patched:
         patched.setattr(opening, "LOCAL", -1)
         patched.setattr(partitioned, "depth_of", lambda *_: depth)
-        return told(entitlements(program, state, spark=spark, partitions=1, **asked))
+        return sorted_rows(entitlements(program, state, spark=spark, partitions=1, **arguments))
 
 
 def unset(program: Program) -> tuple[str, ...]:
@@ -62,25 +64,25 @@ def test_portions_of_many_worlds(spark: SparkSession, monkeypatch: pytest.Monkey
     rnd, program = random.Random(seed), generated_programs.program(seed, *(worlds.IN_SPARK if seed % 2 else ()))
     slots = {w.name: w.types for rule in program.rules.values() for w in rule.withs}
     known = {f for s in open_policy(program).vocabulary.operations.values() for o in s.values() for f in o.flags}
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "ways": rnd.choice(["first", "all"]),
         "with_": {n: worlds.entity(program, rnd.choice(t), rnd) for n, t in slots.items() if rnd.random() < 0.7},
         "flags": sorted(f if rnd.random() < 0.5 else f"{f}=false" for f in known),
     }
     if rnd.random() < 0.5:
         named = [worlds.entity(program, type_, rnd) for type_ in program.entities for _ in range(5)]
-        asked["entities"] = [*named, *(f"{e.type}:{e.id.rpartition('/')[0]}" for e in named), "low:x//x"]
+        arguments["entities"] = [*named, *(f"{e.type}:{e.id.rpartition('/')[0]}" for e in named), "low:x//x"]
     match seed % 4:
         case 0:
-            asked["users"] = ["ann", "a/b", "nobody"]
+            arguments["users"] = ["ann", "a/b", "nobody"]
         case 1:
-            asked["users"] = spark.createDataFrame([("ann",), ("user:c%",), ("nobody",), (None,)], "name string")
-            asked["principals"] = ["role:reader", "group:hr"]
+            arguments["users"] = spark.createDataFrame([("ann",), ("user:c%",), ("nobody",), (None,)], "name string")
+            arguments["principals"] = ["role:reader", "group:hr"]
         case 2:
-            asked["principals"] = ["role:reader", "group:hr", "user:bob"][: rnd.randint(1, 3)]
+            arguments["principals"] = ["role:reader", "group:hr", "user:bob"][: rnd.randint(1, 3)]
     state = state_tables(spark, program, worlds.state(program, seed))
-    whole = told(entitlements(program, state, spark=spark, partitions=1, **asked))
-    assert in_portions(spark, seed, monkeypatch, rnd.randint(1, 3), **asked) == whole
+    whole = sorted_rows(entitlements(program, state, spark=spark, partitions=1, **arguments))
+    assert in_portions(spark, seed, monkeypatch, rnd.randint(1, 3), **arguments) == whole
 
 
 @pytest.mark.slow

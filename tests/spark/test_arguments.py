@@ -28,8 +28,10 @@ def ask(spark: SparkSession, tmp_path: Path) -> Ask:
         F.lit("ann").alias("user"), F.lit("s/a/1").alias("path"), F.lit("x").alias("with.dots"), F.lit(7).alias("id")
     )
 
-    def read(**given: Any) -> RequestColumns:
-        return read_arguments(df, policy, **{"subject": "user", "action": "look", "resource": ("box", "path"), **given})
+    def read(**arguments: Any) -> RequestColumns:
+        return read_arguments(
+            df, policy, **{"subject": "user", "action": "look", "resource": ("box", "path"), **arguments}
+        )
 
     return read
 
@@ -77,8 +79,8 @@ def test_groups_count_only_where_the_policy_takes_them(ask: Ask, spark: SparkSes
     other.write_text(decision_rows.POLICY.replace("groups: [state, request]", "groups: [state]"))
     df = spark.range(1).select(F.lit("ann").alias("user"), F.lit("box:s/a/1").alias("box"))
 
-    def without(**given: Any) -> RequestColumns:
-        return read_arguments(df, open_policy(other), subject="user", action="look", resource="box", **given)
+    def without(**arguments: Any) -> RequestColumns:
+        return read_arguments(df, open_policy(other), subject="user", action="look", resource="box", **arguments)
 
     assert "groups" not in without(groups=F.array("user")).columns
     with pytest.raises(UsageError, match="groups: no column `grups`"):
@@ -171,9 +173,9 @@ def test_columns_of_other_kinds_and_columns_of_nothing_are_told(ask: Ask) -> Non
         ({"flags": {"careful": F.array("path")}}, "flag `careful` is a column of type `array<string>`: true or false"),
         ({"groups": F.array(F.array("path"))}, "groups is a column of type `array<array<string>>`"),
     ]
-    for given, message in wrong:
+    for arguments, message in wrong:
         with pytest.raises(UsageError, match=re.escape(message)):
-            ask(**given)
+            ask(**arguments)
 
 
 def test_what_is_no_frame_no_name_and_no_limits_is_told(spark: SparkSession, tmp_path: Path) -> None:

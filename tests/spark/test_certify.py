@@ -92,11 +92,11 @@ def written(
     program, _ = generated_programs.read(POLICY)
     assert program is not None
     folder = tmp_path_factory.mktemp("certified") / "it"
-    made = certify(
+    certified = certify(
         program, STATE, folder, people=["ann", NASTY], by=QUOTED, title=f"For {NASTY}", format="csv", plan=request.param,
         spark=spark,
     )  # fmt: skip
-    return folder, made.to_json()
+    return folder, certified.to_json()
 
 
 @pytest.mark.slow
@@ -194,7 +194,7 @@ def test_this_process_certifies_as_spark_does(kind: Any, spark: SparkSession, tm
     for name, policy, state in (("deck", deck, files[1]), ("depot", depot, STATE), ("nobody", depot, State())):
         assert policy is not None
         for plan in ("process", "spark"):
-            told: list[str] = []
+            messages: list[str] = []
             certify(
                 policy,
                 state,
@@ -204,14 +204,16 @@ def test_this_process_certifies_as_spark_does(kind: Any, spark: SparkSession, tm
                 shown=5,
                 plan=plan,
                 spark=spark,
-                tell=told.append,
+                tell=messages.append,
             )
-            assert f"{plan}: the caller asks for it" in told
-        one, other = (tmp_path / name / plan for plan in ("process", "spark"))
+            assert f"{plan}: the caller asks for it" in messages
+        by_process, by_spark = (tmp_path / name / plan for plan in ("process", "spark"))
         for file in ("report.html", "summary.json", "findings.csv"):
-            texts = [re.sub(r"20\d\d-\d\d-\d\d \d\d:\d\d", "", (each / file).read_text()) for each in (one, other)]
+            texts = [
+                re.sub(r"20\d\d-\d\d-\d\d \d\d:\d\d", "", (each / file).read_text()) for each in (by_process, by_spark)
+            ]
             assert texts[0] == texts[1], file
-        assert written_rows(one / "entitlements", kind) == written_rows(other / "entitlements", kind)
+        assert written_rows(by_process / "entitlements", kind) == written_rows(by_spark / "entitlements", kind)
 
 
 def written_rows(folder: Path, kind: str) -> list[str]:
@@ -240,26 +242,28 @@ def test_spark_takes_over_a_matrix_that_is_too_large_unless_this_process_is_aske
     program, _ = generated_programs.read(POLICY)
     assert program is not None
     monkeypatch.setattr(making, "MOST", 5)
-    made: dict[str, Any] = {}
-    told: list[str] = []
+    certified: dict[str, Any] = {}
+    messages: list[str] = []
     for plan, spoken in (
         ("auto", "spark: the matrix has more than 5 rows"),
         ("process", "process: the caller asks for it"),
     ):
-        told.clear()
+        messages.clear()
         started: list[bool] = []
 
         def start(started: list[bool] = started) -> SparkSession:
             started.append(True)
             return spark
 
-        made[plan] = certify(program, STATE, tmp_path / plan, plan=plan, spark=start, tell=told.append)
-        assert spoken in told
+        certified[plan] = certify(program, STATE, tmp_path / plan, plan=plan, spark=start, tell=messages.append)
+        assert spoken in messages
         assert started == [True] * (plan == "auto")
-    assert made["auto"].totals == made["process"].totals
+    assert certified["auto"].totals == certified["process"].totals
     monkeypatch.setattr(making, "ROWS", 5)
-    assert certify(program, STATE, tmp_path / "rows", spark=spark, tell=told.append).totals == made["auto"].totals
-    assert "spark: the state has 8 rows, more than 5" in told
+    assert (
+        certify(program, STATE, tmp_path / "rows", spark=spark, tell=messages.append).totals == certified["auto"].totals
+    )
+    assert "spark: the state has 8 rows, more than 5" in messages
     with pytest.raises(UsageError, match="a state given as a dict is read by Spark: take the plan `spark` or `auto`"):
         certify(program, {}, tmp_path / "no", plan="process")
     with pytest.raises(UsageError, match="unknown plan `procss`; there are: auto, process, spark"):
@@ -269,8 +273,8 @@ def test_spark_takes_over_a_matrix_that_is_too_large_unless_this_process_is_aske
 def test_somebody_who_may_destroy_in_person_is_named_once(tmp_path: Path) -> None:
     program, _ = generated_programs.read(POLICY)
     assert program is not None
-    made = certify(program, STATE, tmp_path / "it")
-    texts = {f.about: f.text for f in made.findings if f.kind == "destructive operations"}
+    certified = certify(program, STATE, tmp_path / "it")
+    texts = {f.about: f.text for f in certified.findings if f.kind == "destructive operations"}
     assert texts["user:gone"] == "box/drop on 1 entity, in person"
     both = State(
         assignments=(Assignment(principal="user:mia", role="reader"),),
@@ -279,17 +283,19 @@ def test_somebody_who_may_destroy_in_person_is_named_once(tmp_path: Path) -> Non
             for who in ("user:mia", "role:reader")
         ),
     )
-    made = certify(program, both, tmp_path / "both")
-    (text,) = (f.text for f in made.findings if f.kind == "destructive operations")
+    certified = certify(program, both, tmp_path / "both")
+    (text,) = (f.text for f in certified.findings if f.kind == "destructive operations")
     assert text == "box/drop on 2 entities, in person and through role:reader"
 
 
 def test_a_page_holds_a_part_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
     program, _ = generated_programs.read(POLICY)
     assert program is not None
-    made = certify(program, STATE, tmp_path / "it", ["box:d/1"], operations=["smell", "drop"], shown=2, spark=spark)
-    assert made.shown == 2
-    assert made.unchecked == {"somebody who has left": "no list of people was given"}
+    certified = certify(
+        program, STATE, tmp_path / "it", ["box:d/1"], operations=["smell", "drop"], shown=2, spark=spark
+    )
+    assert certified.shown == 2
+    assert certified.unchecked == {"somebody who has left": "no list of people was given"}
     text = (tmp_path / "it" / "report.html").read_text()
     assert "This page holds 2 of 6 rows" in text
     assert "Not looked for, as no list of people was given: somebody who has left." in text

@@ -58,16 +58,16 @@ def test_a_choice_of_joins_tells_how_they_go_and_limits_move_it(
 ) -> None:
     policy, state = decision_rows.files(tmp_path)
     df = decision_rows.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")] * 4, "user string, path string")
-    made = plan(df, policy, state, limits=Limits(rows=7), **BOX)
-    text = str(made)
+    chosen = plan(df, policy, state, limits=Limits(rows=7), **BOX)
+    text = str(chosen)
     assert text.startswith("joins: the state has 8 rows; more than 7 are not collected on the driver\n")
     assert "arrays, about, in bytes  0.0 MiB\n  rows are read as requests" in text
-    assert text.splitlines()[-len(made.steps) :] == [f"  {step}" for step in made.steps]
-    assert made.steps[:2] == (
+    assert text.splitlines()[-len(chosen.steps) :] == [f"  {step}" for step in chosen.steps]
+    assert chosen.steps[:2] == (
         "rows are read as requests: 1 operation, 1 condition",
         "of 8 rows about 2 are different: each of these is decided once",
     )
-    assert [step for step in made.steps if "shuffled" in step] == []
+    assert [step for step in chosen.steps if "shuffled" in step] == []
     limits = Limits(joins=JoinLimits(broadcast=0), figures=Figures())
     with caplog.at_level(logging.INFO, logger="privtab.spark"):
         decide(df, policy, state, plan="joins", limits=limits, **BOX)

@@ -114,8 +114,8 @@ def test_a_state_comes_in_many_forms(spark: SparkSession, policy_and_state: tupl
     ]
     for at, decided in enumerate(every):
         assert decision_rows.answer_rows(decided, f"by_{at}", f"why_{at}") == [row[2:] for row in decision_rows.LOOKS]
-    asked = df.where("n = 0").withColumn("user", F.lit("dan"))
-    assert decision_rows.answer_rows(decide(asked, program, {"grants": grants}, **BOX)) == [(True, None)]
+    requests = df.where("n = 0").withColumn("user", F.lit("dan"))
+    assert decision_rows.answer_rows(decide(requests, program, {"grants": grants}, **BOX)) == [(True, None)]
 
 
 @pytest.mark.slow

@@ -87,7 +87,7 @@ def rows(
     return [row for batch in matrix.of(entities) for row in batch.to_pylist()]
 
 
-def told(row: dict[str, Any]) -> list[dict[str, str]]:
+def reasons_of(row: dict[str, Any]) -> list[dict[str, str]]:
     """What a row says it rests on, as the reference's reasons say it."""
     reasons = []
     for link in row["via"]:
@@ -139,7 +139,7 @@ def compare(seed: int) -> int:
     for row in rows(program, state, entities, users=USERS, question=question):
         at = row["user"], row["operation"], row["type"], row["path"]
         assert at not in found, at
-        found[at] = told(row)
+        found[at] = reasons_of(row)
         main = [link for link in row["via"] if link["principal"] == row["via_principal"]]
         assert main or row["via_kind"] == "anyone"
     assert found == expected, seed
@@ -347,11 +347,11 @@ def test_a_frame_has_the_same_rows(program: Program, spark: SparkSession) -> Non
     entities = spark.createDataFrame([(key,) for key in keys], "entity string")
     frame = entitlements(program, state, entities, operations=["look"])
     found = {(row.user, row.path): row.via_kind for row in frame.select("user", "path", "via_kind").collect()}
-    wanted = {(f"u{n}", f"m/s/{n}"): "grant" for n in range(6000)}
+    expected = {(f"u{n}", f"m/s/{n}"): "grant" for n in range(6000)}
     # All but the one shelf on which readers are denied.
-    wanted |= {(user, f"m/s/{n}"): "grant" for user in ("ann", "bob") for n in range(6000) if n != 2}
-    assert found == wanted
-    assert frame.count() == len(wanted)
+    expected |= {(user, f"m/s/{n}"): "grant" for user in ("ann", "bob") for n in range(6000) if n != 2}
+    assert found == expected
+    assert frame.count() == len(expected)
 
 
 @pytest.mark.slow

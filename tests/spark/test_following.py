@@ -38,7 +38,7 @@ class Stream:
         self.folder = folder / "in"
         self.folder.mkdir()
         self.checkpoint = folder / "checkpoint"
-        self.asked = 0
+        self.next_number = 0
         self.name = next(_NAMES)
         self.query: Any = None
 
@@ -62,9 +62,9 @@ class Stream:
     def ask(self) -> None:
         """One more micro-batch with one request."""
         part = self.folder.parent / "part.json"
-        part.write_text(f'{{"n": {self.asked}, "user": "ann", "path": "s/a/1"}}\n')
-        part.rename(self.folder / f"{self.asked}.json")
-        self.asked += 1
+        part.write_text(f'{{"n": {self.next_number}, "user": "ann", "path": "s/a/1"}}\n')
+        part.rename(self.folder / f"{self.next_number}.json")
+        self.next_number += 1
         self.query.processAllAvailable()
 
     def answers(self) -> list[bool]:
@@ -74,10 +74,10 @@ class Stream:
 
 @pytest.fixture
 def stream(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
-    made = Stream(spark, tmp_path)
-    yield made
-    if made.query is not None:
-        made.query.stop()
+    stream = Stream(spark, tmp_path)
+    yield stream
+    if stream.query is not None:
+        stream.query.stop()
 
 
 @pytest.fixture
@@ -148,8 +148,8 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     folder.mkdir()
 
     class Quiet(SimpleHTTPRequestHandler):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given, directory=str(folder))
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, directory=str(folder))
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass
@@ -209,14 +209,14 @@ def test_a_client_in_the_executors_follows_its_bundles(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["kernel", "joins"])
-@pytest.mark.parametrize("given", ["path", pytest.param("function", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["path", pytest.param("function", marks=pytest.mark.long)])
 def test_each_micro_batch_is_decided_by_the_state_of_its_moment(
-    by: str, given: str, stream: Stream, policy_and_state: tuple[str, str], tmp_path: Path
+    by: str, kind: str, stream: Stream, policy_and_state: tuple[str, str], tmp_path: Path
 ) -> None:
     grants = tmp_path / "grants.csv"
     rows = "grantee,effect,privilege,entity\n"
-    held = "user:ann,allow,LOOK,shop:s\n"
-    grants.write_text(rows + held)
+    grant_of_ann = "user:ann,allow,LOOK,shop:s\n"
+    grants.write_text(rows + grant_of_ann)
     path, out = policy_and_state[1], (tmp_path / "out").as_uri()
 
     def tables(spark: SparkSession) -> dict[str, DataFrame]:
@@ -225,7 +225,7 @@ def test_each_micro_batch_is_decided_by_the_state_of_its_moment(
     def write(decided: DataFrame, number: int) -> None:
         decided.withColumn("batch", F.lit(number)).write.mode("append").json(out)
 
-    state: Any = path if given == "path" else tables
+    state: Any = path if kind == "path" else tables
     stream.each(each_batch(write, policy_and_state[0], state, plan=by, **BOX))
     stream.ask()
     replaced(path, REVOKED)
@@ -255,12 +255,12 @@ def test_what_cannot_follow_is_refused_and_said(
     assert f"follows {policy_and_state[1]}: no answer is based on a check more than 60 seconds old" in text
     assert "checked before each chunk of rows" in str(plan(stream.rows, *policy_and_state, refresh=0, **BOX))
     asks: list[dict[str, Any]] = [{"plan": "joins"}, {"limits": Limits(rows=3)}]
-    for given in asks:
+    for arguments in asks:
         for call in calls:
             with pytest.raises(
                 UsageError, match="joins cannot follow the state of a stream: decide each micro-batch by"
             ):
-                call(stream.rows, *policy_and_state, **BOX, **given)
+                call(stream.rows, *policy_and_state, **BOX, **arguments)
     for wrong in (-1, "60", float("nan")):
         with pytest.raises(UsageError, match=r"refresh is .*: give seconds, 0 or more, or None"):
             decide(stream.rows, *policy_and_state, refresh=wrong, **BOX)  # type: ignore[arg-type]

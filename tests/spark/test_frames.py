@@ -41,8 +41,8 @@ def test_pandas_on_spark_comes_back_with_its_index_and_its_labels(spark: SparkSe
     assert list(visible(taken, *files, **BOX).to_pandas().index) == [7]
     assert plan(frame, *files, **BOX).plan == "kernel"
     unnamed = frame.reset_index(drop=True)
-    kept: Any = decide(unnamed, *files, **BOX)
-    assert list(kept.index.names) == [None]
+    without_names: Any = decide(unnamed, *files, **BOX)
+    assert list(without_names.index.names) == [None]
 
 
 @refuses_ansi
@@ -53,8 +53,8 @@ def test_pandas_on_spark_may_be_a_state_and_what_a_matrix_is_about(spark: SparkS
         [("user:ann", "allow", "LOOK", "box:s/a/1")], "grantee string, effect string, privilege string, entity string"
     ).pandas_api()
     df = decision_rows.frame(spark, [("ann", "s/a/1"), ("cy", "s/a/1")], "user string, path string")
-    for given in ({"grants": grants}, state_tables(spark, policy, {"grants": grants})):
-        assert decision_rows.answer_rows(decide(df, policy, given, **BOX), "allowed") == [(True,), (False,)]
+    for form in ({"grants": grants}, state_tables(spark, policy, {"grants": grants})):
+        assert decision_rows.answer_rows(decide(df, policy, form, **BOX), "allowed") == [(True,), (False,)]
     entities = spark.createDataFrame([("box:s/a/1",)], "entity string").pandas_api()
     users = spark.createDataFrame([("ann",), ("bob",)], "name string").pandas_api()
     rows = entitlements(policy, state, entities, operations=["look"], users=users)

@@ -47,8 +47,8 @@ def test_the_kernel_never_needs_pandas() -> None:
 def test_what_each_batch_passes_on_is_what_decide_takes() -> None:
     taken = {
         name
-        for name, one in inspect.signature(privtab.spark.decide).parameters.items()
-        if one.kind is inspect.Parameter.KEYWORD_ONLY
+        for name, parameter in inspect.signature(privtab.spark.decide).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
     assert taken - {"refresh"} == set(BatchArguments.__annotations__)
 

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def requests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("asked") / "asked.parquet"
     columns = list(zip(*LISTED, strict=True))
     parquet.write_table(pa.table({"who": pa.array(columns[0]), "what": pa.array(columns[1], pa.string())}), file)
@@ -51,10 +51,10 @@ def test_every_job_is_a_module() -> None:
 
 @pytest.mark.slow
 def test_decide_writes_every_row(
-    spark: SparkSession, asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, requests: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "decided"
-    common = ["-p", POLICY, "-s", STATE, "-i", asked, "--subject", "who", "--action", "load", "--resource", "what"]
+    common = ["-p", POLICY, "-s", STATE, "-i", requests, "--subject", "who", "--action", "load", "--resource", "what"]
     code, output, err = run(capsys, "decide", *common, "-o", out)
     assert code == 0, err
     assert (output["rows"], output["allowed"], output["denied"], output["no_request"]) == (3, 2, 1, 1)
@@ -97,11 +97,11 @@ def test_groups_of_a_table_of_texts(spark: SparkSession, tmp_path: Path, capsys:
 
 @pytest.mark.slow
 def test_visible_keeps_rows(
-    spark: SparkSession, asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, requests: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "seen"
     code, output, err = run(
-        capsys, "visible", "-p", POLICY, "-s", STATE, "-i", asked, "-o", out, "--user", "alice", "--action", "load", "--resource", "what"
+        capsys, "visible", "-p", POLICY, "-s", STATE, "-i", requests, "-o", out, "--user", "alice", "--action", "load", "--resource", "what"
     )  # fmt: skip
     assert code == 0, err
     assert output["rows"] == 2
@@ -168,7 +168,7 @@ def test_state_writes_good_rows(spark: SparkSession, tmp_path: Path, capsys: pyt
 )
 def test_what_goes_wrong_has_an_exit_code_and_leaves_nothing(
     spark: SparkSession,
-    asked: Path,
+    requests: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     job: str,
@@ -176,9 +176,9 @@ def test_what_goes_wrong_has_an_exit_code_and_leaves_nothing(
     code: int,
     message: str,
 ) -> None:
-    base = ["-p", POLICY, "-s", STATE, "-i", asked, "-o", tmp_path / "out"]
-    got, output, err = run(capsys, job, *base, *arguments)
-    assert (got, output) == (code, None), err
+    base = ["-p", POLICY, "-s", STATE, "-i", requests, "-o", tmp_path / "out"]
+    exit_code, output, err = run(capsys, job, *base, *arguments)
+    assert (exit_code, output) == (code, None), err
     assert message in err
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
@@ -199,8 +199,8 @@ def test_what_is_wrong_in_a_file_is_told_by_its_line_before_spark_is_started(
         ("entitlements", ["-e", "no/such.csv"], 3, "no such table: no/such.csv"),
     ]
     for job, more, code, message in wrong:
-        got, output, err = run(capsys, job, *common, *more)
-        assert (got, output) == (code, None), err
+        exit_code, output, err = run(capsys, job, *common, *more)
+        assert (exit_code, output) == (code, None), err
         assert message in err
         assert "starting Spark" not in err
     assert not (tmp_path / "out").exists()
@@ -248,7 +248,7 @@ def test_progress_tells_what_is_written_and_goes_on(
 
 
 @pytest.mark.slow
-def test_spark_submit_runs_a_job(asked: Path, tmp_path: Path, connected: bool) -> None:
+def test_spark_submit_runs_a_job(requests: Path, tmp_path: Path, connected: bool) -> None:
     if connected:
         pytest.skip("spark-submit is tried once, beside the Classic session")
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
@@ -257,7 +257,7 @@ def test_spark_submit_runs_a_job(asked: Path, tmp_path: Path, connected: bool) -
     ran = subprocess.run(
         [
             submit, "--master", "local[1]", "--conf", "spark.ui.enabled=false", job,
-            "-p", POLICY, "-s", STATE, "-i", asked, "-o", tmp_path / "out", "--subject", "who", "--action", "load", "--resource", "what",
+            "-p", POLICY, "-s", STATE, "-i", requests, "-o", tmp_path / "out", "--subject", "who", "--action", "load", "--resource", "what",
         ],
         check=False, capture_output=True, text=True, timeout=300, env=environment, cwd=ROOT,
     )  # fmt: skip
@@ -267,10 +267,10 @@ def test_spark_submit_runs_a_job(asked: Path, tmp_path: Path, connected: bool) -
 
 
 @pytest.mark.long
-def test_a_job_shows_no_warnings_of_spark(asked: Path, tmp_path: Path, connected: bool) -> None:
+def test_a_job_shows_no_warnings_of_spark(requests: Path, tmp_path: Path, connected: bool) -> None:
     if connected:
         pytest.skip("the session of a job is its own")
-    arguments = ["-p", POLICY, "-s", STATE, "-i", str(asked), *LOADS]
+    arguments = ["-p", POLICY, "-s", STATE, "-i", str(requests), *LOADS]
     done = subprocess.run(
         [sys.executable, "-m", "privtab", "spark", "visible", *arguments, "-o", str(tmp_path / "out"), "--master", "local[1]"],
         capture_output=True, text=True, check=False, timeout=420, env=spark_sessions.environment(), cwd=ROOT,
@@ -290,14 +290,14 @@ def test_the_warning_of_java_is_dropped_and_all_else_passes(capfd: pytest.Captur
         b"WARNING: x\n",
     ]
     with _session._java_warning_dropped():
-        kept = os.dup(2)
+        standard_error = os.dup(2)
         for piece in pieces:
-            os.write(kept, piece)
+            os.write(standard_error, piece)
             time.sleep(0.02)
-        os.close(kept)
-    told, ends = "", time.monotonic() + 20
-    while "WARNING: x\n" not in told:
-        assert time.monotonic() < ends, told
-        told += capfd.readouterr().err
+        os.close(standard_error)
+    printed, ends = "", time.monotonic() + 20
+    while "WARNING: x\n" not in printed:
+        assert time.monotonic() < ends, printed
+        printed += capfd.readouterr().err
         time.sleep(0.01)
-    assert told == "first\n\rbarWARNING: x\n"
+    assert printed == "first\n\rbarWARNING: x\n"

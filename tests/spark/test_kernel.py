@@ -128,11 +128,11 @@ def test_a_worker_keeps_few_states_and_says_so_where_one_did_not_come(
     ready: Packed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shipping, "MOST_OPEN", 1)
-    one = Shipped(digest=ready.digest, content=ready.content)
-    first = loaded(one)
-    assert loaded(one) is first
-    loaded(dataclasses.replace(one, digest="another"))
-    assert loaded(one) is not first
+    shipped = Shipped(digest=ready.digest, content=ready.content)
+    first = loaded(shipped)
+    assert loaded(shipped) is first
+    loaded(dataclasses.replace(shipped, digest="another"))
+    assert loaded(shipped) is not first
     with pytest.raises(DecisionUnavailable, match="was not sent to this executor"):
         loaded(Shipped(digest="third", file="privtab-none.bin"))
 

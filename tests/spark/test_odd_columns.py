@@ -124,7 +124,7 @@ def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
     spark: SparkSession, policy_and_state: tuple[str, str], padded: DataFrame
 ) -> None:
     """Box 2 is denied to ann, and box `2   ` would not be."""
-    asked: list[dict[str, Any]] = [
+    questions: list[dict[str, Any]] = [
         BOX,
         {**BOX, "resource": F.col("entity")},
         {**BOX, "action": "take", "groups": "brought"},
@@ -132,8 +132,8 @@ def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
         {**BOX, "resource": ("box", F.concat("path", F.lit("")))},
     ]
     decided = padded
-    for at, given in enumerate(asked):
-        decided = decide(decided, *policy_and_state, allowed=f"by_{at}", reason=f"why_{at}", **given)
+    for at, arguments in enumerate(questions):
+        decided = decide(decided, *policy_and_state, allowed=f"by_{at}", reason=f"why_{at}", **arguments)
     assert decision_rows.answer_rows(decided, "path", "by_0", "by_1", "by_2", "by_3") == [
         ("s/a/1    ", True, True, False, True),
         ("s/a/2    ", False, False, False, True),

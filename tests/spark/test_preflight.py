@@ -37,13 +37,13 @@ def python(folder: Path, packages: Sequence[str]) -> tuple[Path, Path]:
     venv.create(folder, with_pip=False)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
     for name in packages:
-        here = Path(sysconfig.get_path("purelib")) / name
-        if here.exists():
-            (site / name).symlink_to(here)
+        installed = Path(sysconfig.get_path("purelib")) / name
+        if installed.exists():
+            (site / name).symlink_to(installed)
     return folder / "bin" / "python", site
 
 
-def told(folder: Path, executors: Path, remote: str) -> dict[str, Any]:
+def session_report(folder: Path, executors: Path, remote: str) -> dict[str, Any]:
     """What the entry points say in a session whose executors have that Python."""
     policy, state = decision_rows.files(folder)
     program = pipeline.load_program(policy)
@@ -68,7 +68,7 @@ def told(folder: Path, executors: Path, remote: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_executors_without_packages_are_told_in_one_sentence_and_joins_decide(tmp_path: Path, remote: str) -> None:
     bare, _ = python(tmp_path / "bare", ())
-    found = told(tmp_path, bare, remote)
+    found = session_report(tmp_path, bare, remote)
     lacking = f"the Python of Spark's executors, {bare} ({VERSION}), has no `pyarrow` and no `numpy`"
     assert found.pop("plan").splitlines()[0] == f"joins: {lacking}"
     assert found.pop("auto") == ANSWERS
@@ -87,7 +87,7 @@ def test_executors_without_packages_are_told_in_one_sentence_and_joins_decide(tm
 @pytest.mark.slow
 def test_privtab_is_sent_to_executors_that_lack_only_that(tmp_path: Path) -> None:
     other, _ = python(tmp_path / "other", (*PACKAGES, *CLIENT))
-    found = told(tmp_path, other, "")
+    found = session_report(tmp_path, other, "")
     step = f"  the Python of the executors, {other} ({VERSION}), has no privtab: it is sent to it"
     assert step in found.pop("plan").splitlines()
     answered(found)
@@ -99,7 +99,7 @@ def test_privtab_replaces_another_version_on_executors_of_connect(tmp_path: Path
     (site / "privtab" / "spark").mkdir(parents=True)
     (site / "privtab" / "__init__.py").write_text('__version__ = "0.0.1"\n')
     (site / "privtab" / "spark" / "__init__.py").write_text("raise RuntimeError\n")
-    found = told(tmp_path, other, "connect")
+    found = session_report(tmp_path, other, "connect")
     step = f"  the Python of the executors, {other} ({VERSION}), has another version of privtab: this one is sent to it"
     assert step in found.pop("plan").splitlines()
     answered(found)

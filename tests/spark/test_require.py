@@ -99,11 +99,11 @@ def test_clients_bundles_and_tables_answer_alike(spark: SparkSession, tmp_path: 
         (program, rows),
         (policy, state_tables(spark, policy, state)),
     ]
-    for by, held in forms:
-        found = require(by, held, "ann", "look", "box:s/a/1", spark=spark)
+    for by, state_form in forms:
+        found = require(by, state_form, "ann", "look", "box:s/a/1", spark=spark)
         assert found.context == client.decide("ann", "look", "box:s/a/1").context
         with pytest.raises(AccessDenied):
-            require(by, held, "ann", "look", "box:s/a/2", spark=spark)
+            require(by, state_form, "ann", "look", "box:s/a/2", spark=spark)
     with pytest.raises(UsageError, match="no state given"):
         require(program, None, "ann", "look", "box:s/a/1")
     with pytest.raises(UsageError, match="a policy is required"):

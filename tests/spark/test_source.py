@@ -33,15 +33,15 @@ def entities(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reader(**options: str) -> EntitlementReader:
-    made = EntitlementSource({"policy": POLICY, "state": STATE, **options}).reader(None)
-    assert isinstance(made, EntitlementReader)
-    return made
+    full_reader = EntitlementSource({"policy": POLICY, "state": STATE, **options}).reader(None)
+    assert isinstance(full_reader, EntitlementReader)
+    return full_reader
 
 
 def narrowed(**options: str) -> NarrowedReader:
-    made = reader(pushdown="true", **options)
-    assert isinstance(made, NarrowedReader)
-    return made
+    narrowed_reader = reader(pushdown="true", **options)
+    assert isinstance(narrowed_reader, NarrowedReader)
+    return narrowed_reader
 
 
 def load(spark: SparkSession, **options: str) -> DataFrame:
@@ -111,20 +111,20 @@ def test_what_is_pushed_makes_the_matrix_smaller() -> None:
     from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull
 
     everything = reader().partitions()
-    asked = narrowed()
+    pushed = narrowed()
     left = [IsNotNull(("user",)), GreaterThan(("path",), "a"), EqualTo(("via_kind",), "grant")]
     taken = [EqualTo(("user",), "bob"), In(("operation",), ("load", None)), EqualTo(("type",), "table")]
-    assert list(asked.pushFilters([*left, *taken])) == left
-    assert sum(len(p.value) for p in asked.partitions()) < sum(len(p.value) for p in everything)
-    state = asked.__getstate__()
+    assert list(pushed.pushFilters([*left, *taken])) == left
+    assert sum(len(p.value) for p in pushed.partitions()) < sum(len(p.value) for p in everything)
+    state = pushed.__getstate__()
     assert opened(state["_shipped"]).world.subjects.labels == ["user:bob"]
-    rows = [row for part in asked.partitions() for batch in asked.read(part) for row in batch.to_pylist()]
+    rows = [row for part in pushed.partitions() for batch in pushed.read(part) for row in batch.to_pylist()]
     assert {(row["user"], row["operation"], row["type"]) for row in rows} == {("bob", "load", "table")}
 
 
 @pushing
 @pytest.mark.parametrize(
-    "wanted",
+    "values",
     [
         [("user", "bob"), ("user", "alice")],
         [("principal", "role:analyst")],
@@ -136,16 +136,16 @@ def test_what_is_pushed_makes_the_matrix_smaller() -> None:
         [("user", ())],
     ],
 )
-def test_filters_that_leave_nothing(wanted: list[tuple[str, str | tuple[str, ...]]]) -> None:
+def test_filters_that_leave_nothing(values: list[tuple[str, str | tuple[str, ...]]]) -> None:
     from pyspark.sql.datasource import EqualTo, Filter, In
 
     filters: list[Filter] = [
-        In((column,), value) if isinstance(value, tuple) else EqualTo((column,), value) for column, value in wanted
+        In((column,), value) if isinstance(value, tuple) else EqualTo((column,), value) for column, value in values
     ]
-    asked = narrowed()
-    assert not list(asked.pushFilters(filters))
-    asked.__getstate__()
-    assert sum(batch.num_rows for part in asked.partitions() for batch in asked.read(part)) == 0
+    pushed = narrowed()
+    assert not list(pushed.pushFilters(filters))
+    pushed.__getstate__()
+    assert sum(batch.num_rows for part in pushed.partitions() for batch in pushed.read(part)) == 0
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_filter_finds_nobody_whom_the_matrix_does_not_have(tmp_path: Path) -> 
     )
     state.write_text("grants:\n- {grantee: 'user:ann', effect: allow, privilege: READ, entity: 'shop:s'}\n")
     for user, rows in (("ann", 1), ("zed", 0)):
-        asked = narrowed(policy=str(policy), state=str(state))
-        assert not list(asked.pushFilters([EqualTo(("user",), user)]))
-        asked.__getstate__()
-        assert sum(batch.num_rows for part in asked.partitions() for batch in asked.read(part)) == rows
+        pushed = narrowed(policy=str(policy), state=str(state))
+        assert not list(pushed.pushFilters([EqualTo(("user",), user)]))
+        pushed.__getstate__()
+        assert sum(batch.num_rows for part in pushed.partitions() for batch in pushed.read(part)) == rows

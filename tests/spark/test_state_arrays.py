@@ -18,16 +18,16 @@ from privtab.state.index import index
 from privtab.state.nodes import Grant, State
 
 
-def said(found: Index) -> dict[str, Any]:
+def content(found: Index) -> dict[str, Any]:
     """What an index says, whatever numbers its privileges have."""
     bits = {found.numbers.allowed(name): f"allow {name}" for name in found.numbers._numbers}
     bits |= {bit << 1: f"deny {name[6:]}" for bit, name in bits.items()} | {1: "owner"}
     return {
         "held": {
-            (type_, path, principal): {name for bit, name in bits.items() if held & bit}
+            (type_, path, principal): {name for bit, name in bits.items() if mask & bit}
             for type_, table in found.tables.items()
             for path, holders in table.items()
-            for principal, held in holders.items()
+            for principal, mask in holders.items()
         },
         "users": {user: set(principals) for user, principals in found.users.items()},
         "groups": {group: set(principals) for group, principals in found.groups.items()},
@@ -44,7 +44,7 @@ def same(program: Any, state: State) -> int:
     policy = open_policy(program)
     by_index = Arrays(Index(index(program, state)), policy.vocabulary.chains)
     by_columns = arrays_of(policy, state)
-    assert said(by_columns.index()) == said(by_index.index())
+    assert content(by_columns.index()) == content(by_index.index())
     assert len(by_columns) == len(by_index)
     return len(by_columns)
 

@@ -23,8 +23,8 @@ def test_only_what_a_user_may_see_stays(plan: str, spark: SparkSession, tmp_path
         spark, [("ann" if at % 2 else "bob", box) for at, box in enumerate(BOXES)], "who string, box string"
     )
 
-    def seen(**given: Any) -> list[int]:
-        rows = visible(df, policy, state, resource=("box", "box"), plan=plan, **given)
+    def seen(**arguments: Any) -> list[int]:
+        rows = visible(df, policy, state, resource=("box", "box"), plan=plan, **arguments)
         assert rows.columns == df.columns
         return sorted(row["n"] for row in rows.collect())
 

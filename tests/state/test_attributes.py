@@ -97,10 +97,10 @@ def test_yaml_and_csv_are_read_alike(program: Program, tmp_path: Path) -> None:
     (folder / "attributes.csv").write_text(
         "user,entity,attribute,value\n,schema:c/s,hidden,true\nann,,rank,3\n", encoding="utf-8"
     )
-    one, other = (validate(program, load(path)) for path in (tmp_path / "state.yaml", folder))
-    assert one == other
-    assert one[1] == ()
-    assert len(one[0].attributes) == 2
+    from_yaml, from_csv = (validate(program, load(path)) for path in (tmp_path / "state.yaml", folder))
+    assert from_yaml == from_csv
+    assert from_yaml[1] == ()
+    assert len(from_yaml[0].attributes) == 2
 
 
 WRONG = [

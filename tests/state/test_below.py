@@ -57,11 +57,11 @@ def allowed(state: State, action: str, entity: str, inheritance: Literal["down",
     """The answer for ann, the same from both engines, with the same explanation."""
     of = program(inheritance)
     request = Request(user="ann", action=action, resource=Entity.parse(entity))
-    wanted = Reference(of, state).decide(request)
+    expected = Reference(of, state).decide(request)
     engine = PythonEngine(program_json(of), Index(index(of, state)))
-    assert engine.decide_many([request]) == [wanted]
-    assert engine.allow(request) == wanted.allowed
-    return wanted.allowed
+    assert engine.decide_many([request]) == [expected]
+    assert engine.allow(request) == expected.allowed
+    return expected.allowed
 
 
 ON_TABLE = row("user:ann", "allow", "table:c/s/t")

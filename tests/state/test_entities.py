@@ -86,8 +86,8 @@ def test_wrong_rows(program: Program, rows: list[tuple[str, str]], codes: list[s
     state, found = read(program, *rows)
     assert [finding.code for finding in found] == codes
     assert any(message in finding.message for finding in found), found
-    kept = {str(row.entity) for row in state.entities}
-    assert kept.isdisjoint(f.row["entity"] for f in found)
+    valid = {str(row.entity) for row in state.entities}
+    assert valid.isdisjoint(f.row["entity"] for f in found)
     assert not any(stops(program, finding) for finding in found), "what is placed nowhere is denied anyway"
 
 

@@ -34,20 +34,22 @@ def world(seed: int) -> tuple[Program, State]:
     return program, worlds.state(program, seed)
 
 
-def held(program: Program, state: State, user: str, brought: tuple[str, ...]) -> set[tuple[str, str | None]]:
+def fixed_point(
+    program: Program, state: State, user: str, request_groups: tuple[str, ...]
+) -> set[tuple[str, str | None]]:
     """The pairs of a principal and a scope that a user has, by the definition: rules are applied until nothing is added."""
     kinds, sources = program.semantics.hierarchy, program.semantics.groups
     keys = vocabulary(program).keys
 
-    def meet(one: str | None, other: str | None) -> tuple[str | None, ...]:
-        if one is None or other is None or one == other:
-            return (one or other,)
-        inside = [a for a, b in ((one, other), (other, one)) if b in keys(Entity.parse(a))]
+    def meet(outer: str | None, inner: str | None) -> tuple[str | None, ...]:
+        if outer is None or inner is None or outer == inner:
+            return (outer or inner,)
+        inside = [a for a, b in ((outer, inner), (inner, outer)) if b in keys(Entity.parse(a))]
         return tuple(inside)
 
     found: set[tuple[str, str | None]] = {(f"user:{user}", None)}
     if "request" in sources:
-        found |= {(f"group:{group}", None) for group in brought}
+        found |= {(f"group:{group}", None) for group in request_groups}
     while True:
         more = set(found)
         for member, group in state.memberships:
@@ -70,12 +72,12 @@ def test_a_user_holds_the_least_fixed_point_of_the_rows(seed: int) -> None:
     program, state = world(seed)
     holdings = Holdings(program, state)
     for user in (*worlds.names(program).users, "nobody"):
-        for brought in ((), tuple(worlds.names(program).groups[:1])):
-            pairs = held(program, state, user, brought)
-            assert holdings.principals(user, brought) == {p for p, scope in pairs if scope is None}
-            assert set(holdings.scoped(user, brought)) == {(p, scope) for p, scope in pairs if scope is not None}
-            assert holdings.roles(user, brought) == {p[5:] for p, _ in pairs if p.startswith("role:")}
-            assert holdings.groups(user, brought) == {p[6:] for p, _ in pairs if p.startswith("group:")}
+        for request_groups in ((), tuple(worlds.names(program).groups[:1])):
+            pairs = fixed_point(program, state, user, request_groups)
+            assert holdings.principals(user, request_groups) == {p for p, scope in pairs if scope is None}
+            assert set(holdings.scoped(user, request_groups)) == {(p, scope) for p, scope in pairs if scope is not None}
+            assert holdings.roles(user, request_groups) == {p[5:] for p, _ in pairs if p.startswith("role:")}
+            assert holdings.groups(user, request_groups) == {p[6:] for p, _ in pairs if p.startswith("group:")}
 
 
 def test_the_worlds_have_chains() -> None:
@@ -114,9 +116,9 @@ def test_the_index_is_that_of_a_state_with_each_pair_assigned(seed: int) -> None
         assignments=tuple(row for row in whole.assignments if not row.principal.startswith("role:")),
     )
     plain = replace(program, semantics=replace(program.semantics, hierarchy=()))
-    nested, given = unstamped(program, state), unstamped(plain, flat)
+    nested, assigned = unstamped(program, state), unstamped(plain, flat)
     for part in ("principals", "scoped", "owners", "members"):
-        assert nested[part] == given[part]
+        assert nested[part] == assigned[part]
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS, quick=12))

@@ -55,7 +55,7 @@ def row(privilege: str, entity: str, effect: Any = "allow", who: str = "user:ann
     return Grant(grantee=who, effect=effect, privilege=privilege, entity=Entity.parse(entity))
 
 
-def given(*rows: Grant) -> dict[str, set[str]]:
+def indexed(*rows: Grant) -> dict[str, set[str]]:
     document = index(program(), State(grants=rows))
     return {effect: set(document[effect]) for effect in ("allow", "deny") if document[effect]}
 
@@ -73,7 +73,7 @@ def given(*rows: Grant) -> dict[str, set[str]]:
     ],
 )
 def test_a_row_gives_what_its_privilege_implies_on_the_type(rows: list[Grant], privileges: dict[str, set[str]]) -> None:
-    assert given(*rows) == privileges
+    assert indexed(*rows) == privileges
 
 
 def test_roles_and_owners_have_what_their_privileges_imply() -> None:

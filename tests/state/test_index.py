@@ -156,9 +156,9 @@ def test_the_order_of_rows_does_not_matter(trusting: Program, state: State, seed
 
 
 def test_another_row_is_another_revision(program: Program) -> None:
-    one = index(program, State(service_admins=("a",)))["revision"]
-    assert one != index(program, State(service_admins=("b",)))["revision"]
-    assert len(one) == 16
+    first = index(program, State(service_admins=("a",)))["revision"]
+    assert first != index(program, State(service_admins=("b",)))["revision"]
+    assert len(first) == 16
 
 
 @pytest.mark.parametrize("inheritance", ["down", "none"])
@@ -175,16 +175,18 @@ def test_lookups_in_the_index_agree_with_the_holdings(
     assert set(document["service_admins"]) == holdings.service_admins
 
     for user in USERS:
-        for brought in ((), ("g",), ("g", "h")):
+        for request_groups in ((), ("g",), ("g", "h")):
             own = set(document["principals"].get(user, "").split("\n")) - {""}
             pairs = pairs_of(document["scoped"].get(user, {}))
-            for group in brought:
+            for group in request_groups:
                 own |= set(document["group_principals"].get(group, "").split("\n")) - {""}
                 pairs |= pairs_of(document["group_scoped"].get(group, {}))
-            everywhere, scoped = holdings.principals(user, brought), holdings.scoped(user, brought)
+            everywhere, scoped = holdings.principals(user, request_groups), holdings.scoped(user, request_groups)
             roles = {document["within"][p][0] if p in document["within"] else p for p in own}
-            assert {r[5:] for r in roles if r.startswith("role:")} == holdings.roles(user, brought)
-            assert {g[6:] for g in own if g.startswith("group:")} | set(brought) == holdings.groups(user, brought)
+            assert {r[5:] for r in roles if r.startswith("role:")} == holdings.roles(user, request_groups)
+            assert {g[6:] for g in own if g.startswith("group:")} | set(request_groups) == holdings.groups(
+                user, request_groups
+            )
             assert pairs == {(role, scope) for role, scope in scoped if role[5:] in program.roles}
             for depth in range(1, len(ENTITIES) + 1):
                 path = [str(entity) for entity in ENTITIES[:depth]]

@@ -141,15 +141,17 @@ def both_ways(program: Program, read: Any) -> tuple[Checked, Checked]:
     return found[0], found[1]
 
 
-def agree(one: Checked, other: Checked) -> None:
+def agree(rows_side: Checked, columns_side: Checked) -> None:
     """The same states, places and findings: code, words, advice and cells, in the same order."""
-    assert [(f, list(f.row.items())) for f in one[2]] == [(f, list(f.row.items())) for f in other[2]]
+    assert [(f, list(f.row.items())) for f in rows_side[2]] == [(f, list(f.row.items())) for f in columns_side[2]]
     for table in TABLES:
-        rows = getattr(one[0], table)
-        assert tuple(rows) == tuple(getattr(other[0], table))
-        assert [one[1].of(table, n) for n in range(len(rows))] == [other[1].of(table, n) for n in range(len(rows))]
-        assert list(one[0].windows.get(table, ())) == list(other[0].windows.get(table, ()))
-    assert one[0].at(MOMENT) == other[0].at(MOMENT)
+        rows = getattr(rows_side[0], table)
+        assert tuple(rows) == tuple(getattr(columns_side[0], table))
+        assert [rows_side[1].of(table, n) for n in range(len(rows))] == [
+            columns_side[1].of(table, n) for n in range(len(rows))
+        ]
+        assert list(rows_side[0].windows.get(table, ())) == list(columns_side[0].windows.get(table, ()))
+    assert rows_side[0].at(MOMENT) == columns_side[0].at(MOMENT)
 
 
 def programs(program: Program) -> list[Program]:
@@ -337,22 +339,24 @@ def test_questions_have_the_same_answers(program: Program) -> None:
     (rows, _, _), (columns, _, _) = both_ways(program, lambda: from_tables(rich(), "s"))
     assert isinstance(columns.grants, ColumnRows)
     changes = (AddToGroup(group="it"), Assign(role="own"))
-    for one, other in ((rows, columns), (apply(rows, "cem", changes), apply(columns, "cem", changes))):
-        asked, told = Holdings(program, one), Holdings(program, other)
+    for row_state, column_state in ((rows, columns), (apply(rows, "cem", changes), apply(columns, "cem", changes))):
+        row_holdings, column_holdings = Holdings(program, row_state), Holdings(program, column_state)
         for user in ("ann", "ben", "cem", "root", "nobody"):
-            assert asked.principals(user) == told.principals(user)
-            assert asked.scoped(user) == told.scoped(user)
-            assert asked.roles(user) == told.roles(user)
-            assert asked.is_member(user, "lake:l") == told.is_member(user, "lake:l")
+            assert row_holdings.principals(user) == column_holdings.principals(user)
+            assert row_holdings.scoped(user) == column_holdings.scoped(user)
+            assert row_holdings.roles(user) == column_holdings.roles(user)
+            assert row_holdings.is_member(user, "lake:l") == column_holdings.is_member(user, "lake:l")
         for principal in ("group:hr", "role:own", "role:keeper"):
-            assert asked.of_principal(principal) == told.of_principal(principal)
+            assert row_holdings.of_principal(principal) == column_holdings.of_principal(principal)
         for privilege in program.privileges:
-            assert asked.grants_on(privilege, "table:l/s/t") == told.grants_on(privilege, "table:l/s/t")
-        assert asked.owners("schema:l/s") == told.owners("schema:l/s")
+            assert row_holdings.grants_on(privilege, "table:l/s/t") == column_holdings.grants_on(
+                privilege, "table:l/s/t"
+            )
+        assert row_holdings.owners("schema:l/s") == column_holdings.owners("schema:l/s")
 
 
-@pytest.mark.parametrize("asked", [1, 3, 40])
-def test_columns_say_which_rows_hold_a_text(asked: int) -> None:
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_columns_say_which_rows_hold_a_text(count: int) -> None:
     from privtab.state.coded import CodedColumn
     from privtab.state.columns import ListColumn, LongerColumn
 
@@ -362,9 +366,9 @@ def test_columns_say_which_rows_hold_a_text(asked: int) -> None:
     for column in (coded, longer):
         assert list(column) == texts
         assert sorted(column.names) == sorted(plain.names)
-        for text in [f"t{n}" for n in range(asked)]:
+        for text in [f"t{n}" for n in range(count)]:
             assert column.where([text]) == plain.where([text])
-        several = [f"t{n}" for n in range(asked)] + ["other"]
+        several = [f"t{n}" for n in range(count)] + ["other"]
         assert column.where(several) == plain.where(several)
         assert column.take([0, 1, 250]) == plain.take([0, 1, 250])
 
@@ -384,8 +388,8 @@ validate(load_program("gravitino/1.1.0"), load({str(tmp_path)!r}))
 assert "pyarrow" in sys.modules
 print(sorted({{"pandas", "pyarrow.dataset"}} & set(sys.modules)))
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout == "[]\n"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout == "[]\n"
 
 
 def test_a_small_state_is_read_without_numpy(tmp_path: Path) -> None:
@@ -398,5 +402,5 @@ from privtab.state.validate import validate
 validate(load_program("gravitino/1.1.0"), load({str(tmp_path)!r}))
 print(sorted({{"numpy", "pyarrow"}} & set(sys.modules)))
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout == "[]\n"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout == "[]\n"

@@ -48,10 +48,10 @@ def test_columns_give_the_index_that_rows_give(
         monkeypatch.setattr(large_index, "MAX_BLOCK_ROWS", 3)
     program = generated_programs.program(seed, *features)
     tables = to_tables(worlds.state(program, seed))
-    for given in (tables, renamed(tables)):
-        if not any(given.values()):
+    for named in (tables, renamed(tables)):
+        if not any(named.values()):
             continue
-        rows, large = columns(program, given)
+        rows, large = columns(program, named)
         assert index_bytes(program, large) == index_bytes(program, rows)
         assert index(program, large) == index(program, rows)
         assert unstamped(program, large) == unstamped(program, rows)

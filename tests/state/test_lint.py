@@ -69,8 +69,8 @@ def test_roles_that_nobody_holds(found: Callable[..., Any]) -> None:
     assert ("S205", "grants", 2) in found(grants=[GRANT, {**GRANT, "grantee": "role:nobody"}])
 
 
-@pytest.mark.parametrize("given", ["", "d", "14", "1.5d", "-1d", "14y", "٣d", "9999999d"])
-def test_durations(given: str) -> None:
+@pytest.mark.parametrize("text", ["", "d", "14", "1.5d", "-1d", "14y", "٣d", "9999999d"])
+def test_durations(text: str) -> None:
     assert duration("2w") == 14 * 86400 * 10**9
     with pytest.raises(ValueError, match="is not a duration"):
-        duration(given)
+        duration(text)

@@ -100,10 +100,12 @@ def test_the_parts_together_are_the_whole_index(seed: int, tmp_path: Path) -> No
     root = root_keys(program)
     for key in parts.keys() - {PEOPLE}:
         assert set(parts[key]) == {"revision", *HELD}
-        held = [*parts[key]["owners"], *parts[key]["members"]]
-        held += [k for effect in ("allow", "deny") for entities in parts[key][effect].values() for k in entities]
-        assert held
-        assert {root(k) for k in held} == {key}
+        entities_of_part = [*parts[key]["owners"], *parts[key]["members"]]
+        entities_of_part += [
+            k for effect in ("allow", "deny") for entities in parts[key][effect].values() for k in entities
+        ]
+        assert entities_of_part
+        assert {root(k) for k in entities_of_part} == {key}
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -132,11 +134,11 @@ def test_shards_that_the_people_do_not_name_are_left_out(lake: Program) -> None:
     assert merged({**parts, PEOPLE: fewer[PEOPLE]}) == index(lake, State(grants=(grant("lake:m"),)))
 
 
-@given(one=NAMES, other=NAMES)
+@given(first=NAMES, second=NAMES)
 @settings(max_examples=300)
-def test_names_of_shards_have_no_escapes_and_are_different(one: str, other: str) -> None:
-    assert not set("%~") & set(shard_name(one))
-    assert (shard_name(one) == shard_name(other)) == (one == other)
+def test_names_of_shards_have_no_escapes_and_are_different(first: str, second: str) -> None:
+    assert not set("%~") & set(shard_name(first))
+    assert (shard_name(first) == shard_name(second)) == (first == second)
 
 
 def test_roots_do_not_overlap(lake: Program) -> None:

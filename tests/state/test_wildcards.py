@@ -102,7 +102,7 @@ def test_requests_name_no_wildcards(program: Program) -> None:
     vocabulary: Vocabulary = reference.vocabulary
     depth = vocabulary.chains[type_][-1][1]
 
-    def asked(user: str, last: str) -> str:
+    def refusal(user: str, last: str) -> str:
         entity = Entity(type_, "/".join([*"l" * (depth - 1), last]))
         try:
             vocabulary.check_path(entity)
@@ -111,8 +111,8 @@ def test_requests_name_no_wildcards(program: Program) -> None:
             return str(error)
         return ""
 
-    assert "there are no wildcards; name one entity, or write `%2A`" in asked("ann", "*")
-    assert "there are no wildcards" in asked("ann", "%")
-    assert "`*` is not a user: there are no wildcards" in asked("*", "x")
+    assert "there are no wildcards; name one entity, or write `%2A`" in refusal("ann", "*")
+    assert "there are no wildcards" in refusal("ann", "%")
+    assert "`*` is not a user: there are no wildcards" in refusal("*", "x")
     for user, last in (("ann", "a*"), ("ann", "%2A"), ("%2A", "x"), ("a*", "x")):
-        assert "wildcard" not in asked(user, last)
+        assert "wildcard" not in refusal(user, last)

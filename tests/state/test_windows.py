@@ -28,7 +28,7 @@ MARCH, APRIL = "2026-03-01T00:00:00Z", "2026-04-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
-    ("given", "canonical"),
+    ("written", "canonical"),
     [
         ("2026-03-03T12:00:00Z", "2026-03-03T12:00:00Z"),
         ("2026-03-03t12:00z", "2026-03-03T12:00:00Z"),
@@ -39,12 +39,12 @@ MARCH, APRIL = "2026-03-01T00:00:00Z", "2026-04-01T00:00:00Z"
         ("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999Z"),
     ],
 )
-def test_a_time_is_a_moment_in_utc(given: str, canonical: str) -> None:
-    assert text(exact(given)) == canonical
+def test_a_time_is_a_moment_in_utc(written: str, canonical: str) -> None:
+    assert text(exact(written)) == canonical
 
 
 @pytest.mark.parametrize(
-    ("given", "why", "advice"),
+    ("written", "why", "advice"),
     [
         ("2026-03-03", "date without a time", "`2026-03-03T00:00:00Z`"),
         ("2026-03-03T12:00:00", "no time zone", "end it with `Z`"),
@@ -58,9 +58,9 @@ def test_a_time_is_a_moment_in_utc(given: str, canonical: str) -> None:
         ("\uff12026-03-03T12:00:00Z", "is not a time", "write it as"),
     ],
 )
-def test_anything_else_is_not_a_time(given: str, why: str, advice: str) -> None:
+def test_anything_else_is_not_a_time(written: str, why: str, advice: str) -> None:
     with pytest.raises(WrongTime, match=why) as raised:
-        exact(given)
+        exact(written)
     assert advice in raised.value.help
 
 
@@ -100,13 +100,13 @@ def test_rows_keep_their_windows_and_a_moment_chooses_rows(checked: Checked) -> 
         "owners": (Window(moment(MARCH)),),
     }
 
-    def held(at: int) -> tuple[int, ...]:
+    def counts(at: int) -> tuple[int, ...]:
         now = state.at(at)
         assert not now.windows
         return tuple(len(getattr(now, name)) for name in ("grants", "memberships", "assignments", "owners"))
 
     march, april = moment(MARCH), moment(APRIL)
-    assert [held(at) for at in (march - 1, march, april - 1, april)] == [
+    assert [counts(at) for at in (march - 1, march, april - 1, april)] == [
         (1, 1, 0, 0),
         (2, 0, 0, 1),
         (2, 0, 0, 1),
@@ -127,8 +127,8 @@ def test_what_reads_no_windows_refuses_them(checked: Checked, program: Program) 
 
 
 def test_the_same_row_may_have_several_windows_and_one_only_once(checked: Checked) -> None:
-    one, other = {**GRANT, "until": MARCH}, {**GRANT, "from": APRIL}
-    state, findings = checked(grants=[one, other, {**GRANT, "until": "2026-03-01T00:00Z"}, GRANT])
+    first, second = {**GRANT, "until": MARCH}, {**GRANT, "from": APRIL}
+    state, findings = checked(grants=[first, second, {**GRANT, "until": "2026-03-01T00:00Z"}, GRANT])
     assert [(f.code, f.place.row) for f in findings] == [("S160", 3)]
     assert len(state.grants) == 3
     assert len(state.at(moment(MARCH) - 1).grants) == 1, "rows that say the same at a moment are one"

@@ -108,9 +108,9 @@ def test_eight_writers_lose_nothing_and_do_nothing_twice(lake: Store, url: str, 
             done = store.perform(asks("root", "create", f"schema:l/same-{{number}}"), request_id=f"same-{{number}}")
             print(done.repeated)
     """
-    said = outputs(write(url, policy, [f"w{number}" for number in range(WRITERS)], body))
-    assert said.count("False") == CHANGES
-    assert said.count("True") == CHANGES * (WRITERS - 1)
+    printed = outputs(write(url, policy, [f"w{number}" for number in range(WRITERS)], body))
+    assert printed.count("False") == CHANGES
+    assert printed.count("True") == CHANGES * (WRITERS - 1)
     assert lake.verify() == []
     assert lake.head().number == 2 + CHANGES * (WRITERS + 1)
     owned = {row["entity"] for row in lake.rows()["owners"]}
@@ -128,8 +128,8 @@ def test_of_writers_that_expect_the_same_moment_one_wins(lake: Store, url: str, 
         except StoreConflict:
             print("lost")
     """
-    said = outputs(write(url, policy, [f"w{n}" for n in range(4)], body))
-    assert sorted(said) == ["lost", "lost", "lost", "won"]
+    printed = outputs(write(url, policy, [f"w{n}" for n in range(4)], body))
+    assert sorted(printed) == ["lost", "lost", "lost", "won"]
     assert len(lake.rows()["owners"]) == 2
     assert lake.verify() == []
 

@@ -116,8 +116,8 @@ def test_a_request_authorises_rows_about_its_objects_alone(lake: Store) -> None:
     lake.perform(asks("root", "create", "schema:l/s"))
     lake.perform(asks("root", "create", "schema:l/other"))
     lake.change(asks("root", "grant", "schema:l/s"), add={"owners": [{"entity": "schema:l/s", "owner": "user:sam"}]})
-    here = asks("sam", "grant", "schema:l/s")
-    lake.change(here, add={"grants": [grant("user:eve", "SELECT", "table:l/s/t")]})
+    request = asks("sam", "grant", "schema:l/s")
+    lake.change(request, add={"grants": [grant("user:eve", "SELECT", "table:l/s/t")]})
     for rows in (
         {"grants": [grant("user:sam", "SELECT", "schema:l/other")]},
         {"grants": [grant("user:sam", "SELECT", "lake:l")]},
@@ -127,9 +127,9 @@ def test_a_request_authorises_rows_about_its_objects_alone(lake: Store) -> None:
         {"memberships": [{"user": "sam", "group": "admins"}]},
     ):
         with pytest.raises(UsageError, match="does not authorise"):
-            lake.change(here, add=rows)
+            lake.change(request, add=rows)
     with pytest.raises(UsageError, match="does not authorise"):
-        lake.change(here, remove={"owners": [{"entity": "lake:l", "owner": "user:root"}]})
+        lake.change(request, remove={"owners": [{"entity": "lake:l", "owner": "user:root"}]})
     role = asks("root", "grant", "role:l/reader")
     with pytest.raises(UsageError, match="does not authorise"):
         lake.change(role, add={"assignments": [{"principal": "user:sam", "role": "admin"}]})
@@ -215,8 +215,8 @@ def test_everything_on_a_deleted_entity_and_below_goes_with_it(lake: Store) -> N
 def test_a_removed_user_loses_what_the_policy_says_whenever_it_holds(lake: Store) -> None:
     by = asks("root", "grant", "lake:l")
     lake.perform(asks("root", "create", "lake:other"))
-    later, kept = {"from": "2030-01-01T00:00:00Z"}, grant("user:eve", "SELECT", "lake:other")
-    lake.change(asks("root", "grant", "lake:other"), add={"grants": [kept]})
+    later, remaining = {"from": "2030-01-01T00:00:00Z"}, grant("user:eve", "SELECT", "lake:other")
+    lake.change(asks("root", "grant", "lake:other"), add={"grants": [remaining]})
     lake.change(
         by,
         add={
@@ -234,7 +234,7 @@ def test_a_removed_user_loses_what_the_policy_says_whenever_it_holds(lake: Store
     )
     lake.perform(asks("root", "remove", "user:l/eve"))
     rows = lake.rows()
-    assert rows["grants"] == [kept, grant("user:ben", "SELECT", "lake:l")]
+    assert rows["grants"] == [remaining, grant("user:ben", "SELECT", "lake:l")]
     # What lies in the other lake stays.
     assert [row["principal"] for row in rows["assignments"]] == ["user:ben", "user:eve"]
     assert all(row["owner"] == "user:root" for row in rows["owners"])

@@ -46,8 +46,8 @@ class Gravitino:
             grants = (
                 Grant(grantee=f"user:{user}", effect=grant.effect, privilege=grant.privilege, entity=grant.entity)
                 for role, grant in self.grants
-                for metalake, user, held in self.held
-                if held == role and metalake == grant.entity.names[0]
+                for metalake, user, held_role in self.held
+                if held_role == role and metalake == grant.entity.names[0]
             )
             self._reference = Reference(
                 self.program,

@@ -56,7 +56,12 @@ def tangled_cnf(clauses: int, width: int, names: int) -> str:
 def pigeons(count: int, holes: int) -> tuple[str, str]:
     """Two policies that mean the same if there are more pigeons than holes, which takes a solver nearly all ways to find."""
     placed = ["(" + " or ".join(f"P{p}X{h} (shop)" for h in range(holes)) + ")" for p in range(count)]
-    shared = [f"P{one}X{h} + P{other}X{h} (shop)" for h in range(holes) for one in range(count) for other in range(one)]
+    shared = [
+        f"P{first}X{h} + P{second}X{h} (shop)"
+        for h in range(holes)
+        for first in range(count)
+        for second in range(first)
+    ]
     names = [f"P{p}X{h}" for p in range(count) for h in range(holes)]
     load = f"load: {' and '.join(placed)}"
     return rows_of(names, [load]), rows_of(names, [f"{load} and ({' or '.join(shared)})"])
@@ -184,7 +189,7 @@ def scenarios(text: str) -> str:
     """A scenario file with one case for the last row of `p.yaml`."""
     case: dict[str, object] = {"user": "ann", "action": operation(text), "resource": resource(text), "decision": "deny"}
     if objects(text):
-        case["with"] = dict(one.split("=") for one in objects(text))
+        case["with"] = dict(assignment.split("=") for assignment in objects(text))
     return f"scenarios: 1\npolicy: p.yaml\ncases:\n  - {json.dumps(case)}\n"
 
 

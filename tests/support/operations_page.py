@@ -68,7 +68,7 @@ class OperationsPage:
         alive = set(self.fleet.urls) & set(self.fleet.processes)
 
         def is_shown() -> bool:
-            found = {one["id"]: one["bundles"] for one in self.fleet.reported()["sidecars"]}
+            found = {sidecar["id"]: sidecar["bundles"] for sidecar in self.fleet.reported()["sidecars"]}
             return all(
                 found.get(name, {}).get(bundle, {}).get("revision") == revision
                 for name in alive
@@ -94,8 +94,8 @@ class OperationsPage:
         registry.release("prod", "studio", state=registry.put(forged).id, why="export")
 
         def refused() -> bool:
-            sidecars = [json.dumps(one) for one in self.fleet.reported()["sidecars"]]
-            return all("verification key" in one for one in sidecars)
+            sidecars = [json.dumps(sidecar) for sidecar in self.fleet.reported()["sidecars"]]
+            return all("verification key" in text for text in sidecars)
 
         self.fleet.wait(refused)
 

@@ -91,21 +91,23 @@ def _of_condition(
     itself = Target(slot=RESOURCE, type=rule.entity)
     sets = [frozenset(s) for s in form.minimal_sets(condition, flags, types)]
 
-    def case(held: frozenset[Leaf], description: str, *, allowed: bool) -> Case:
+    def case(satisfied: frozenset[Leaf], description: str, *, allowed: bool) -> Case:
         world = World(program, f"{next(numbers)}", rule, types)
-        for atom in sorted(held, key=form.order):
+        for atom in sorted(satisfied, key=form.order):
             world.give(atom, rows)
-        request = world.request(flags, named=named, is_self=any(isinstance(a, Self) for a in held))
+        request = world.request(flags, named=named, is_self=any(isinstance(a, Self) for a in satisfied))
         shape = f"{'item' if named else 'call'}{' ' + '+'.join(sorted(flags)) if flags else ''}"
         return Case(rule=rule.id, description=f"{shape}: {description}", request=request, allowed=allowed)
 
     yield case(frozenset(), "nothing held", allowed=frozenset() in sets)
-    for held in sets:
+    for sufficient in sets:
         # An atom on an entity that the request does not name never holds.
-        possible = named or not any(isinstance(a, Has | Owner | Member | Holds) and a.target == itself for a in held)
-        yield case(held, f"{len(held)} atoms suffice", allowed=possible)
-        for atom in sorted(held, key=form.order):
-            yield case(held - {atom}, f"without {atom}", allowed=False)
+        possible = named or not any(
+            isinstance(a, Has | Owner | Member | Holds) and a.target == itself for a in sufficient
+        )
+        yield case(sufficient, f"{len(sufficient)} atoms suffice", allowed=possible)
+        for atom in sorted(sufficient, key=form.order):
+            yield case(sufficient - {atom}, f"without {atom}", allowed=False)
 
 
 class World:

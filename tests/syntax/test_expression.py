@@ -74,10 +74,10 @@ def test_names_know_where_they_stand() -> None:
     text = "READ/WRITE (x) and can load (y)"
     parsed = x.parse_condition(text)
     assert isinstance(parsed, x.AllOf)
-    held, can = parsed.parts
-    assert isinstance(held, x.PrivilegeTerm)
+    privilege, can = parsed.parts
+    assert isinstance(privilege, x.PrivilegeTerm)
     assert isinstance(can, x.CanDo)
-    for name in (*held.privileges, *held.targets, can.operation, *can.targets, can.word):
+    for name in (*privilege.privileges, *privilege.targets, can.operation, *can.targets, can.word):
         assert text[name.start : name.end] == name.text
 
 

@@ -95,9 +95,9 @@ def test_a_reading_is_a_condition_or_a_row() -> None:
         "{each: READ (shop), ambiguous: {cell: c, why: w, readings: {one: WRITE (shop), two: {requires: anyone, each: anyone}}}}"
     )
     assert decl.ambiguous is not None
-    one, two = decl.ambiguous.readings
-    assert (one.text, one.body.each is not None, one.body.requires) == ("WRITE (shop)", True, None)
-    assert (two.text, two.body.requires is not None) == ("requires: anyone; each: anyone", True)
+    first, second = decl.ambiguous.readings
+    assert (first.text, first.body.each is not None, first.body.requires) == ("WRITE (shop)", True, None)
+    assert (second.text, second.body.requires is not None) == ("requires: anyone; each: anyone", True)
 
 
 def test_role_grants_are_lists_words_or_sums() -> None:

@@ -76,12 +76,12 @@ def written(text: str, name: str, folder: Path) -> None:
     path = folder / f"{name}.yaml"
     path.write_text(f"privtab: 1\nsystem: {name}\nversion: '1'\n{text}", encoding="utf-8")
     program = pipeline.load_program(path)
-    made = {
+    rendered = {
         name: policy_artifacts(program).modules,
         f"{name}_sharded": policy_artifacts(program, f"{name}_sharded", sharded=True).modules,
         f"{name}_wasm": wasm_modules(program, f"{name}_wasm"),
     }
-    for modules in made.values():
+    for modules in rendered.values():
         for module, rego in modules.items():
             file = folder / "rego" / module
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -90,11 +90,11 @@ def test_right_calls_pass_and_each_wrong_one_fails(
 ) -> None:
     assert mypy(generated, "right.py", RIGHT, cache, monkeypatch) == []
     head = RIGHT.partition("answer:")[0].replace("AsyncShop, ", "").replace("AsyncClient, ", "")
-    said = mypy(generated, "wrong.py", head + "\n".join(call for call, _ in WRONG) + "\n", cache, monkeypatch)
+    output = mypy(generated, "wrong.py", head + "\n".join(call for call, _ in WRONG) + "\n", cache, monkeypatch)
     first = head.count("\n") + 1
     for number, (call, says) in enumerate(WRONG, first):
-        errors = [line for line in said if line.startswith(f"wrong.py:{number}: error: ")]
-        assert any(says in error for error in errors), (call, said)
+        errors = [line for line in output if line.startswith(f"wrong.py:{number}: error: ")]
+        assert any(says in error for error in errors), (call, output)
 
 
 @pytest.mark.slow

@@ -23,16 +23,16 @@ DURING = Channel(
 )
 
 
-def sample(allowed: float, asked: int, seed: int, undefined: float = 0.0) -> RuleCount:
+def sample(allowed: float, count: int, seed: int, undefined: float = 0.0) -> RuleCount:
     chance = random.Random(seed)
-    draws = [chance.random() for _ in range(asked)]
+    draws = [chance.random() for _ in range(count)]
     empty = sum(draw < undefined for draw in draws)
     yes = sum(undefined <= draw < undefined + allowed for draw in draws)
-    return RuleCount(allowed=yes, denied=asked - yes - empty, undefined=empty)
+    return RuleCount(allowed=yes, denied=count - yes - empty, undefined=empty)
 
 
 def verdicts(found: Counts, tolerance: float = 0.02) -> dict[tuple[str, str], str]:
-    return {(one.rule, one.of): one.verdict for one in compare(found, tolerance=tolerance)}
+    return {(comparison.rule, comparison.of): comparison.verdict for comparison in compare(found, tolerance=tolerance)}
 
 
 def test_a_rule_that_refuses_more_has_moved() -> None:
@@ -73,7 +73,7 @@ def test_chance_alone_moves_a_rule_once_in_a_thousand_comparisons() -> None:
         for rule in range(10):
             found[True, str(rule)] = sample(0.5, 200, seed * 100 + rule)
             found[False, str(rule)] = sample(0.5, 400, seed * 100 + rule + 50)
-        moved += any(one.verdict == "moved" for one in compare(found, tolerance=0.0))
+        moved += any(comparison.verdict == "moved" for comparison in compare(found, tolerance=0.0))
     assert moved <= 4
 
 
@@ -113,8 +113,8 @@ def test_what_is_no_part(text: str) -> None:
 
 
 def trial(**more: object) -> CanaryPlan:
-    given = {"part": part("10%"), "seconds": 0.0, "decisions": 100, "tolerance": 0.02, "quiet_ok": False, **more}
-    return CanaryPlan(**given)  # type: ignore[arg-type]
+    settings = {"part": part("10%"), "seconds": 0.0, "decisions": 100, "tolerance": 0.02, "quiet_ok": False, **more}
+    return CanaryPlan(**settings)  # type: ignore[arg-type]
 
 
 def growing(canary: RuleCount, others: RuleCount) -> Callable[[], Fleet]:

@@ -91,21 +91,21 @@ def scenarios(folder: Path, *, good: bool) -> None:
 
 
 def test_a_wider_row_stops_and_a_narrower_does_not(tmp_path: Path) -> None:
-    one = load_program(write(tmp_path))
+    original = load_program(write(tmp_path))
     wider = load_program(write(tmp_path, POLICY.replace("read: READ (item)", "read: READ/WRITE (item)")))
-    up, down = compared(one, wider, FailingOn.WIDER), compared(wider, one, FailingOn.WIDER)
+    up, down = compared(original, wider, FailingOn.WIDER), compared(wider, original, FailingOn.WIDER)
     assert (up.outcome, [row.name for row in up.blocking]) == (Outcome.FAILED, ["item/read"])
     assert "1 not waived: item/read" in up.says
     assert down.outcome is Outcome.PASSED
-    assert compared(wider, one, FailingOn.ANY).outcome is Outcome.FAILED
-    assert compared(one, wider, FailingOn.NONE).outcome is Outcome.PASSED
-    assert compared(one, one, FailingOn.ANY).says == "no operation changed"
+    assert compared(wider, original, FailingOn.ANY).outcome is Outcome.FAILED
+    assert compared(original, wider, FailingOn.NONE).outcome is Outcome.PASSED
+    assert compared(original, original, FailingOn.ANY).says == "no operation changed"
 
 
 def test_what_is_wider_here_and_narrower_there_stops_too(tmp_path: Path) -> None:
-    one = load_program(write(tmp_path))
+    original = load_program(write(tmp_path))
     other = load_program(write(tmp_path, POLICY.replace("read: READ (item)", "read: WRITE (item)")))
-    assert compared(one, other, FailingOn.WIDER).outcome is Outcome.FAILED
+    assert compared(original, other, FailingOn.WIDER).outcome is Outcome.FAILED
 
 
 NESTED = """\
@@ -175,13 +175,13 @@ def test_types_come_in_the_same_order_on_both_sides(tmp_path: Path) -> None:
 
 
 def test_a_waiver_lets_through_until_its_day(tmp_path: Path) -> None:
-    one = load_program(write(tmp_path))
+    original = load_program(write(tmp_path))
     wider = load_program(write(tmp_path, POLICY.replace("read: READ (item)", "read: READ/WRITE (item)")))
     waiver = "waivers:\n  - {operation: item/read, change: wider, who: ada, why: writers read, until: %s}\n"
-    good = compared(one, wider, FailingOn.WIDER, waiver % "2026-02-01")
+    good = compared(original, wider, FailingOn.WIDER, waiver % "2026-02-01")
     assert good.outcome is Outcome.PASSED
     assert "(1 waived)" in good.says
-    late = compared(one, wider, FailingOn.WIDER, waiver % "2025-12-31")
+    late = compared(original, wider, FailingOn.WIDER, waiver % "2025-12-31")
     assert late.outcome is Outcome.FAILED
     assert [d.name for d in late.diagnostics] == ["expired-waiver"]
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 POLICIES = find_policies([ROOT / "policy_src"])
 
 
-def said(content: dict[str, Any]) -> dict[str, Any]:
+def without_numbers(content: dict[str, Any]) -> dict[str, Any]:
     for rules in content["rules"].values():
         for rule in rules.values():
             del rule["minimal"], rule["atoms"]
@@ -35,7 +35,7 @@ def test_the_program_of_a_bundle_is_the_program_that_was_packed(path: Path) -> N
     # In a bundle keys are sorted, so that the atoms of minimal sets have other numbers.
     # Engines run the conditions after the passes, so these are in it.
     in_bundle = program_json(program_in(policy_bundle(program), "bundle"))
-    assert said(in_bundle) == said(program_json(program, optimised(program)))
+    assert without_numbers(in_bundle) == without_numbers(program_json(program, optimised(program)))
 
 
 @pytest.mark.parametrize("path", POLICIES[:4], ids=lambda p: p.stem)
@@ -48,18 +48,18 @@ def test_a_policy_compared_with_its_own_bundle_has_not_changed(path: Path) -> No
 
 
 def test_verdicts_are_those_of_the_tables() -> None:
-    one, other = load_program(ROOT / "policy_src/cdap/draft.yaml"), load_program(ROOT / "policy_src/cdap/final.yaml")
-    meant = {row.name: row.verdict for row in diff(one, other, renames=False).rows}
-    found = diff(program_in(policy_bundle(one), "running"), comparable(other), renames=False)
+    draft, final = load_program(ROOT / "policy_src/cdap/draft.yaml"), load_program(ROOT / "policy_src/cdap/final.yaml")
+    meant = {row.name: row.verdict for row in diff(draft, final, renames=False).rows}
+    found = diff(program_in(policy_bundle(draft), "running"), comparable(final), renames=False)
     assert {row.name: row.verdict for row in found.rows} == meant
     assert len(set(meant.values()) - {Verdict.EQUAL}) >= 2
 
 
 def test_conditions_are_shown_in_the_words_of_the_tables() -> None:
     program = load_program(ROOT / "policy_src/cdap/final.yaml")
-    made = program_from_json(program_json(program), "running")
-    assert made.rules["namespace", "create"].requires_text == "WRITE (instance)"
-    assert replace(made.rules["namespace", "create"]).span.path == "running"
+    restored = program_from_json(program_json(program), "running")
+    assert restored.rules["namespace", "create"].requires_text == "WRITE (instance)"
+    assert replace(restored.rules["namespace", "create"]).span.path == "running"
 
 
 @pytest.mark.parametrize(

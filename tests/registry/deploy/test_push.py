@@ -74,26 +74,26 @@ def test_a_module_that_the_new_policy_has_not_is_removed(opa: OpaServer, tmp_pat
 
 
 def test_what_a_bundle_holds_is_left_alone(tmp_path: Path) -> None:
-    made = program(tmp_path)
+    pushed = program(tmp_path)
     bundle = tmp_path / "policy.tar.gz"
-    bundle.write_bytes(policy_bundle(made))
+    bundle.write_bytes(policy_bundle(pushed))
     changed = policy_artifacts(program(tmp_path, POLICY.replace("READ (dataset) or", "")))
     with OpaServer([bundle]) as opa, Client(opa.url, system="studio") as client:
         with pytest.raises(FleetError, match="runs bundles"):
-            push(opa.url, changed, state(made))
+            push(opa.url, changed, state(pushed))
         assert client.health()
 
 
 def test_a_refused_push_leaves_the_rules_that_were_there(tmp_path: Path) -> None:
-    made = program(tmp_path)
+    pushed = program(tmp_path)
     bundle = tmp_path / "state.tar.gz"
-    bundle.write_bytes(state_bundle(made, validate(made, from_tables(ROWS, "rows"))[0]))
+    bundle.write_bytes(state_bundle(pushed, validate(pushed, from_tables(ROWS, "rows"))[0]))
     changed = policy_artifacts(program(tmp_path, POLICY.replace("READ (dataset) or", "")))
     with OpaServer([bundle]) as opa, Client(opa.url, system="studio") as client:
-        push(opa.url, policy_artifacts(made), None)
+        push(opa.url, policy_artifacts(pushed), None)
         assert client.check("ann", "read", "dataset:web/clicks")
         with pytest.raises(FleetError, match="owned by bundle"):
-            push(opa.url, changed, state(made))
+            push(opa.url, changed, state(pushed))
         assert client.check("ann", "read", "dataset:web/clicks")
 
 

@@ -35,7 +35,7 @@ def sidecar(name: str = "one", policy: str | None = "new", problem: str | None =
 
 def read(*fleets: Iterable[Sidecar] | Fleet) -> Callable[[], Fleet]:
     """One fleet after the other, the last one for ever."""
-    left = [one if isinstance(one, Fleet) else Fleet(sidecars=tuple(one)) for one in fleets]
+    left = [fleet if isinstance(fleet, Fleet) else Fleet(sidecars=tuple(fleet)) for fleet in fleets]
     return lambda: left.pop(0) if len(left) > 1 else left[0]
 
 
@@ -90,7 +90,7 @@ def test_a_watch_ends_when_the_last_one_comes() -> None:
 def test_time_is_up_and_the_late_one_is_named() -> None:
     look = last(watch(read([sidecar("one"), sidecar("two", "old")]), WANTED, "shop", timeout=0.2, every=0.05))
     assert not look.complete
-    assert [(one.sidecar.id, one.why) for one in look.late] == [("two", "still runs policy old")]
+    assert [(waiting.sidecar.id, waiting.why) for waiting in look.late] == [("two", "still runs policy old")]
 
 
 def test_who_is_silent_for_long_is_not_waited_for() -> None:
@@ -187,10 +187,10 @@ def test_what_is_no_moment_is_none(text: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(-5, "0 s"), (59, "59 s"), (600, "10 min"), (9000, "2 h"), (9e5, "10 d")]
+    ("seconds", "expected"), [(-5, "0 s"), (59, "59 s"), (600, "10 min"), (9000, "2 h"), (9e5, "10 d")]
 )
-def test_ages(seconds: float, said: str) -> None:
-    assert age(timedelta(seconds=seconds)) == said
+def test_ages(seconds: float, expected: str) -> None:
+    assert age(timedelta(seconds=seconds)) == expected
 
 
 def test_a_server_whose_clock_is_wrong_makes_nobody_silent() -> None:
@@ -209,5 +209,5 @@ def test_who_asks_the_server_has_reached_it(waiting: bool) -> None:
     other = gone.replace("dev/shop", "prod/shop")
     bundles = {"state": {"message": gone, "code": "bundle_error"}, "theirs": {"message": other, "code": "bundle_error"}}
     feeds = {"dev/shop/state": {"holds": "same", "waiting": waiting}}
-    [one] = fleet_of({"sidecars": [{"id": "one", "bundles": bundles, "feeds": feeds}]}).sidecars
-    assert one.problems == ((f"theirs: {other}",) if waiting else (f"state: {gone}", f"theirs: {other}"))
+    [asking] = fleet_of({"sidecars": [{"id": "one", "bundles": bundles, "feeds": feeds}]}).sidecars
+    assert asking.problems == ((f"theirs: {other}",) if waiting else (f"state: {gone}", f"theirs: {other}"))

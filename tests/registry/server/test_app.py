@@ -31,8 +31,8 @@ def test_bundles_come_with_an_etag_and_not_twice(registry: Registry, packed: Exa
         first = await client.get(POLICY)
         assert (first.status_code, first.content, first.headers["content-type"]) == (200, packed.policies[0], GZIP)
         etag = first.headers["etag"]
-        for held in (etag, f"W/{etag}", f'{etag}, "older.1"'):
-            again = await client.get(POLICY, headers={"If-None-Match": held})
+        for tag in (etag, f"W/{etag}", f'{etag}, "older.1"'):
+            again = await client.get(POLICY, headers={"If-None-Match": tag})
             assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
         other = await client.get(POLICY, headers={"If-None-Match": f'"newer.1", {etag}'})
         assert other.status_code == 200
@@ -79,16 +79,16 @@ def test_a_long_poll_ends_with_the_switch(registry: Registry, packed: ExampleBun
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         first = await client.get(POLICY, headers={"Prefer": "modes=snapshot,delta;wait=20"})
         assert first.headers["content-type"] == LONG_POLL
-        held = {"If-None-Match": first.headers["etag"]}
-        short = await client.get(POLICY, headers={**held, "Prefer": "wait=0"})
+        condition = {"If-None-Match": first.headers["etag"]}
+        short = await client.get(POLICY, headers={**condition, "Prefer": "wait=0"})
         assert short.status_code == 304
-        polls = [asyncio.create_task(client.get(POLICY, headers={**held, "Prefer": "wait=20"})) for _ in range(20)]
+        polls = [asyncio.create_task(client.get(POLICY, headers={**condition, "Prefer": "wait=20"})) for _ in range(20)]
         await until(lambda: waiting(served) == 20)
         started = time.monotonic()
         await asyncio.to_thread(partial(registry.release, "dev", "shop", policy=new))
         answers = await asyncio.gather(*polls)
         assert time.monotonic() - started < 1
-        assert {(one.status_code, one.content) for one in answers} == {(200, packed.policies[1])}
+        assert {(answer.status_code, answer.content) for answer in answers} == {(200, packed.policies[1])}
         assert waiting(served) == 0
 
     within(registry, body)
@@ -99,8 +99,8 @@ def test_a_long_poll_of_what_did_not_change_goes_on(registry: Registry, packed: 
 
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         etag = (await client.get(STATE)).headers["etag"]
-        asked = client.get(STATE, headers={"If-None-Match": etag, "Prefer": "wait=1"})
-        poll = asyncio.create_task(asked)
+        pending = client.get(STATE, headers={"If-None-Match": etag, "Prefer": "wait=1"})
+        poll = asyncio.create_task(pending)
         await asyncio.sleep(0.1)
         await asyncio.to_thread(partial(registry.release, "dev", "shop", policy=new))
         started = time.monotonic()
@@ -118,11 +118,11 @@ def test_who_waits_on_through_a_canary_is_seen_in_it_and_out_again(registry: Reg
         headers = {"If-None-Match": first.headers["etag"], "Prefer": "wait=20", "X-Privtab-Instance": "one"}
         poll = asyncio.create_task(client.get(STATE, headers=headers))
         await until(lambda: waiting(served) == 1)
-        (asked,) = served.fleet._known[True, "one"].polls.values()
+        (poll_record,) = served.fleet._known[True, "one"].polls.values()
         await asyncio.to_thread(partial(registry.release, "dev", "shop", canary=Canary(policy=new)))
-        await until(lambda: asked.canary)
+        await until(lambda: poll_record.canary)
         await asyncio.to_thread(partial(registry.release, "dev", "shop"))
-        await until(lambda: not asked.canary)
+        await until(lambda: not poll_record.canary)
         served.feeds.end()
         assert (await poll).status_code == 304
 
@@ -139,9 +139,9 @@ def test_deltas_go_to_those_who_take_them_and_once(registry: Registry, packed: E
         await asyncio.to_thread(partial(registry.release, "dev", "shop", state=new))
         await until(lambda: served.feeds.channels["dev", "shop"].state != before)
 
-        async def ask(instance: str = "a", held: str = etag, **headers: str) -> httpx.Response:
+        async def ask(instance: str = "a", tag: str = etag, **headers: str) -> httpx.Response:
             return await client.get(
-                STATE, headers={"If-None-Match": held, "X-Privtab-Instance": instance, **DELTA, **headers}
+                STATE, headers={"If-None-Match": tag, "X-Privtab-Instance": instance, **DELTA, **headers}
             )
 
         delta = await ask()
@@ -168,11 +168,11 @@ def test_large_deltas_are_worked_out_elsewhere(
         old = registry.channel("dev", "shop").state
         registry.release("dev", "shop", state=registry.put(packed.states[1]).id)
         await until(lambda: served.feeds.channels["dev", "shop"].state != old)
-        asked = [
+        pending = [
             client.get(STATE, headers={"If-None-Match": etag, "X-Privtab-Instance": str(at), **DELTA})
             for at in range(5)
         ]
-        answers = await asyncio.gather(*asked)
+        answers = await asyncio.gather(*pending)
         assert len({answer.content for answer in answers}) == 1
         proof(packed.states[0], answers[0].content, packed.states[1])
 
@@ -222,7 +222,7 @@ def test_reports_and_logs_are_taken_within_bounds(registry: Registry, monkeypatc
             "r1": {"other": {"allow": 4}},
             "unknown": {"other": {"undefined": 1}},
         }
-        assert [one["id"] for one in served.fleet.sidecars()] == ["o"]
+        assert [sidecar["id"] for sidecar in served.fleet.sidecars()] == ["o"]
 
     within(registry, body)
 
@@ -240,14 +240,14 @@ def test_the_fleet_is_told_by_channel(registry: Registry, packed: ExampleBundles
             ("?system=x", []),
         ):
             found = (await client.get(f"/fleet{question}")).json()
-            assert [one["id"] for one in found["sidecars"]] == ids
+            assert [sidecar["id"] for sidecar in found["sidecars"]] == ids
         found = (await client.get("/fleet?channel=dev")).json()
-        assert [Channel(**{**one, "canary": None}) for one in map(without_version, found["channels"])] == [
+        assert [Channel(**{**document, "canary": None}) for document in map(without_version, found["channels"])] == [
             registry.channel("dev", "shop")
         ]
-        (one,) = found["sidecars"]
-        assert one["feeds"]["dev/shop/policy"]["holds"] is None
-        assert not one["current"]
+        (only,) = found["sidecars"]
+        assert only["feeds"]["dev/shop/policy"]["holds"] is None
+        assert not only["current"]
 
     within(registry, body)
 
@@ -373,23 +373,23 @@ def test_what_thousands_tell_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None
                 ]
             ),
         )
-    (one,) = (one for one in fleet.sidecars() if one["id"] == "a")
-    assert len(one["decisions"]) == module.MOST_COUNTED
-    assert one["labels"] == {"made-up-499": "1"}
+    (sidecar,) = (known for known in fleet.sidecars() if known["id"] == "a")
+    assert len(sidecar["decisions"]) == module.MOST_COUNTED
+    assert sidecar["labels"] == {"made-up-499": "1"}
     assert sum(map(len, fleet.counts.to_json().values())) <= 500
 
 
 def test_what_one_tells_harms_nobody_s_view(registry: Registry) -> None:
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.post("/status", content=r'{"labels": {"id": "\ud800"}, "bundles": {}}')).status_code == 400
-        told = r'{"labels": {"id": "\u001b[31m"}, "bundles": {"p": {"code": "\u202e", "message": "\u001b]0;x\u0007", "size": 1e999}}}'
-        assert (await client.post("/status", content=told)).status_code == 200
+        report = r'{"labels": {"id": "\u001b[31m"}, "bundles": {"p": {"code": "\u202e", "message": "\u001b]0;x\u0007", "size": 1e999}}}'
+        assert (await client.post("/status", content=report)).status_code == 200
         found = await client.get("/fleet")
         assert found.status_code == 200
-        (one,) = json.loads(found.text, parse_constant=pytest.fail)["sidecars"]
-        assert one["id"].isprintable()
-        assert one["bundles"]["p"]["message"] == r"\x1b]0;x\x07"
-        assert one["bundles"]["p"]["size"] is None
+        (sidecar,) = json.loads(found.text, parse_constant=pytest.fail)["sidecars"]
+        assert sidecar["id"].isprintable()
+        assert sidecar["bundles"]["p"]["message"] == r"\x1b]0;x\x07"
+        assert sidecar["bundles"]["p"]["size"] is None
 
     within(registry, body)
 
@@ -419,4 +419,4 @@ def test_who_was_not_heard_of_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(time, "time", lambda: now + 9)
     fleet.record_status(SidecarIdentity(instance="b", labels={}), "", {})
     monkeypatch.setattr(time, "time", lambda: now + 12)
-    assert [one["id"] for one in fleet.sidecars()] == ["b"]
+    assert [sidecar["id"] for sidecar in fleet.sidecars()] == ["b"]

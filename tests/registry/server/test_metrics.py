@@ -42,8 +42,10 @@ METRICS = {
 def test_names_kinds_help_and_labels_stay(registry: Registry) -> None:
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         named = {"X-Privtab-Instance": b'one "of" many\n'.hex()}
-        got = await client.get(POLICY, headers=named)
-        assert (await client.get(POLICY, headers=named | {"If-None-Match": got.headers["etag"]})).status_code == 304
+        response = await client.get(POLICY, headers=named)
+        assert (
+            await client.get(POLICY, headers=named | {"If-None-Match": response.headers["etag"]})
+        ).status_code == 304
         entry = {"path": "privtab/shop/allow", "result": True, "bundles": {"policy": {"revision": "r1"}}}
         assert (await client.post("/logs", json=[entry], headers=named)).status_code == 200
         assert (await client.post("/logs", json={}, headers=named)).status_code == 400
@@ -63,7 +65,7 @@ def test_names_kinds_help_and_labels_stay(registry: Registry) -> None:
             return sample.value
 
         assert value("bundles_served") == value("not_modified") == value("decision_log_uploads") == 1
-        assert value("bytes_sent") == len(got.content)
+        assert value("bytes_sent") == len(response.content)
         assert value("refused") == value("storage_ok") == 1
         assert value("status_reports") == value("storage_errors") == value("long_polls") == 0
 

@@ -19,9 +19,9 @@ def test_it_shows_channels_releases_and_sidecars(serving: Serving, registry: Reg
     second = registry.put(packed.policies[1]).id
     registry.release("dev", "shop", canary=Canary(policy=second, share=0.25), why=EVIL, by=EVIL)
     server = serving()
-    held = {"X-Privtab-Instance": "web-1", "X-Privtab-Labels": "zone=a"}
-    etag = server.get("/channels/dev/shop/state.tar.gz", headers=held).headers["ETag"]
-    server.get("/channels/dev/shop/state.tar.gz", headers={**held, "If-None-Match": etag})
+    headers = {"X-Privtab-Instance": "web-1", "X-Privtab-Labels": "zone=a"}
+    etag = server.get("/channels/dev/shop/state.tar.gz", headers=headers).headers["ETag"]
+    server.get("/channels/dev/shop/state.tar.gz", headers={**headers, "If-None-Match": etag})
     server.get("/channels/dev/shop/policy.tar.gz", headers={"X-Privtab-Instance": EVIL})
     answer = server.get("/")
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"

@@ -39,7 +39,7 @@ def answered(opa: Opa, code: str) -> bool:
 
 def fleet(server: Server, **more: Any) -> dict[str, Any]:
     found: dict[str, Any] = server.get("/fleet", **more).json()
-    return {one["id"]: one for one in found["sidecars"]} | {"": found}
+    return {sidecar["id"]: sidecar for sidecar in found["sidecars"]} | {"": found}
 
 
 def test_a_switch_is_there_within_a_second_as_a_delta(
@@ -98,13 +98,13 @@ def test_decisions_are_counted_by_revision_rule_and_answer(serving: Any, opas: A
     for user, times in (("ann", 3), ("nobody", 2)):
         for _ in range(times):
             opa.allows(user, "read", "s/a/i")
-    asked = {
+    request = {
         "subject": {"type": "user", "id": "ann"},
         "action": {"name": "write"},
         "resource": {"type": "item", "id": "s/a/i"},
     }
-    whole = {"requests": [asked, asked]}
-    for rule, question in (("decision", asked), ("check", asked), ("explained", whole), ("decisions", whole)):
+    whole = {"requests": [request, request]}
+    for rule, question in (("decision", request), ("check", request), ("explained", whole), ("decisions", whole)):
         opa.session.post(f"{opa.url}/v1/data/privtab/shop/{rule}", json={"input": question}, timeout=5)
     opa.session.post(f"{opa.url}/v1/data/privtab_program/shop/revision", json={}, timeout=5)
     counts = {"shop/item/read": {"allow": 3, "deny": 2}, "shop/item/write": {"deny": 6}}
@@ -138,8 +138,8 @@ def test_a_canary_goes_to_those_that_it_is_for(
     registry.release("dev", "shop", policy=new)
     for opa in (a, b, unnamed):
         until(lambda opa=opa: opa.revision() == new)  # type: ignore[misc]
-    assert {one["labels"].get("zone") for one in fleet(server)[""]["sidecars"]} == {"north", "south", None}
-    assert {(one["named"], *one["reads"], one["certain"]) for one in fleet(server)[""]["sidecars"]} == {
+    assert {sidecar["labels"].get("zone") for sidecar in fleet(server)[""]["sidecars"]} == {"north", "south", None}
+    assert {(sidecar["named"], *sidecar["reads"], sidecar["certain"]) for sidecar in fleet(server)[""]["sidecars"]} == {
         (True, "dev/shop", True),
         (False, "dev/shop", True),
     }
@@ -205,11 +205,11 @@ def test_a_wrong_token_is_refused_and_seen(serving: Any, opas: Any, registry: Re
             path
         )
     found = fleet(server, **operator)
-    refused = {one["instance"]: one for one in found[""]["refused"] if one["instance"]}
+    refused = {refusal["instance"]: refusal for refusal in found[""]["refused"] if refusal["instance"]}
     assert set(refused) == {"bad", "wrong", "none", "other"}
     assert (refused["bad"]["token"], refused["bad"]["status"]) == ("fleet", 403)
     assert refused["wrong"]["status"] == 401
-    assert [one["id"] for one in found[""]["sidecars"]] == ["good"]
+    assert [sidecar["id"] for sidecar in found[""]["sidecars"]] == ["good"]
     assert 'privtab_registry_refused_total{status="401"}' in server.get("/metrics", **operator).text
     assert "wrong was refused" in server.log.read_text()
     assert WRONG not in server.log.read_text()
@@ -230,7 +230,7 @@ def test_tls_with_an_authority_of_ones_own(serving: Any, opas: Any, registry: Re
     )
     until(lambda: runs(trusts, registry))
     until(lambda: "x509" in str((not_.status() or {}).get("bundles", {}).get("policy", {}).get("message")))
-    assert [one["id"] for one in fleet(server, verify=str(files.authority))[""]["sidecars"]] == ["trusts"]
+    assert [sidecar["id"] for sidecar in fleet(server, verify=str(files.authority))[""]["sidecars"]] == ["trusts"]
 
 
 def test_a_killed_server_is_missed_by_nobody(
@@ -293,8 +293,8 @@ def test_signed_bundles_have_deltas_only_where_sidecars_allow_them(
     signing = SigningKey.of(private)
     for state in packed.states[:2]:
         registry.release("dev", "shop", state=registry.put(signed(state, signing), resign=True).id)
-    kept = registry.history("dev", "shop")[1:]
-    registry.release("dev", "shop", state=kept[0].state)
+    releases = registry.history("dev", "shop")[1:]
+    registry.release("dev", "shop", state=releases[0].state)
     server = serving(*(["--unsigned-deltas"] if allowed else []))
     config = configuration(server.url, instance="one")
     asks = opa_configuration([public], "", ["state"])
@@ -304,7 +304,7 @@ def test_signed_bundles_have_deltas_only_where_sidecars_allow_them(
     )
     (opa,) = opas(config)
     until(lambda: runs(opa, registry))
-    registry.release("dev", "shop", state=kept[1].state)
+    registry.release("dev", "shop", state=releases[1].state)
     until(lambda: runs(opa, registry))
     assert opa.status()["bundles"]["state"]["type"] == ("delta" if allowed else "snapshot")
     assert opa.status()["bundles"]["state"].get("code") is None

@@ -74,17 +74,17 @@ def test_a_token_that_is_bound_is_good_for_one_sidecar(
         ]
         assert [answer.status_code for answer in answers] == [status] * 3
         assert says in answers[0].text
-        told = (await client.get("/fleet", headers=shows(OPS))).json()
+        document = (await client.get("/fleet", headers=shows(OPS))).json()
         named = headers.get("X-Privtab-Instance", "")
         if status == 200:
-            assert [one["id"] for one in told["sidecars"]] == [named or "made-up"]
-            assert told["refused"] == []
+            assert [sidecar["id"] for sidecar in document["sidecars"]] == [named or "made-up"]
+            assert document["refused"] == []
         else:
-            assert told["sidecars"] == []
-            assert {(one["instance"], one["status"], one["why"]) for one in told["refused"]} == {
+            assert document["sidecars"] == []
+            assert {(refusal["instance"], refusal["status"], refusal["why"]) for refusal in document["refused"]} == {
                 (named, 403, answers[0].text)
             }
-            [shown, *_] = fleet_of(told).refused
+            [shown, *_] = fleet_of(document).refused
             assert "with the token of" in shown
 
     within(registry, body, tokens=tokens)
@@ -98,9 +98,11 @@ def test_what_an_opa_calls_itself_is_nobody_s_name(registry: Registry, tokens: T
         await client.get(POLICY, headers=shows(WEB, "web-1", "app=web"))
         false = report(str(current.policy), "web-1")
         assert (await client.post("/status", content=false, headers=shows(ANY))).status_code == 200
-        told = {one["named"]: one for one in (await client.get("/fleet", headers=shows(OPS))).json()["sidecars"]}
-        assert told[True]["bundles"] == {}
-        assert told[True]["feeds"]["dev/shop/policy"]["holds"] is None
+        sidecars = {
+            sidecar["named"]: sidecar for sidecar in (await client.get("/fleet", headers=shows(OPS))).json()["sidecars"]
+        }
+        assert sidecars[True]["bundles"] == {}
+        assert sidecars[True]["feeds"]["dev/shop/policy"]["holds"] is None
 
     within(registry, body, tokens=tokens)
 
@@ -128,8 +130,8 @@ def test_a_binding_that_is_none_is_named_by_its_line(tmp_path: Path, line: str) 
 # --- without a name --------------------------------------------------------------------------------------------------
 
 
-async def fleet(client: httpx.AsyncClient, **asked: str) -> Fleet:
-    return fleet_of((await client.get("/fleet", params=asked)).json())
+async def fleet(client: httpx.AsyncClient, **parameters: str) -> Fleet:
+    return fleet_of((await client.get("/fleet", params=parameters)).json())
 
 
 def test_a_report_without_a_name_counts_where_its_bundles_come_from(registry: Registry, packed: ExampleBundles) -> None:
@@ -141,12 +143,12 @@ def test_a_report_without_a_name_counts_where_its_bundles_come_from(registry: Re
         # Of what it runs only: `new` runs in two channels, `old` in one.
         for revision, places, certain in ((old, ("dev/shop",), True), (new, ("other/shop", "prod/shop"), False)):
             await client.post("/status", content=report(revision))
-            [one] = (await fleet(client)).sidecars
-            assert (one.places, one.certain) == (places, certain)
-        [one] = (await fleet(client)).sidecars
-        assert "may read other/shop or prod/shop: give it `X-Privtab-Instance`" in one.doubt
-        assert not one.reads("dev", "shop")
-        assert one.reads("prod", "shop")
+            [sidecar] = (await fleet(client)).sidecars
+            assert (sidecar.places, sidecar.certain) == (places, certain)
+        [sidecar] = (await fleet(client)).sidecars
+        assert "may read other/shop or prod/shop: give it `X-Privtab-Instance`" in sidecar.doubt
+        assert not sidecar.reads("dev", "shop")
+        assert sidecar.reads("prod", "shop")
         assert (await fleet(client, channel="dev")).sidecars == ()
         assert len((await fleet(client, channel="prod")).sidecars) == 1
         # What is asked for from its address without a name says the rest.
@@ -172,10 +174,10 @@ def test_who_has_asked_for_a_channel_that_is_to_be_counts_for_it(registry: Regis
         assert (await client.get(POLICY.replace("dev", "new"), headers=named)).status_code == 404
         assert (await client.get("/channels/..%2f/x/policy.tar.gz", headers=named)).status_code == 404
         await client.post("/status", content=report(), headers=named)
-        [one] = (await fleet(client)).sidecars
-        assert (one.places, one.certain) == (("new/shop",), True)
-        assert one.reads("new", None)
-        assert not one.reads("dev", None)
+        [sidecar] = (await fleet(client)).sidecars
+        assert (sidecar.places, sidecar.certain) == (("new/shop",), True)
+        assert sidecar.reads("new", None)
+        assert not sidecar.reads("dev", None)
 
     within(registry, body)
 
@@ -185,9 +187,9 @@ def test_who_cannot_be_told_apart_is_waited_for_and_does_not_count() -> None:
 
     def look(revision: str) -> Any:
         loaded = (LoadedBundle(name="policy", revision=revision),)
-        one = Sidecar(id="x", bundles=loaded, places=("dev/shop", "prod/shop"), certain=False)
+        sidecar = Sidecar(id="x", bundles=loaded, places=("dev/shop", "prod/shop"), certain=False)
         looks = watch(
-            lambda: Fleet(sidecars=(one,)),
+            lambda: Fleet(sidecars=(sidecar,)),
             DesiredRevisions(policy="new"),
             "shop",
             timeout=0.05,
@@ -248,7 +250,7 @@ def spoil(registry: Registry, sequence: int) -> None:
     registry.store.replace(names.entry("dev", "shop", sequence), b"{")
 
 
-async def told(client: httpx.AsyncClient) -> dict[str, Any]:
+async def channel_of(client: httpx.AsyncClient) -> dict[str, Any]:
     found: dict[str, Any] = (await client.get("/fleet")).json()["channels"][0]
     return found
 
@@ -261,23 +263,23 @@ def test_nothing_moves_while_the_last_switch_cannot_be_read(
     spoil(registry, 2)
 
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
-        assert (await told(client))["sequence"] == 1
-        assert "release 2 cannot be read" in (await told(client))["trouble"]
+        assert (await channel_of(client))["sequence"] == 1
+        assert "release 2 cannot be read" in (await channel_of(client))["trouble"]
         assert "release 2 cannot be read" in caplog.text
         assert 'unreadable_switches{channel="dev",system="shop"} 1.0' in (await client.get("/metrics")).text
         fresh = await client.get(POLICY)
         assert fresh.content == packed.policies[0], "who has nothing gets what was whole last"
         # What it runs may be what the release was to: it stays, and OPA goes on with its own mark.
-        held = {"If-None-Match": f'"{new}.0123456789abcdef"'}
-        stays = await client.get(POLICY, headers=held)
-        assert (stays.status_code, stays.headers["etag"]) == (304, held["If-None-Match"])
-        poll = asyncio.create_task(client.get(POLICY, headers={**held, "Prefer": "wait=20"}))
+        condition = {"If-None-Match": f'"{new}.0123456789abcdef"'}
+        stays = await client.get(POLICY, headers=condition)
+        assert (stays.status_code, stays.headers["etag"]) == (304, condition["If-None-Match"])
+        poll = asyncio.create_task(client.get(POLICY, headers={**condition, "Prefer": "wait=20"}))
         await until(lambda: waiting(served) == 1)
         await asyncio.sleep(0.2)
         assert not poll.done()
         await asyncio.to_thread(partial(registry.release, "dev", "shop", policy=new, expect=2))
         assert (await poll).content == packed.policies[1]
-        assert (await told(client))["trouble"] is None
+        assert (await channel_of(client))["trouble"] is None
 
     within(registry, body)
 
@@ -297,7 +299,7 @@ def test_what_a_server_knows_goes_on_when_its_switch_is_spoilt(
         await until(lambda: bool(served.feeds.channels["dev", "shop"].trouble))
         again = await client.get(POLICY)
         assert (again.content, again.headers["etag"]) == (packed.policies[1], first.headers["etag"])
-        assert (await told(client))["sequence"] == 2
+        assert (await channel_of(client))["sequence"] == 2
 
     within(registry, body)
 
@@ -311,13 +313,13 @@ def test_a_server_that_starts_anew_and_cannot_know_gives_nobody_anything_older(
 
     async def by_the_copy(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.get(POLICY)).content == packed.policies[1]
-        assert "its copy is intact" in (await told(client))["trouble"]
+        assert "its copy is intact" in (await channel_of(client))["trouble"]
 
     async def by_nothing(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.get(POLICY)).status_code == 503
         assert (await client.get(STATE)).status_code == 503
-        held = {"If-None-Match": '"any.thing"'}
-        assert (await client.get(POLICY, headers=held)).status_code == 304
+        condition = {"If-None-Match": '"any.thing"'}
+        assert (await client.get(POLICY, headers=condition)).status_code == 304
 
     within(registry, by_the_copy)
     registry.store.remove("channels/dev/shop/channel.json")
@@ -326,7 +328,7 @@ def test_a_server_that_starts_anew_and_cannot_know_gives_nobody_anything_older(
 
     async def by_nothing_at_all(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.get(POLICY)).status_code == 503
-        assert (await told(client))["last"] == 2
+        assert (await channel_of(client))["last"] == 2
 
     within(registry, by_nothing_at_all)
     assert old.policy is not None

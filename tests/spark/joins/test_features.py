@@ -241,8 +241,8 @@ def test_features(
     requests = [request(user, action, entity, more) for _, user, action, entity, more, _ in cases]
     reference = Reference(program, rows)
     answers = ask(spark, program, rows, requests, **WAYS[way])
-    for (feature, *_, expected), asked, (allowed, reason) in zip(cases, requests, answers, strict=True):
-        assert reference.decide(asked).allowed is expected, f"the table is wrong: {feature}"
+    for (feature, *_, expected), requested, (allowed, reason) in zip(cases, requests, answers, strict=True):
+        assert reference.decide(requested).allowed is expected, f"the table is wrong: {feature}"
         assert (allowed, reason) == (expected, None if expected else "not granted"), feature
 
 

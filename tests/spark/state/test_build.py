@@ -84,8 +84,8 @@ def frames(spark: SparkSession, state: State) -> dict[str, DataFrame]:
     return found
 
 
-def files(made: Build) -> dict[str, bytes]:
-    return {key: Path(made.file(key)).read_bytes() for key in ("people", *made.shards)}
+def files(built: Build) -> dict[str, bytes]:
+    return {key: Path(built.file(key)).read_bytes() for key in ("people", *built.shards)}
 
 
 def listing(folder: Path) -> set[str]:
@@ -107,8 +107,8 @@ def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
     assert not first.unchanged
     report = first.shards["lake:l"]
     assert (report["allow"], report["deny"], report["owners"], report["members"]) == (3, 1, 1, 1)
-    told = (report["bytes"], report["sha256"])
-    assert told == (len(packed["lake:l"]), hashlib.sha256(packed["lake:l"]).hexdigest())
+    reported = (report["bytes"], report["sha256"])
+    assert reported == (len(packed["lake:l"]), hashlib.sha256(packed["lake:l"]).hexdigest())
     assert opened(tmp_path).manifest == first.manifest
     assert {path.name for path in (tmp_path / "bundles").iterdir()} == {Path(first.file(k)).name for k in packed}
 
@@ -166,8 +166,8 @@ def test_the_pipeline_and_the_local_pack_give_the_same_bytes_for_the_same_files(
     for table, frame in frames(spark, with_windows(world, seed) if timed else world).items():
         pq.write_table(frame.toArrow(), tmp_path / "rows" / f"{table}.parquet")
     local, _ = validate(program, load(tmp_path / "rows"))
-    made = build(spark, str(tmp_path / "rows"), program, tmp_path / "built", allow_partial=True)
-    parts = {key: document_of(content, program.system, key) for key, content in files(made).items()}
+    built = build(spark, str(tmp_path / "rows"), program, tmp_path / "built", allow_partial=True)
+    parts = {key: document_of(content, program.system, key) for key, content in files(built).items()}
     assert bool(local.windows) == timed
     assert json_bytes(merged(parts)) == index_bytes(program, local)[1]
 
@@ -206,8 +206,8 @@ def test_wrong_rows_stop_a_build_and_leave_the_last_one(spark: SparkSession, sho
 
     strict = {**arguments, "orphans": "quarantine"}
     partial = build(spark, strict, shop, tmp_path, allow_partial=True)
-    kept = replace(STATE, grants=(*STATE.grants[:2], STATE.grants[3]), members=STATE.members[:1])
-    assert files(partial) == shard_bundles(shop, kept)
+    correct = replace(STATE, grants=(*STATE.grants[:2], STATE.grants[3]), members=STATE.members[:1])
+    assert files(partial) == shard_bundles(shop, correct)
     assert not (tmp_path / "rejected").exists()
     found = partial.findings(spark).filter("severity = 'error'").collect()
     assert {json.loads(row.row).get("privilege") for row in found if row.code == "S130"} == {"SELET"}
@@ -227,8 +227,8 @@ def test_what_is_half_written_is_not_there(tmp_path: Path) -> None:
 def test_random_worlds(spark: SparkSession, seed: int, tmp_path: Path) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=IN_SPARK)))
     world = random_state(program, seed)
-    made = build(spark, frames(spark, world), program, tmp_path, allow_partial=True)
-    assert files(made) == shard_bundles(program, world)
+    built = build(spark, frames(spark, world), program, tmp_path, allow_partial=True)
+    assert files(built) == shard_bundles(program, world)
 
 
 @pytest.mark.long
@@ -238,31 +238,31 @@ def test_who_signs_may_change_and_opa_takes_it(
     mine, next_one = (signing_keys.pair("ES256", number) for number in (0, 1))
     folder = tmp_path / "state"
 
-    def made(state: State = STATE, **how: Any) -> Build:
+    def build_now(state: State = STATE, **how: Any) -> Build:
         return build(spark, frames(spark, state), shop, folder, **how)
 
-    plain = made()
+    plain = build_now()
     assert (plain.signed, files(plain)) == ((), shard_bundles(shop, STATE))
     # As if there were many.
     with monkeypatch.context() as patched:
         patched.setattr("privtab.spark.state.sealing.FEW", 0)
-        first = made(signing=mine.signing(scope="prod"))
+        first = build_now(signing=mine.signing(scope="prod"))
     assert (first.signed, first.rebuilt, first.unchanged) == (tuple(files(first)), (), False)
     assert files(first) == shard_bundles(shop, STATE, signing=mine.signing(scope="prod"))
-    assert made(signing=mine.signing(scope="prod", sequence=7)).unchanged
+    assert build_now(signing=mine.signing(scope="prod", sequence=7)).unchanged
     # The same name, another key; then another scope.
     other = next_one.signing(id=mine.signing().id, scope="prod")
-    assert files(made(signing=other)) == shard_bundles(shop, STATE, signing=other)
+    assert files(build_now(signing=other)) == shard_bundles(shop, STATE, signing=other)
     last = next_one.signing(scope="prod/2", sequence=8)
-    second = made(signing=last)
+    second = build_now(signing=last)
     assert files(second) == shard_bundles(shop, STATE, signing=last)
     assert second.manifest["revision"] == plain.manifest["revision"]
     lake = Path(second.file("lake:l"))
     lake.write_bytes(Path(second.file("lake:m")).read_bytes())
     with pytest.raises(BrokenBundle, match="was changed after it was built, and is not signed"):
-        made(signing=mine.signing())
+        build_now(signing=mine.signing())
     assert opened(folder).manifest == second.manifest
-    assert made(signing=last, full=True).signed == tuple(files(second))
+    assert build_now(signing=last, full=True).signed == tuple(files(second))
     assert deltas(spark, folder).rows == ()
 
     bundles = {f"part{at}": Path(second.file(key)) for at, key in enumerate(files(second))}
@@ -271,17 +271,17 @@ def test_who_signs_may_change_and_opa_takes_it(
     config = tmp_path / "config.json"
     config.write_text(json.dumps(opa_configuration(public_keys([next_one.public]), "prod/2", bundles)))
     with OpaServer(bundles, binary=opa_binary, config=config) as opa:
-        asked = {
+        request = {
             "subject": {"type": "user", "id": "ann"}, "action": {"name": "open"}, "resource": {"type": "crate", "id": "d/1"},
         }  # fmt: skip
         answers = []
         for who in ("ann", "bob"):
-            body = {"input": {**asked, "subject": {"type": "user", "id": who}}}
+            body = {"input": {**request, "subject": {"type": "user", "id": who}}}
             answers.append(requests.post(f"{opa.url}/v1/data/privtab/shop/allow", json=body, timeout=5).json())
         assert [answer.get("result") for answer in answers] == [False, True]
 
     changed = replace(STATE, members=())
-    unsigned = made(changed)
+    unsigned = build_now(changed)
     assert (unsigned.rebuilt, set(unsigned.signed)) == (("lake:l",), {"depot:d"})
     assert files(unsigned) == shard_bundles(shop, changed)
     assert all("signature" not in part for part in unsigned.shards.values())

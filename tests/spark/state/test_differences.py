@@ -37,12 +37,12 @@ def test_deltas_lead_from_the_build_before_to_this_one(spark: SparkSession, shop
     more = Grant(grantee="role:new", effect="deny", privilege="SELECT", entity=Entity("table", "l/s1/t%2F~"))
     new = Grant(grantee="role:r1", effect="allow", privilege="SELECT", entity=Entity("lake", "k"))
     build(spark, grants(spark, replace(ONE, grants=(*ONE.grants[:-1], more, new))), shop, tmp_path)
-    made = deltas(spark, tmp_path)
-    rows = {row["key"]: row for row in made.rows}
+    found = deltas(spark, tmp_path)
+    rows = {row["key"]: row for row in found.rows}
     assert {key: row["kind"] for key, row in rows.items()} == {
         "people": "full", "lake:l": "delta", "lake:k": "new", "depot:d": "removed",
     }  # fmt: skip
-    assert made.verified_count == 1
+    assert found.verified_count == 1
     row = rows["lake:l"]
     delta = (tmp_path / row["file"]).read_bytes()
     manifests = [json.loads((tmp_path / name).read_text()) for name in ("manifest.previous.json", "manifest.json")]

@@ -72,8 +72,10 @@ def frames(spark: SparkSession, state: State) -> dict[str, DataFrame]:
 def test_a_build_is_what_the_packer_makes_also_after_a_change_of_a_role_of_a_role(
     spark: SparkSession, nested: Program, tmp_path: Path
 ) -> None:
-    made = build(spark, frames(spark, STATE), nested, tmp_path)
-    assert {key: Path(made.file(key)).read_bytes() for key in ("people", *made.shards)} == shard_bundles(nested, STATE)
+    built = build(spark, frames(spark, STATE), nested, tmp_path)
+    assert {key: Path(built.file(key)).read_bytes() for key in ("people", *built.shards)} == shard_bundles(
+        nested, STATE
+    )
     # The new row has no scope, and concerns what Ann holds within the schema.
     more = (*STATE.assignments, Assignment(principal="role:engineer", role="reader"))
     changed = replace(STATE, assignments=more)
@@ -88,8 +90,10 @@ def test_chains_of_rows_that_hold_for_a_time_are_built_as_from_files(
 ) -> None:
     hours = [Window(EPOCH + n * HOUR, EPOCH + (n + 3) * HOUR) for n in range(5)]
     timed = replace(STATE, windows={"memberships": hours[:4], "assignments": [*hours[:3], hours[4], hours[2]]})
-    made = build(spark, frames(spark, timed), nested, tmp_path)
-    assert {key: Path(made.file(key)).read_bytes() for key in ("people", *made.shards)} == shard_bundles(nested, timed)
+    built = build(spark, frames(spark, timed), nested, tmp_path)
+    assert {key: Path(built.file(key)).read_bytes() for key in ("people", *built.shards)} == shard_bundles(
+        nested, timed
+    )
 
 
 @pytest.mark.long
@@ -98,13 +102,13 @@ def test_a_cycle_is_the_finding_that_files_have(spark: SparkSession, nested: Pro
     roles = (*STATE.assignments, Assignment(principal="role:reader", role="clerk"))
     state = replace(STATE, memberships=rows, assignments=roles)
     read = read_state(spark, frames(spark, state), nested)
-    kept, found = validate(nested, from_tables(to_tables(state), "state.json"))
+    valid, found = validate(nested, from_tables(to_tables(state), "state.json"))
     errors = sorted((f.place.table, f.code, f.message, f.help) for f in found if f.severity == "error")
-    told = read.quarantined().select("table", "code", "message", "help").collect()
-    assert sorted(map(tuple, told)) == errors
+    quarantined = read.quarantined().select("table", "code", "message", "help").collect()
+    assert sorted(map(tuple, quarantined)) == errors
     assert len(errors) == 6
     good = {tuple(row) for row in read.good("memberships").collect()}
-    assert good == set(kept.memberships)
+    assert good == set(valid.memberships)
     with pytest.raises(StateInvalid, match=r"contain each other|hold each other|contains itself"):
         build(spark, frames(spark, state), nested, tmp_path)
 
@@ -123,8 +127,8 @@ def test_the_workers_derive_the_rows_that_files_have(seed: int, *, timed: bool) 
         columns = [*CANONICAL[table], *window]
         arrays = [pa.array([row[at] for row in rows], pa.string()) for at in range(len(columns))]
         batch = pa.RecordBatch.from_arrays(arrays, names=columns)
-        told = [row for row in rows if str(row[0]).startswith(prefix)]
-        (found,) = _derived(table, told, vocabulary(program), columns, iter([batch]))
+        derived_rows = [row for row in rows if str(row[0]).startswith(prefix)]
+        (found,) = _derived(table, derived_rows, vocabulary(program), columns, iter([batch]))
         assert {tuple(row.values()) for row in found.to_pylist()} | set(rows) == set(cells(whole, table, window))
 
 

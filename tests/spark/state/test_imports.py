@@ -42,7 +42,7 @@ def test_an_imported_state_decides_and_has_the_report_of_the_command(spark: Spar
     report = json.loads(completed.stdout)
     assert report["taken"] == found.taken == {"grants": 3}
     assert report["translated"] == list(found.translated)
-    assert [one["what"] for one in report["not_taken"]] == [one.what for one in found.not_taken] != []
+    assert [skipped["what"] for skipped in report["not_taken"]] == [skipped.what for skipped in found.not_taken] != []
     rows = decision_rows.frame(spark, [("ann", "sales/orders"), ("bob", "sales/orders")], "who string, path string")
     answers = decide(rows, lake, found.state, subject="who", action="read", resource=("table", "path"))
     assert decision_rows.answer_rows(answers, "allowed") == [(False,), (True,)]
@@ -52,7 +52,7 @@ def test_what_a_state_cannot_say_stops_it_as_it_stops_the_command(tmp_path: Path
     lake, export = files(tmp_path, ranger_policy(1, **UNKNOWN), ranger_policy(2, policyType=1))
     with pytest.raises(StateInvalid, match="denial") as lost:
         import_state(lake, "ranger", export)
-    assert [one.denies for one in lost.value.findings] == [True]  # type: ignore[attr-defined]
+    assert [finding.denies for finding in lost.value.findings] == [True]  # type: ignore[attr-defined]
     partial = import_state(lake, "ranger", export, allow_partial=True)
     assert len(partial.not_taken) == 2
     with pytest.raises(StateInvalid, match=r"^2 .*`strict` accepts none") as strict:

@@ -45,8 +45,8 @@ def test_delta_and_iceberg(policy_file: Path, tmp_path: Path) -> None:
     packages = PACKAGES.get(pyspark.__version__[:3])
     if packages is None:
         pytest.skip(f"no Delta and Iceberg for Spark {pyspark.__version__}: run this with PySpark 4.0 or 4.1")
-    made = ran(str(HERE / "lakes.py"), str(tmp_path), *packages)
-    text = GRANTS.replace("FOLDER", str(tmp_path)).replace("SNAPSHOT", made.split()[-1])
+    output = ran(str(HERE / "lakes.py"), str(tmp_path), *packages)
+    text = GRANTS.replace("FOLDER", str(tmp_path)).replace("SNAPSHOT", output.split()[-1])
     (tmp_path / "sources.yaml").write_text(text, encoding="utf-8")
     catalog = {
         "lake": "org.apache.iceberg.spark.SparkCatalog", "lake.type": "hadoop", "lake.warehouse": f"{tmp_path}/warehouse",

@@ -98,7 +98,7 @@ def messy_rows(seed: int, count: int) -> Rows:
     return found
 
 
-def said(rows: list[tuple[str, str, str, str | None, str]]) -> dict[tuple[str, ...], int]:
+def counted(rows: list[tuple[str, str, str, str | None, str]]) -> dict[tuple[str, ...], int]:
     return dict(Counter(tuple(str(part) for part in row) for row in rows))
 
 
@@ -189,9 +189,9 @@ def test_good_rows_findings_and_counts_are_written_and_read_again(
         read_written(spark, tmp_path, replace(shop, sets={}))
     with pytest.raises(UsageError, match="for `shop`, but the policy is for `dock`"):
         read_written(spark, tmp_path, replace(shop, system="dock"))
-    made = read_written(spark, tmp_path, shop, allow_partial=True)
-    assert made.counts()["grants"] == made.tables["grants"].count() == 3
-    assert [row.code for row in made.quarantined.collect()] == ["S120"]
+    read_again = read_written(spark, tmp_path, shop, allow_partial=True)
+    assert read_again.counts()["grants"] == read_again.tables["grants"].count() == 3
+    assert [row.code for row in read_again.quarantined.collect()] == ["S120"]
 
 
 @pytest.mark.slow

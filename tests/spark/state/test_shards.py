@@ -81,15 +81,15 @@ def usable(state: State) -> State:
 def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = timed(usable(random_state(program, seed)), seed)
-    made: dict[str, bytes] = {}
+    bundles: dict[str, bytes] = {}
     for root, table in by_root(timed_rows(program, world)):
         findings = Findings()
         shard = held(program, table, {}, findings, None)
         assert not [row for row in findings.rows if row["severity"] == "error"]
         if document := root_document(program, root, shard):
-            made[root] = bundle_of(program, root, *document)
-    wanted = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE}
-    assert made == wanted
+            bundles[root] = bundle_of(program, root, *document)
+    expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE}
+    assert bundles == expected
 
 
 @pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
@@ -104,24 +104,24 @@ def test_people_with_windows_are_those_of_the_packer(seed: int, features: tuple[
     granted = sorted(world.distinct(("grants", "grantee"), ("owners", "owner")))
     document = timed_people(program, of_people, granted, [key for key in parts if key != PEOPLE])
     assert document.text == json_bytes(parts[PEOPLE])
-    made = bundle_of(program, PEOPLE, document.revision, document.text, len(parts) - 1, windows=document.windows)
-    assert made == shard_bundles(program, world)[PEOPLE]
+    bundle = bundle_of(program, PEOPLE, document.revision, document.text, len(parts) - 1, windows=document.windows)
+    assert bundle == shard_bundles(program, world)[PEOPLE]
 
 
 def built(program: Program, state: State, *, suspects: bool = False) -> dict[str, bytes]:
     """The bundles of all shards."""
-    made: dict[str, bytes] = {}
+    bundles: dict[str, bytes] = {}
     for root, table in by_root(rows(program, state, suspects)):
         findings = Findings()
         revision, text = shard_document(held(program, table, {}, findings, None))
         assert json.loads(text)["revision"] == revision
-        made[root] = bundle_of(program, root, revision, text)
-    return made
+        bundles[root] = bundle_of(program, root, revision, text)
+    return bundles
 
 
-def without_empty(bundles: dict[str, bytes], wanted: dict[str, bytes]) -> dict[str, bytes]:
+def without_empty(bundles: dict[str, bytes], expected: dict[str, bytes]) -> dict[str, bytes]:
     """Roots where only a scope lies have no shard."""
-    return {root: content for root, content in bundles.items() if root in wanted}
+    return {root: content for root, content in bundles.items() if root in expected}
 
 
 @pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])

@@ -44,21 +44,21 @@ def rows(state: State) -> dict[str, set[object]]:
 
 
 def test_a_state_of_this_process_has_its_sets_resolved(spark: SparkSession, shop: Program) -> None:
-    made = state_tables(spark, shop, STATE)
-    grants = {tuple(row) for row in made.tables["grants"].collect()}
+    resolved = state_tables(spark, shop, STATE)
+    grants = {tuple(row) for row in resolved.tables["grants"].collect()}
     assert grants == {
         ("role:clerk", "allow", "SELECT", "schema", "l/s"),
         ("role:clerk", "allow", "CREATE_TABLE", "schema", "l/s"),
         ("user:ann", "deny", "SELECT", "table", "l/s/a%2Fb"),
     }
-    assert made.counts() == {
+    assert resolved.counts() == {
         "members": 1, "memberships": 1, "assignments": 2, "grants": 3, "owners": 1, "service_admins": 1,
     }  # fmt: skip
-    assert made.local(limit=8) is None
-    back = made.local(limit=9)
+    assert resolved.local(limit=8) is None
+    back = resolved.local(limit=9)
     assert back is not None
     assert rows(back) | {"grants": None} == rows(STATE) | {"grants": None}
-    assert state_tables(spark, shop, made) is made
+    assert state_tables(spark, shop, resolved) is resolved
 
 
 @pytest.mark.slow
@@ -67,9 +67,9 @@ def test_tables_in_spark_are_validated(spark: SparkSession, shop: Program) -> No
         [("role:clerk", "ALLOW", "ALL", "schema:l/s"), ("role:clerk", "allow", "NONE", "schema:l/s")],
         "grantee string, effect string, privilege string, entity string",
     )
-    made = state_tables(spark, shop, {"grants": grants})
-    assert {row.privilege for row in made.tables["grants"].collect()} == {"SELECT", "CREATE_TABLE"}
-    assert [row.code for row in made.quarantined.collect()] == ["S130"]
+    validated = state_tables(spark, shop, {"grants": grants})
+    assert {row.privilege for row in validated.tables["grants"].collect()} == {"SELECT", "CREATE_TABLE"}
+    assert [row.code for row in validated.quarantined.collect()] == ["S130"]
 
 
 @pytest.mark.slow
@@ -96,8 +96,8 @@ def test_a_bundle_gives_a_state_that_decides_the_same(spark: SparkSession, shop:
         ("role:clerk", "allow", "CREATE_TABLE", Entity("schema", "l/s")),
         ("user:ann", "deny", "SELECT", Entity("table", "l/s/a%2Fb")),
     }
-    held = {(a.principal, a.role, a.scope) for a in local.assignments}
-    assert {("user:ann", "keeper", Entity("lake", "l")), ("user:ann", "clerk", None)} <= held
+    assigned = {(a.principal, a.role, a.scope) for a in local.assignments}
+    assert {("user:ann", "keeper", Entity("lake", "l")), ("user:ann", "clerk", None)} <= assigned
     assert set(local.owners) == set(STATE.owners)
 
 
@@ -117,12 +117,12 @@ def test_other_things_are_no_state(spark: SparkSession, shop: Program, tmp_path:
 
 
 def test_a_state_of_another_policy_is_none(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
-    made = state_tables(spark, shop, STATE)
+    tables = state_tables(spark, shop, STATE)
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(shop, STATE))
     bundled = state_tables(spark, shop, tmp_path / "state.tar.gz")
-    assert (made.system, bundled.system, bundled.names) == ("shop", "shop", None)
+    assert (tables.system, bundled.system, bundled.names) == ("shop", "shop", None)
     other = replace(shop, system="dock")
-    for state in (made, bundled):
+    for state in (tables, bundled):
         with pytest.raises(UsageError, match="the state is for `shop`, but the policy is for `dock`"):
             state_tables(spark, other, state)
     with pytest.raises(UsageError, match="holds `shop`, but no state of `dock`"):
@@ -133,10 +133,10 @@ def test_a_state_of_another_policy_is_none(spark: SparkSession, shop: Program, t
     differing = replace(shop, sets=sets, privileges=privileges, semantics=replace(shop.semantics, deny="none"))
     expected = "other privileges (`W`, `X`, `Y` and 1 more), sets (`ALL`), denials: read it with this one"
     with pytest.raises(UsageError, match=re.escape(expected)):
-        state_tables(spark, differing, made)
+        state_tables(spark, differing, tables)
     assert state_tables(spark, differing, bundled) is bundled
     # Rules change all day; the rows are the same ones.
-    assert state_tables(spark, replace(shop, version="2", rules={}), made) is made
+    assert state_tables(spark, replace(shop, version="2", rules={}), tables) is tables
 
 
 def test_a_compiled_policy_has_the_names_of_its_tables(shop: Program) -> None:

@@ -70,13 +70,13 @@ def given(program: Program, rnd: random.Random, resource: Entity, with_: Mapping
     """The attributes that a request gives; an entity that is named twice has the same values."""
     declared = program.attributes.from_origin("request")
     by_entity: dict[Entity, dict[str, object]] = {}
-    for asked in (resource, *with_.values()):
-        by_entity.setdefault(asked, _values(declared.declared_on(asked.type), rnd))
+    for requested in (resource, *with_.values()):
+        by_entity.setdefault(requested, _values(declared.declared_on(requested.type), rnd))
     return GivenAttributes(
         user=_values(declared.user, rnd),
         entity=by_entity[resource],
         request=_values(declared.request, rnd),
-        with_={slot: by_entity[asked] for slot, asked in with_.items()},
+        with_={slot: by_entity[of_slot] for slot, of_slot in with_.items()},
     )
 
 
@@ -101,8 +101,8 @@ def with_values(program: Program, state: State, seed: int) -> State:
 
 def _texts(declared: Mapping[str, Attribute], rnd: random.Random) -> Iterator[tuple[str, str]]:
     for name, value in _values(declared, rnd).items():
-        for one in value if isinstance(value, list) else [value]:
-            yield name, {True: "true", False: "false"}[one] if isinstance(one, bool) else str(one)
+        for item in value if isinstance(value, list) else [value]:
+            yield name, {True: "true", False: "false"}[item] if isinstance(item, bool) else str(item)
 
 
 def _values(declared: Mapping[str, Attribute], rnd: random.Random) -> dict[str, object]:

@@ -15,6 +15,6 @@ def target(draft: Draft, name: str, privileges: Collection[str]) -> str:
     if rnd is None or rnd.random() < 0.6:
         return name
     under = {type_ for type_ in draft.parents if type_ != name and name in draft.chain(type_)}
-    held = all(under.intersection(draft.on[privilege]) for privilege in privileges)
+    can_be_granted = all(under.intersection(draft.on[privilege]) for privilege in privileges)
     # Privileges that roles have by default cannot be asked for below.
-    return f"{name} or below" if under and held and not (privileges and draft.roles) else name
+    return f"{name} or below" if under and can_be_granted and not (privileges and draft.roles) else name

@@ -34,14 +34,16 @@ def nested(program: Program, state: State, seed: int) -> State:
         assignments.append(Assignment(principal=principal, role=role, scope=scope))
 
     def pairs(all_names: Sequence[str]) -> list[tuple[str, str]]:
-        found = [(one, other) for at, one in enumerate(all_names) for other in all_names[at + 1 :] if one != other]
+        found = [
+            (first, second) for at, first in enumerate(all_names) for second in all_names[at + 1 :] if first != second
+        ]
         return [pair for pair in found if rnd.random() < 0.45]
 
     if "groups" in program.semantics.hierarchy:
-        memberships += [(f"group:{one}", other) for one, other in pairs(groups)]
+        memberships += [(f"group:{inner}", outer) for inner, outer in pairs(groups)]
     if "roles" in program.semantics.hierarchy:
-        for one, other in pairs(roles):
-            assigned(f"role:{one}", other)
+        for inner_role, outer_role in pairs(roles):
+            assigned(f"role:{inner_role}", outer_role)
     for principal in ("group:everyone", "role:chief"):
         for privilege in program.privileges.values():
             if privilege.on and rnd.random() < 0.4:
