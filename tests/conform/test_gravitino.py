@@ -26,7 +26,7 @@ def table() -> Program:
     return load_program("gravitino/1.1.0")
 
 
-def tested(program: Program, url: str, *types: str) -> Report:
+def report_of(program: Program, url: str, *types: str) -> Report:
     driver = HttpDriver(load(DRIVER, program), program, url, token=None, timeout=30.0)
     planned = plan(
         program,
@@ -43,7 +43,7 @@ def tested(program: Program, url: str, *types: str) -> Report:
 def test_a_server_that_obeys_agrees_and_is_left_empty(table: Program) -> None:
     system = Gravitino(table)
     with serving(system) as url:
-        result = tested(table, url, "tag")
+        result = report_of(table, url, "tag")
     wrong = {row.name: row.findings[0] for row in result.rows if row.findings}
     assert not wrong
     verdicts = {row.name: row.verdict for row in result.rows}
@@ -57,7 +57,7 @@ def test_a_server_that_obeys_agrees_and_is_left_empty(table: Program) -> None:
 @pytest.mark.slow
 def test_every_operation_of_the_driver_agrees_on_a_server_that_obeys(table: Program) -> None:
     with serving(Gravitino(table)) as url:
-        result = tested(table, url, "metalake", "catalog", "schema", "fileset")
+        result = report_of(table, url, "metalake", "catalog", "schema", "fileset")
     assert [row.findings[0] for row in result.rows if row.findings] == []
     document = load(DRIVER, table)
     agreed = {row.name for row in result.rows if row.verdict is Verdict.AGREES}
@@ -66,7 +66,7 @@ def test_every_operation_of_the_driver_agrees_on_a_server_that_obeys(table: Prog
 
 def test_a_missing_check_and_a_crash_are_told_apart(table: Program) -> None:
     with serving(Gravitino(table, lax=frozenset({"tag/delete"}), crashing=frozenset({"tag/get"}))) as url:
-        rows = {row.name: row for row in tested(table, url, "tag").rows}
+        rows = {row.name: row for row in report_of(table, url, "tag").rows}
     assert rows["tag/delete"].verdict is Verdict.WIDER
     assert rows["tag/get"].verdict is Verdict.BROKEN
     assert rows["tag/list"].verdict is Verdict.AGREES

@@ -22,7 +22,7 @@ from privtab.scenarios.score import Scoring
 from privtab.state.nodes import merged
 
 
-def tested(planned: Plan, program: Program) -> Report:
+def report_of(planned: Plan, program: Program) -> Report:
     """The report on a server that decides by a program."""
     driver = served(program)
     outcome = run(planned, planned.questions, driver, Settings())
@@ -49,7 +49,7 @@ def unnoticed(planned: Plan, every: int = 1) -> list[str]:
             referred = {(can.target.type, can.operation) for can in references(item_condition(mutant.rule))}
             included = needed.union(*map(dependencies.of, referred))
             rules = {other: program.rules[other] for other in program.rules if other in included} | {key: mutant.rule}
-            if not any(row.findings for row in tested(smaller, replace(program, rules=rules)).rows):
+            if not any(row.findings for row in report_of(smaller, replace(program, rules=rules)).rows):
                 missed.append(f"{rule.id}: {mutant.text}")
     return missed
 
@@ -57,7 +57,7 @@ def unnoticed(planned: Plan, every: int = 1) -> list[str]:
 @pytest.mark.parametrize("policy", ["cdap/final"])
 def test_a_server_that_obeys_agrees_in_every_cell(policy: str) -> None:
     planned = plan(load_program(policy))
-    result = tested(planned, planned.program)
+    result = report_of(planned, planned.program)
     assert not [finding.question.id for row in result.rows for finding in row.findings]
     assert set(result.cells) == {Verdict.AGREES}
     assert set(result.verdicts) == {Verdict.AGREES}

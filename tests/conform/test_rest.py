@@ -146,7 +146,7 @@ def library(request: pytest.FixtureRequest) -> Iterator[tuple[Library, str]]:
     server.server_close()
 
 
-def tested(url: str, folder: Path) -> tuple[Plan, Report]:
+def plan_and_report(url: str, folder: Path) -> tuple[Plan, Report]:
     (folder / "library.yaml").write_text(POLICY, encoding="utf-8")
     (folder / "driver.yaml").write_text(DRIVER, encoding="utf-8")
     program = load_program(folder / "library.yaml")
@@ -158,7 +158,7 @@ def tested(url: str, folder: Path) -> tuple[Plan, Report]:
 
 def test_a_system_that_obeys_agrees_and_is_left_empty(library: tuple[Library, str], tmp_path: Path) -> None:
     system, url = library
-    planned, result = tested(url, tmp_path)
+    planned, result = plan_and_report(url, tmp_path)
     assert result.outcome.failure is None
     assert {row.name: row.verdict for row in result.rows} == {row.name: Verdict.AGREES for row in result.rows}
     assert result.cells[Verdict.AGREES] == len(planned.cells)
@@ -170,7 +170,7 @@ def test_a_system_that_obeys_agrees_and_is_left_empty(library: tuple[Library, st
 @pytest.mark.parametrize("library", [True], indirect=True)
 def test_a_missing_check_is_told_with_a_command_to_paste(library: tuple[Library, str], tmp_path: Path) -> None:
     _, url = library
-    _, result = tested(url, tmp_path)
+    _, result = plan_and_report(url, tmp_path)
     wrong = {row.name: row for row in result.rows if row.verdict is not Verdict.AGREES}
     assert set(wrong) == {"page/delete"}
     first = wrong["page/delete"].findings[0]
