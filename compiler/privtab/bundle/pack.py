@@ -16,7 +16,7 @@ from privtab.ir.serialise import program_json
 from privtab.moments import WINDOWED, parts_of
 from privtab.state.index import index_bytes
 from privtab.state.nodes import State
-from privtab.state.shards import BROUGHT, PEOPLE, content, roots, shards
+from privtab.state.shards import PEOPLE, ROLES_OF_ROLES, content, roots, shards
 
 REVISION_DIGITS = 16
 SHARDED = "sharded"
@@ -170,7 +170,9 @@ def shard_bundle(
         metadata["shards"] = len(document["shards"])
     manifest = {
         "revision": parts_of(document)[0]["revision"],
-        "roots": roots(system, key, windows=WINDOWED in document, brought=BROUGHT in parts_of(document)[0]),
+        "roots": roots(
+            system, key, windows=WINDOWED in document, roles_of_roles=ROLES_OF_ROLES in parts_of(document)[0]
+        ),
         "rego_version": 1,
         "metadata": metadata | provenance_metadata(provenance),
     }

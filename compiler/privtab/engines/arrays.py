@@ -146,7 +146,7 @@ class UserPrincipals:
             *(chain.from_iterable(chain.from_iterable(named.values() for named in index.members.values()))),
         )
         self.within = index.within
-        self.brought = index.brought
+        self.roles_of_roles = index.roles_of_roles
         self.groups = index.groups
         """For policies that take groups from requests."""
         self.group_scoped = index.group_scoped
@@ -277,7 +277,7 @@ class Arrays:
         users = list(people.users)
         found.users, found.groups = people.listed(), people.groups
         found.within, found.group_scoped = people.within, people.group_scoped
-        found.brought = people.brought
+        found.roles_of_roles = people.roles_of_roles
         found.scoped = {}
         paths: dict[str, list[str]] = {}
         for type_, kind in self.kinds.items():

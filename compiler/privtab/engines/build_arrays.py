@@ -130,7 +130,7 @@ def _people(tables: Mapping[str, Coded], within: Mapping[str, tuple[str, str]], 
     people = UserPrincipals.__new__(UserPrincipals)
     table = tables["principals"]
     people.within = dict(within)
-    people.brought = {}
+    people.roles_of_roles = {}
     people.groups = _listed(tables["group_principals"])
     people.group_scoped = {}
     for (name, scope), roles in _scoped_texts(tables["group_scoped"]).items():

@@ -245,7 +245,7 @@ class Index:
             principal: (role, scope) for principal, (role, scope) in document["within"].items()
         }
         """The role and the scope for which a principal stands."""
-        self.brought: dict[str, tuple[str, ...]] = {p: tuple(o) for p, o in document.get("brought", {}).items()}
+        self.roles_of_roles: dict[str, tuple[str, ...]] = {p: tuple(o) for p, o in document.get("brought", {}).items()}
         """Principal of a role → those of the roles that it holds, if requests may name active roles."""
         self.scoped = _scopes(document["scoped"])
         """User → key of a scope → the declared roles that they hold there."""
@@ -291,9 +291,9 @@ class Index:
         """Of a user's principals, those that count for what is allowed if only some roles are active."""
         role_of = {p: self.role_of(p) for p in principals}
         named = [p for p, role in role_of.items() if role in roles]
-        brought = (other for p in named for other in self.brought.get(p, ()))
+        of_named = (other for p in named for other in self.roles_of_roles.get(p, ()))
         others = (p for p, role in role_of.items() if role is None)
-        return tuple(dict.fromkeys((*others, *named, *brought)))
+        return tuple(dict.fromkeys((*others, *named, *of_named)))
 
     def role_of(self, principal: str) -> str | None:
         """The name of the role for which a principal stands; None for a user or a group."""
@@ -362,8 +362,8 @@ def _united(people: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]) -> d
     if not people and not shards:
         return {}
     by_name = ("principals", "scoped", "group_principals", "group_scoped")
-    brought = {"brought": people["brought"]} if "brought" in people else {}
-    return {part: people.get(part, {}) for part in by_name} | brought | _combined(shards)
+    optional = {"brought": people["brought"]} if "brought" in people else {}
+    return {part: people.get(part, {}) for part in by_name} | optional | _combined(shards)
 
 
 def _combined(shards: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -79,9 +79,9 @@ class WindowedIndex:
         found.groups = _with_open(found.groups, self._windows["group_principals"], moment, own_prefix="group:")
         found.scoped = _more_scopes(found.scoped, self._windows["scoped"], moment)
         found.group_scoped = _more_scopes(found.group_scoped, self._windows["group_scoped"], moment)
-        found.brought = dict(found.brought)
+        found.roles_of_roles = dict(found.roles_of_roles)
         for role, times in self._windows.get("brought", {}).items():
-            found.brought[role] = (*found.brought.get(role, ()), *_open_names(times, moment))
+            found.roles_of_roles[role] = (*found.roles_of_roles.get(role, ()), *_open_names(times, moment))
         return found
 
 

@@ -132,7 +132,7 @@ class CounterexampleSearch:
                 if self.program.entities[target.type].principal == "group":
                     other_type = self.other_program.entities.get(target.type)
                     other_has_no_group = other_type is None or other_type.principal != "group"
-                    for carrier in ("group", "brought"):
+                    for carrier in ("group", "from_request"):
                         if carrier in self.semantics.carriers and (
                             other_has_no_group or carrier not in self.other_semantics.carriers
                         ):

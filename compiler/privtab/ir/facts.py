@@ -32,7 +32,7 @@ from privtab.ir.nodes import (
 )
 from privtab.paths import base_type
 
-Carrier: TypeAlias = Literal["user", "group", "brought"]
+Carrier: TypeAlias = Literal["user", "group", "from_request"]
 """How a row applies to the caller: directly, through a group of the state, or through a group that the request brings."""
 
 
@@ -60,7 +60,7 @@ class Joined:
     """A row of `members`. With a `carrier`: a row of `memberships`, or a group of the request; the target is then a group."""
 
     target: Target
-    carrier: Literal["group", "brought"] | None = None
+    carrier: Literal["group", "from_request"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class FactSemantics:
             {
                 "user",
                 *(("group",) if "state" in program.semantics.groups else ()),
-                *(("brought",) if "request" in program.semantics.groups else ()),
+                *(("from_request",) if "request" in program.semantics.groups else ()),
             }
         )
         self._given: dict[tuple[str, str, str], frozenset[str]] = {}

@@ -231,7 +231,7 @@ class Solver(Circuits):
         facts = [
             Owned(target=target, kind=kind, carrier=carrier)
             for kind in sorted(semantics.kinds, key=("user", "role", "group").index)
-            for carrier in sorted(semantics.carriers_of(kind), key=("user", "group", "brought").index)
+            for carrier in sorted(semantics.carriers_of(kind), key=("user", "group", "from_request").index)
         ]
         return self._any_fact(facts[:1] if self._one_program else facts)
 

@@ -69,7 +69,7 @@ class WitnessBuilder:
         resource = self.entity(Target(slot=RESOURCE, type=self.rule.entity))
         if self.unnamed:
             resource = Entity(resource.type, resource.id.rpartition("/")[0] + ("/" if self.slash else ""))
-        in_request_group = any(getattr(fact, "carrier", None) == "brought" for fact in self.facts)
+        in_request_group = any(getattr(fact, "carrier", None) == "from_request" for fact in self.facts)
         return Request(
             user=self.user,
             action=self.rule.operation,
@@ -104,7 +104,7 @@ class WitnessBuilder:
         """The name of one entity: the caller's or their group's if the facts say so, otherwise one made from its type."""
         if Is(target=target) in self.facts:
             return self.user
-        for carrier in ("group", "brought"):
+        for carrier in ("group", "from_request"):
             if Joined(target=target, carrier=carrier) in self.facts:
                 return GROUP if carrier == "group" else REQUEST_GROUP
         is_object = target.type == self.types[target.slot]
@@ -166,7 +166,7 @@ class WitnessBuilder:
                 return f"user:{self.user}"
             case "group":
                 return f"group:{GROUP}"
-            case "brought":
+            case "from_request":
                 return f"group:{REQUEST_GROUP}"
             case _:
                 assert_never(carrier)

@@ -14,7 +14,7 @@ from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOWED
 from privtab.request import Entity
-from privtab.state import attribute_rows, below, brought, located, windowed
+from privtab.state import attribute_rows, below, located, roles_of_roles, windowed
 from privtab.state.chains import GROUP
 from privtab.state.hierarchy import closed
 from privtab.state.names import StateNames
@@ -54,7 +54,7 @@ def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
 
     parts, within = coded_parts(program, state)
     return json_columns.stamped(
-        {**parts, **brought.part(program, state), **attribute_rows.part(program, state), "within": within}
+        {**parts, **roles_of_roles.part(program, state), **attribute_rows.part(program, state), "within": within}
     )
 
 
@@ -125,7 +125,7 @@ def _plain(program: Program, state: State) -> dict[str, Any]:
         "members": _nested(state.texts("members", "of", "user")),
         "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
         **_people(program, state, uses(program)),
-        **brought.part(program, state),
+        **roles_of_roles.part(program, state),
         **attribute_rows.part(program, state),
         **located.parts(program, state),
     }
@@ -144,7 +144,7 @@ def _windowed(program: Program, state: State) -> dict[str, Any]:
     def principal(role: str, scope: str | None) -> tuple[str | None, bool]:
         return _principal_of_role(role, scope, granted, declared, used), f"role:{role}" in declared
 
-    roles = brought.windows(program, state) if used.roles_of_roles else None
+    roles = roles_of_roles.held_roles(program, state) if used.roles_of_roles else None
     return windowed.document(state, lambda rows: _plain(program, rows), grants, principal, used, roles)
 
 

@@ -49,8 +49,8 @@ CONCERNED = (*GRANTS, "owners")
 """The content of a shard that windows concern."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
-BROUGHT = "brought"
-"""A part of that which only some policies have (`brought.py`)."""
+ROLES_OF_ROLES = "brought"
+"""A part of that which only some policies have (`roles_of_roles.py`)."""
 PEOPLE_ROOTS = ("revision", "shards", *BY_NAME)
 NEVER_TIMED = ("shards", *HELD_ALWAYS)
 """What windows do not concern in any part."""
@@ -86,10 +86,10 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
 def people_part(document: Mapping[str, Any], root_entities: Iterable[str]) -> Document:
     """The people's part of a whole index, with or without its revision; `root_entities`: those that have shards."""
     always, windows = parts_of(document)
-    people = {part: always[part] for part in (*BY_NAME, BROUGHT) if part in (*BY_NAME, *always)} | {
+    people = {part: always[part] for part in (*BY_NAME, ROLES_OF_ROLES) if part in (*BY_NAME, *always)} | {
         "shards": dict.fromkeys(sorted(root_entities), True)
     }
-    timed = {part: windows[part] for part in (*BY_NAME, BROUGHT) if part in windows}
+    timed = {part: windows[part] for part in (*BY_NAME, ROLES_OF_ROLES) if part in windows}
     return stamped(_with_windows(people, timed if any(timed.values()) else {}))
 
 
@@ -117,12 +117,12 @@ def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
     people, of_people = parts_of(documents[PEOPLE])
     split = [parts_of(documents[key]) for key in people["shards"]]
     document = _united([always for always, _ in split], HELD) | {
-        part: people[part] for part in (*BY_NAME, BROUGHT) if part in (*BY_NAME, *people)
+        part: people[part] for part in (*BY_NAME, ROLES_OF_ROLES) if part in (*BY_NAME, *people)
     }
     if of_people or any(windows for _, windows in split):
         timed = _united([windows for _, windows in split if windows], CONCERNED)
         timed |= {part: of_people.get(part, {}) for part in BY_NAME if part not in HELD_ALWAYS}
-        timed |= {BROUGHT: of_people.get(BROUGHT, {})} if BROUGHT in people else {}
+        timed |= {ROLES_OF_ROLES: of_people.get(ROLES_OF_ROLES, {})} if ROLES_OF_ROLES in people else {}
         return stamped(_with_windows(document, timed))
     return stamped(document)
 
@@ -156,10 +156,10 @@ def root_keys(program: Program) -> Callable[[str], str]:
     return root
 
 
-def roots(system: str, key: str, *, windows: bool = False, brought: bool = False) -> list[str]:
+def roots(system: str, key: str, *, windows: bool = False, roles_of_roles: bool = False) -> list[str]:
     """The roots of the bundle of a part: of `people`, with or without windows and what roles bring, or of the shard of a root key."""
     base = f"privtab_state/{system}"
-    own = sorted((*PEOPLE_ROOTS, *([WINDOWED] if windows else ()), *([BROUGHT] if brought else ())))
+    own = sorted((*PEOPLE_ROOTS, *([WINDOWED] if windows else ()), *([ROLES_OF_ROLES] if roles_of_roles else ())))
     return [f"{base}/{part}" for part in own] if key == PEOPLE else [f"{base}/at/{shard_name(key)}"]
 
 

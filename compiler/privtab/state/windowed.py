@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 from privtab.errors import UsageError
 from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersection, union
-from privtab.state.brought import Brought
 from privtab.state.nodes import Effect, State
+from privtab.state.roles_of_roles import RolesOfRoles
 from privtab.state.uses import Uses
 
 Document: TypeAlias = dict[str, Any]
@@ -38,13 +38,13 @@ def document(
     grants: Callable[[State], Mapping[Effect, Mapping[str, Any]]],
     roles: Callable[[str, str | None], tuple[str | None, bool]],
     used_parts: Uses,
-    brought: Brought | None = None,
+    roles_of_roles: RolesOfRoles | None = None,
 ) -> Document:
     """The index of a state with windows, without its revision.
 
     `index_of` gives the index of a state without windows, `grants` its grants by effect, with the scopes of this one; `roles` gives the
-    principal for a role within a scope, None if nothing depends on it, and whether the policy declares the role. `brought`: what roles
-    bring when they are active, if requests may say which are.
+    principal for a role within a scope, None if nothing depends on it, and whether the policy declares the role. `roles_of_roles`: what roles
+    hold, if requests may say which roles are active.
     """
     complete = index_of(replace(state, windows={}))
     always = {
@@ -64,8 +64,8 @@ def document(
                 windows_of["owners"].setdefault(key, {}).setdefault(owner, []).append(window)
     windows_of = _spans(windows_of)
     windows_of |= _People(state, roles, used_parts).parts(found)
-    if brought is not None:
-        found["brought"], windows_of["brought"] = _split(brought)
+    if roles_of_roles is not None:
+        found["brought"], windows_of["brought"] = _split(roles_of_roles)
     parts = {part: found.pop(part) for part in sorted(found) if part not in HELD_ALWAYS}
     return {WINDOWED: {**parts, "windows": windows_of}, **found}
 
@@ -97,11 +97,11 @@ def _add_grants(found: Document, privileges: Mapping[str, Any], window: Window) 
                     windows_by_origin.setdefault(origin, []).append(window)
 
 
-def _split(brought: Brought) -> tuple[Document, Document]:
+def _split(roles_of_roles: RolesOfRoles) -> tuple[Document, Document]:
     """What roles bring at any time, and what they bring for a time."""
     always: Document = {}
     timed: Document = {}
-    for role, others in brought.items():
+    for role, others in roles_of_roles.items():
         for other, windows in others.items():
             times = spans(windows)
             if times == [list(ALWAYS)]:

@@ -66,7 +66,7 @@ def render(
             groups="request" if "request" in program.semantics.groups else "state",
             layout="sharded" if sharded else "whole",
             below=uses_below(program),
-            brought="roles" in program.semantics.hierarchy,
+            roles_of_roles="roles" in program.semantics.hierarchy,
             role_grants=role_grants(program),
             links=links(program),
             paths=key_paths(program),

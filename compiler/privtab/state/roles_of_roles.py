@@ -1,9 +1,9 @@
-"""What roles bring when they are active: the roles that they hold. A part of the index if a policy lets requests narrow roles that hold roles.
+"""The roles that roles hold: they are active with them. A part of the index if a policy lets requests narrow roles that hold roles.
 
     {"brought": {principal of a role: {principal of a role that it holds: true}}}
 
-A role within a scope is a principal of its own (`principal_texts.py`). In a state with windows, the part is split as others are
-(`windowed.py`).
+The part is called `brought` in bundles. A role within a scope is a principal of its own (`principal_texts.py`). In a state with
+windows, the part is split as others are (`windowed.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from privtab.state.nodes import State
 from privtab.state.principal_texts import scoped_principal
 from privtab.state.uses import uses
 
-Brought: TypeAlias = dict[str, dict[str, list[Window]]]
+RolesOfRoles: TypeAlias = dict[str, dict[str, list[Window]]]
 """Principal of a role → those of the roles that it holds, each with the windows in which it does; sorted."""
 
 
@@ -27,11 +27,11 @@ def part(program: Program, state: State) -> dict[str, Any]:
     """The part of the index of a state without windows; nothing if the policy has no use for it."""
     if not uses(program).roles_of_roles:
         return {}
-    return {"brought": {role: dict.fromkeys(others, True) for role, others in windows(program, state).items()}}
+    return {"brought": {role: dict.fromkeys(others, True) for role, others in held_roles(program, state).items()}}
 
 
-def windows(program: Program, state: State) -> Brought:
-    """What each role brings that is assigned to a user or a group."""
+def held_roles(program: Program, state: State) -> RolesOfRoles:
+    """The roles that each role holds which is assigned to a user or a group."""
     state = closed(program, state)
     held: dict[str, list[tuple[str, str | None, Window]]] = {}
     scopes: dict[str, set[str | None]] = {}
@@ -42,14 +42,14 @@ def windows(program: Program, state: State) -> Brought:
         else:
             scopes.setdefault(f"{ROLE}{name}", set()).add(scope)
     overlap = ScopeOverlap(locations(program, state).keys)
-    found: Brought = {}
+    found: RolesOfRoles = {}
     for role in held.keys() & scopes.keys():
         for scope in scopes[role]:
             for other, own, window in held[role]:
                 common, both = overlap.both(scope, own)
                 if common:
-                    brought = found.setdefault(_principal(role, scope), {})
-                    brought.setdefault(_principal(other, both), []).append(window)
+                    links = found.setdefault(_principal(role, scope), {})
+                    links.setdefault(_principal(other, both), []).append(window)
     return {role: dict(sorted(found[role].items())) for role in sorted(found)}
 
 
