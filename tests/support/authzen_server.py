@@ -134,16 +134,17 @@ def library_in(folder: Path) -> tuple[Path, Path]:
     return policy, state
 
 
-def start(arguments: Sequence[str | Path], folder: Path) -> Server:
+def start(arguments: Sequence[str | Path], folder: Path, command: Sequence[str] = ("serve",)) -> Server:
+    """Start `privtab serve`, or another command that serves."""
     log = folder / f"log-{len(list(folder.glob('log-*')))}"
-    command = [sys.executable, "-c", MAIN, "serve", "--port", "0", "--format", "json", *map(str, arguments)]
+    line = [sys.executable, "-c", MAIN, *command, "--port", "0", "--format", "json", *map(str, arguments)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVTAB_")}
     with log.open("w") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
     assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
+    first = process.stdout.readline()
+    if not first:
         process.wait(timeout=30)
         process.stdout.close()
         raise AssertionError(log.read_text())
-    return Server(url=json.loads(line)["url"], process=process, log=log)
+    return Server(url=json.loads(first)["url"], process=process, log=log)

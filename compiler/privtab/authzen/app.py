@@ -22,7 +22,7 @@ from privtab.authzen.messages import Body, Malformed, Searched
 from privtab.authzen.metadata import EVALUATION, EVALUATIONS, SEARCH, WELL_KNOWN, metadata
 from privtab.authzen.service import Answer, Service, Unsupported
 from privtab.errors import DecisionUnavailable, PolicyError, PrivtabError
-from privtab.serving.endpoint import answered, every, read_body, running
+from privtab.serving.endpoint import answered, every, read_json_body, running
 from privtab.serving.envelope import Envelope, note
 from privtab.serving.guard import Refused, authorize
 from privtab.serving.tokens import Tokens
@@ -55,11 +55,13 @@ class AppSettings:
     """Maximum bytes of a request."""
     refresh: float | None = None
     """Seconds between two checks for newer bundles."""
+    routes: Sequence[Route] = ()
+    """Further endpoints of the same server."""
 
 
 def application(settings: AppSettings) -> ASGIApp:
     """The ASGI application."""
-    routes = [
+    routes: list[Route] = [
         Route("/health", _health, methods=["GET"]),
         Route("/ready", partial(_ready, settings), methods=["GET"]),
     ]
@@ -69,6 +71,7 @@ def application(settings: AppSettings) -> ASGIApp:
         for path, method, scope in _methods(service):
             endpoint = partial(_endpoint, settings, method, scope)
             routes.append(Route(prefix + path, endpoint, methods=["POST"]))
+    routes += settings.routes
     app = Starlette(routes=routes, lifespan=partial(_lifespan, settings))
     app.router.redirect_slashes = False
     return Envelope(app)
@@ -92,7 +95,7 @@ async def _endpoint(settings: AppSettings, method: Method, scope: Scope, request
     async def answer(request: Request) -> Response:
         authorize(settings.tokens, scope, request)
         try:
-            answer = await method(messages.parse(await _body(request, settings.max_body)))
+            answer = await method(messages.parse(await read_json_body(request, settings.max_body)))
         except Malformed as error:
             raise Refused(400, str(error)) from None
         note(request.scope, _outcome(answer))
@@ -137,19 +140,6 @@ async def _ready(settings: AppSettings, request: Request) -> Response:
 
 
 # --- checks and log notes ----------------------------------------------------------------------------------------------
-
-
-async def _body(request: Request, limit: int) -> bytes:
-    content_type = request.headers.get("content-type", "")
-    media, _, parameters = content_type.partition(";")
-    if media.strip().lower() != _JSON:
-        raise Refused(400, f"Content-Type must be {_JSON}")
-    charset = parameters.strip().lower().replace('"', "")
-    if charset.startswith("charset=") and charset.removeprefix("charset=") not in ("utf-8", "utf8"):
-        raise Refused(400, "the charset of JSON is utf-8")
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refused(415, "a body must not be compressed", Accept_Encoding="identity")
-    return await read_body(request, limit)
 
 
 def _outcome(answer: Answer) -> str:

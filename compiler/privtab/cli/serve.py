@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -16,14 +14,13 @@ import typer
 from privtab._install import how_to_install
 from privtab.cli._complete import policies
 from privtab.cli._options import PartialOption, load_state
-from privtab.cli._output import Format, complain, flush, out, print_line
+from privtab.cli._output import Format, flush, out, print_line
 from privtab.cli._registry_options import StorageOption
+from privtab.cli._serving import check_exposure, log_requests, tls_files
 from privtab.errors import UsageError
-from privtab.printable import printable
 
 if TYPE_CHECKING:
     from privtab.authzen.service import Service
-    from privtab.serving.server import Tls
 
 PANEL = "Serve"
 
@@ -166,13 +163,13 @@ def run(
         raise UsageError(f"{MISSING_EXTRA} (there is no `{error.name}`)") from None
 
     _check_sources(policy, state, bundles, opa, registry)
-    tls = _tls(tls_cert, tls_key, tls_client_ca)
+    tls = tls_files(tls_cert, tls_key, tls_client_ca)
     if not is_loopback(host):
-        _check_exposure(host, guarded=bool(token_file or tls_client_ca or insecure), tls=tls)
+        check_exposure(host, guarded=bool(token_file or tls_client_ca or insecure), tls=tls)
     if registry is not None:
         from privtab.cli._registry_server import serve_registry
 
-        _log(quiet=quiet)
+        log_requests(quiet=quiet)
         serve_registry(
             registry,
             channels=channel or (),
@@ -192,7 +189,7 @@ def run(
     tokens = Tokens(token_file, Scope) if token_file is not None else None
     if public_url is not None and (not public_url.startswith(("https://", "http://")) or set("?#") & set(public_url)):
         raise UsageError(f"`--public-url {public_url}`: write https://host, without a query or a fragment")
-    _log(quiet=quiet)
+    log_requests(quiet=quiet)
     with ExitStack() as stack:
         if policy:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
@@ -236,29 +233,6 @@ def _check_sources(
             "give one `--state` for each `--policy`, in the same order: "
             f"there are {len(state or [])} and {len(policy or [])}"
         )
-
-
-def _check_exposure(host: str, *, guarded: bool, tls: Tls | None) -> None:
-    """Refuse to serve other machines without authentication, and warn if connections are not encrypted."""
-    if not guarded:
-        raise UsageError(
-            f"{host} can be reached from other machines: give `--token-file` or `--tls-client-ca`, "
-            "or `--insecure` where something else keeps callers out"
-        )
-    if tls is None:
-        complain("no TLS: tokens and answers cross the network as they are, unless something in front encrypts")
-
-
-def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> Tls | None:
-    from privtab.serving.server import Tls
-
-    if cert is None and key is None and client_ca is None:
-        return None
-    if cert is None or key is None:
-        raise UsageError("`--tls-cert` and `--tls-key` go together")
-    tls = Tls(cert=cert, key=key, client_ca=client_ca)
-    tls.check()
-    return tls
 
 
 def _write_bundles(
@@ -329,24 +303,3 @@ def _print_address(base: str, services: Sequence[Service], format_: Format) -> N
     else:
         out().print(f"{', '.join(names) or 'an OPA'} at {base}; Ctrl-C ends it", soft_wrap=True)
     flush()
-
-
-class _OneLine(logging.Formatter):
-    """Formats each message on one line, since callers choose paths and names."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the base class's name)
-        return printable(super().formatMessage(record), one_line=True)
-
-
-def _log(*, quiet: bool) -> None:
-    """Log problems and, unless quiet, each request to standard error."""
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
-    access = logging.getLogger("privtab.serve.access")
-    access.setLevel(logging.WARNING if quiet else logging.INFO)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_OneLine("%(message)s"))
-    access.handlers = [handler]
-    access.propagate = False
-    logging.getLogger("privtab.serve").setLevel(logging.INFO)

@@ -16,6 +16,7 @@ from privtab._install import how_to_install
 from privtab.cli._ask import FlagOption, GroupOption, WithOption, entity, flag_names, group_names, objects, user_name
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption
 from privtab.cli._output import Format, complain, out, print_if_data
+from privtab.cli._store_serve import add_to as add_serve_to
 from privtab.errors import AccessDenied, StateInvalid, UnsupportedError, UsageError
 from privtab.exit_codes import ExitCode
 from privtab.plural import count
@@ -50,6 +51,9 @@ RowsOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+add_serve_to(app)
 
 
 @app.command("create")

@@ -18,6 +18,8 @@ from privtab.serving.tokens import Tokens
 
 LOG = logging.getLogger("privtab.serve")
 
+JSON = "application/json"
+
 SECONDS = 10.0
 """Seconds within which a body must have arrived."""
 _DRAINED = 8
@@ -65,6 +67,20 @@ async def read_body(request: Request, limit: int, seconds: float = SECONDS) -> b
     if size > limit:
         raise too_large
     return bytes(body)
+
+
+async def read_json_body(request: Request, limit: int) -> bytes:
+    """Read a body that says it is JSON in UTF-8, as `read_body` does; raises Refused."""
+    content_type = request.headers.get("content-type", "")
+    media, _, parameters = content_type.partition(";")
+    if media.strip().lower() != JSON:
+        raise Refused(400, f"Content-Type must be {JSON}")
+    charset = parameters.strip().lower().replace('"', "")
+    if charset.startswith("charset=") and charset.removeprefix("charset=") not in ("utf-8", "utf8"):
+        raise Refused(400, "the charset of JSON is utf-8")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Refused(415, "a body must not be compressed", Accept_Encoding="identity")
+    return await read_body(request, limit)
 
 
 @asynccontextmanager

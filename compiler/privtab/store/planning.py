@@ -204,7 +204,14 @@ def _check_covered(program: Program, before: State, after: State, request: Reque
         cells = change.row or {}
         entity = cells.get("parent") or _entity_of(cells)
         if entity is not None:
-            covered = not keys.isdisjoint(where.find(Entity.parse(entity)) or ())
+            covered = not keys.isdisjoint(where.find(Entity.parse(entity)) or ()) or (
+                # To add a user to an entity is an operation on the user in it.
+                change.table == "members"
+                and any(
+                    _is_about(program, object_, cells) and (where.find(object_) or ())[-2:-1] == [entity]
+                    for object_ in objects
+                )
+            )
         elif change.table == "service_admins":
             covered = request.user in before.service_admins
         else:

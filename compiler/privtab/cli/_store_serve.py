@@ -1,0 +1,143 @@
+"""`privtab store serve`: serve a store over HTTP, with AuthZEN decisions on it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privtab._install import how_to_install
+from privtab.cli._options import PolicyOption, VariantOption
+from privtab.cli._output import Format, flush, out, print_line
+from privtab.cli._serving import check_exposure, log_requests, tls_files
+from privtab.errors import UsageError
+
+
+def run(
+    url: Annotated[
+        str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or postgresql+psycopg://USER@HOST/DATABASE.")
+    ],
+    policy: PolicyOption,
+    variant: VariantOption = None,
+    authorise: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--authorise",
+            metavar="TABLE[.add|.remove]=OPERATION",
+            help="Operation that authorises rows of a table; repeatable.",
+        ),
+    ] = None,
+    auditor: Annotated[
+        list[str] | None,
+        typer.Option("--auditor", metavar="USER", help="User who may read all rows and the journal; repeatable."),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")] = 8080,
+    public_url: Annotated[
+        str | None, typer.Option("--public-url", metavar="URL", help="Public URL, for the documents of the server.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="File of bearer tokens: user, token and scopes per line."),
+    ] = None,
+    anonymous: Annotated[
+        str | None, typer.Option("--anonymous", metavar="USER", help="User of requests without a token.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow listening beyond this machine without tokens.")
+    ] = False,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="TLS certificate, PEM.")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key of the certificate, PEM.")
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option("--tls-client-ca", metavar="FILE", help="Require client certificates signed by these CAs, PEM."),
+    ] = None,
+    max_body: Annotated[
+        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Maximum size of a request.")
+    ] = 1024 * 1024,
+    header_timeout: Annotated[
+        float, typer.Option("--header-timeout", min=0.1, metavar="SECONDS", help="Timeout for the head of a request.")
+    ] = 10.0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only problems, not each request.")] = False,
+    format_: Annotated[
+        Format, typer.Option("--format", help="Format of the first line: for people or for programs.")
+    ] = Format.TEXT,
+) -> None:
+    """Serve a store over HTTP until Ctrl-C: rows, changes, and AuthZEN decisions.
+
+    The name of a token is the user who makes its requests. The OpenAPI document is at /store/v1/openapi.json.
+
+    Example:
+
+    \b
+      privtab store serve grants.db --policy lake.yaml --token-file tokens
+      privtab store serve grants.db -p lake.yaml --anonymous root --authorise owners=grant
+    """
+    try:
+        from privtab.authzen.app import AppSettings, application
+        from privtab.authzen.service import Service
+        from privtab.serving.server import address, is_loopback, listen, serve
+        from privtab.serving.tokens import Tokens
+        from privtab.store.server.app import StoreScope, StoreServer, routes
+        from privtab.store.server.point import StoreDecisionPoint
+        from privtab.store.store import Store
+    except ImportError as error:
+        needed = f"`privtab store serve` needs the extras `store` and `serve`: {how_to_install('store', 'serve')}"
+        raise UsageError(f"{needed} (there is no `{error.name}`)") from None
+    from privtab.cli._stored import load_policy
+    from privtab.pipeline import policy_artifacts
+    from privtab.store.authority import Authority
+    from privtab.store.guarded import GuardedStore
+    from privtab.store.view import View
+
+    if token_file is None and anonymous is None:
+        raise UsageError("who makes changes? give `--token-file` with a token for each user, or `--anonymous USER`")
+    tls = tls_files(tls_cert, tls_key, tls_client_ca)
+    if not is_loopback(host):
+        guarded_by = bool((token_file and anonymous is None) or tls_client_ca or insecure)
+        check_exposure(host, guarded=guarded_by, tls=tls)
+    program = load_policy(policy, variant=variant)
+    authority = Authority(program, authorise or ())
+    store = Store.open(url, program)
+    view = View(store, program, policy_artifacts(program).program)
+    view.now()  # Wrong rows are told now, not to the first caller.
+    tokens = Tokens(token_file, StoreScope) if token_file is not None else None
+    log_requests(quiet=quiet)
+    with ExitStack() as stack:
+        listening = stack.enter_context(listen(host, port))
+        base = (public_url or address(listening, host, tls)).rstrip("/")
+        server = StoreServer(
+            guarded=GuardedStore(store, view, authority, auditor or ()),
+            base=base,
+            tokens=tokens,
+            anonymous=anonymous,
+            max_body=max_body,
+        )
+        service = Service(StoreDecisionPoint(view), system=program.system)
+        settings = AppSettings(
+            services={"": service, f"/{program.system}": service},
+            base=base,
+            tokens=tokens,
+            max_body=max_body,
+            routes=routes(server),
+        )
+
+        def ready() -> None:
+            if format_ is Format.JSON:
+                print_line({"url": base, "system": program.system, "store": store.database.shown})
+            else:
+                out().print(
+                    f"{store.database.shown}, a store of {program.system}, at {base}; Ctrl-C ends it", soft_wrap=True
+                )
+            flush()
+
+        serve(application(settings), listening, tls=tls, ready=ready, head_seconds=header_timeout)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to `privtab store`."""
+    app.command("serve")(run)

@@ -1,0 +1,287 @@
+"""Changes and reads for users who are not trusted with the choice of an operation or of what they may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from privtab.errors import AccessDenied, StateInvalid, StoreConflict, UsageError
+from privtab.names import last_name
+from privtab.request import Decision, Entity, Request
+from privtab.state.load import from_tables
+from privtab.state.nodes import StateFinding
+from privtab.state.validate import validate
+from privtab.store.authority import VERBS, Authority, Verb
+from privtab.store.planning import Plan, Tables
+from privtab.store.store import Outcome, Store
+from privtab.store.view import Row, Snapshot, View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A change that a user wants. `resource` and `operation` may be left out where rows or the policy determine them."""
+
+    user: str
+    add: Tables = field(default_factory=dict)
+    remove: Tables = field(default_factory=dict)
+    resource: Entity | None = None
+    operation: str | None = None
+    with_: Mapping[str, Entity] = field(default_factory=dict)
+    flags: frozenset[str] = frozenset()
+
+    def rows(self) -> Iterator[tuple[str, Verb, Row]]:
+        """(table, `add` or `remove`, row) of each row."""
+        for verb, tables in zip(VERBS, (self.add, self.remove), strict=True):
+            for table, rows in tables.items():
+                yield from ((table, verb, row) for row in rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """How a change is made: idempotent by an id, and not over changes after `expect`."""
+
+    request_id: str | None = None
+    expect: int | None = None
+
+
+class GuardedStore:
+    """A store for users who are not trusted: the policy's tables say which operation authorises what they write and read."""
+
+    def __init__(self, store: Store, view: View, authority: Authority, auditors: Sequence[str] = ()) -> None:
+        """`auditors`: users who may read all rows and the journal."""
+        self.store = store
+        self.view = view
+        self.authority = authority
+        self.auditors = frozenset(auditors)
+        self.program = store.program
+
+    # --- changes ---
+
+    def change(self, wanted: Wanted, how: Written) -> Outcome:
+        """Add and remove rows by the one operation that authorises all of them.
+
+        Raises AccessDenied; UsageError if no one operation on one object authorises the rows; the errors of `Store.change`.
+        """
+        snapshot = self.view.now()
+        request = self._request(snapshot, wanted)
+        if self._done(request, wanted, how) is None:
+            self._check_reach(snapshot, request, wanted)
+        return self.store.change(
+            request,
+            add=wanted.add or None,
+            remove=wanted.remove or None,
+            request_id=how.request_id,
+            expect=how.expect,
+        )
+
+    def propose(self, wanted: Wanted) -> Plan:
+        """What `change` would do."""
+        snapshot = self.view.now()
+        request = self._request(snapshot, wanted)
+        self._check_reach(snapshot, request, wanted)
+        return self.store.propose(request, add=wanted.add or None, remove=wanted.remove or None)
+
+    def perform(self, wanted: Wanted, how: Written) -> Outcome:
+        """Carry out the effects of an operation that has some, or that creates.
+
+        Raises StoreConflict if it creates what the store names already: its creator would get rights on another's entity.
+        """
+        snapshot = self.view.now()
+        request = self._performed(wanted)
+        if self._done(request, wanted, how) is None:
+            self._check_new(snapshot, request)
+        # Rows about the same entity after this snapshot are a conflict.
+        expect = snapshot.number if how.expect is None else min(how.expect, snapshot.number)
+        return self.store.perform(request, request_id=how.request_id, expect=expect)
+
+    def propose_performed(self, wanted: Wanted) -> Plan:
+        """What `perform` would do."""
+        request = self._performed(wanted)
+        self._check_new(self.view.now(), request)
+        return self.store.propose(request)
+
+    def delete(self, wanted: Wanted, how: Written) -> Outcome:
+        """Delete an entity by the operation of the policy that does: every row on it, and below it, goes too."""
+        return self.store.delete_entity(self._deleted(wanted), request_id=how.request_id, expect=how.expect)
+
+    def propose_deleted(self, wanted: Wanted) -> Plan:
+        """What `delete` would do."""
+        request = self._deleted(wanted)
+        remove: dict[str, list[Row]] = {}
+        for table, row in self.view.now().rows_on(request.resource):
+            remove.setdefault(table, []).append(row)
+        return self.store.propose(request, remove=remove or None)
+
+    # --- reads ---
+
+    def visible(self, user: str, tables: Sequence[str]) -> tuple[int, dict[str, list[Row]]]:
+        """The rows that a user may read, by table, and the number of the change that they were read after.
+
+        Users read the rows that name them, their groups or their roles, and those that they may add or remove.
+        """
+        snapshot = self.view.now()
+        rows = {table: snapshot.tables[table] for table in tables}
+        if user in self.auditors:
+            return snapshot.number, {table: list(listed) for table, listed in rows.items()}
+        own = _principals(snapshot, f"user:{user}")
+        asked: dict[tuple[str, str], Request] = {}
+        needed: dict[tuple[str, int], list[tuple[str, str]]] = {}
+        for table, listed in rows.items():
+            for number, row in enumerate(listed):
+                if own.isdisjoint(_named(row)):
+                    keys = needed[table, number] = []
+                    for request in self._authorising(snapshot, table, row, user):
+                        keys.append((request.action, str(request.resource)))
+                        asked[keys[-1]] = request
+        answers = dict(zip(asked, snapshot.allowed(list(asked.values())), strict=True))
+        return snapshot.number, {
+            table: [
+                row
+                for number, row in enumerate(listed)
+                if (table, number) not in needed or any(answers[key] for key in needed[table, number])
+            ]
+            for table, listed in rows.items()
+        }
+
+    def _authorising(self, snapshot: Snapshot, table: str, row: Row, user: str) -> Iterator[Request]:
+        for object_, verb in product(self.authority.objects(table, row, snapshot.entities), VERBS):
+            if (operation := self.authority.operation(table, verb, object_.type)) is not None:
+                yield Request(user=user, action=operation, resource=object_)
+
+    # --- which operation ---
+
+    def _request(self, snapshot: Snapshot, wanted: Wanted) -> Request:
+        """The request that authorises all rows of a change."""
+        listed = list(wanted.rows())
+        if not listed:
+            raise UsageError("give rows to add or to remove")
+        self._check_rows(snapshot, wanted)
+        if wanted.resource is not None:
+            snapshot.vocabulary.check_path(wanted.resource)
+        objects: set[Entity] | None = None
+        for table, _, row in listed:
+            found = set(self.authority.objects(table, row, snapshot.entities))
+            if wanted.resource is not None and self._may_be_about(table, row, wanted.resource):
+                found.add(wanted.resource)
+            objects = found if objects is None else objects & found
+        if wanted.resource is not None:
+            objects = (objects or set()) & {wanted.resource}
+        if not objects:
+            about = "what the rows are about" if wanted.resource is None else str(wanted.resource)
+            raise UsageError(
+                f"all rows of a change must be about one object, and {about} is none: send one change for each"
+            )
+        if len(objects) > 1:
+            raise UsageError("the rows may be about several entities: name one as `resource`")
+        (resource,) = objects
+        operations = {self.authority.operation(table, verb, resource.type) for table, verb, _ in listed}
+        if None in operations or len(operations) != 1:
+            kinds = ", ".join(sorted({f"{table}.{verb}" for table, verb, _ in listed}))
+            raise UsageError(
+                f"no one operation on `{resource.type}` authorises {kinds}: `privtab store serve --authorise` names one"
+            )
+        operation = operations.pop()
+        assert operation is not None
+        if wanted.operation not in (None, operation):
+            raise UsageError(f"`{wanted.operation}` does not authorise these rows: `{operation}` does")
+        return self._asked(wanted, operation, resource)
+
+    def _check_rows(self, snapshot: Snapshot, wanted: Wanted) -> None:
+        """Raise StateInvalid for rows that are wrong in themselves, before names in them are used."""
+        findings: list[StateFinding] = []
+        for tables, shown in ((wanted.add, "the rows to add"), (wanted.remove, "the rows to remove")):
+            placed = [*tables.get("entities", ()), *snapshot.tables["entities"]]
+            _, found = validate(
+                self.program, from_tables({**tables, **({"entities": placed} if placed else {})}, shown)
+            )
+            findings += [finding for finding in found if finding.severity == "error"]
+        if findings:
+            raise StateInvalid(tuple(findings), "nothing was changed")
+
+    def _may_be_about(self, table: str, row: Row, resource: Entity) -> bool:
+        """Whether rows about principals may be about an entity that the store does not name yet."""
+        known = (resource,)
+        return resource.type in self.program.entities and resource in self.authority.objects(table, row, known)
+
+    def _asked(self, wanted: Wanted, operation: str, resource: Entity) -> Request:
+        return Request(user=wanted.user, action=operation, resource=resource, with_=wanted.with_, flags=wanted.flags)
+
+    def _performed(self, wanted: Wanted) -> Request:
+        if wanted.resource is None or wanted.operation is None:
+            raise UsageError("give an operation and its resource")
+        request = self._asked(wanted, wanted.operation, wanted.resource)
+        self.view.now().vocabulary.check(request)
+        rule = self.program.rules[request.resource.type, request.action]
+        if not rule.effects and not rule.creates:
+            raise UsageError(f"`{request.action}` on `{request.resource.type}` changes nothing in the store")
+        return request
+
+    def _deleted(self, wanted: Wanted) -> Request:
+        assert wanted.resource is not None
+        vocabulary = self.view.now().vocabulary
+        vocabulary.check_path(wanted.resource)
+        operation = self.authority.deleting(wanted.resource.type)
+        if operation is None:
+            raise UsageError(f"the policy has no operation that deletes a `{wanted.resource.type}`")
+        if wanted.operation not in (None, operation):
+            raise UsageError(f"`{wanted.operation}` does not delete a `{wanted.resource.type}`: `{operation}` does")
+        return self._asked(wanted, operation, wanted.resource)
+
+    # --- guards ---
+
+    def _done(self, request: Request, wanted: Wanted, how: Written) -> Outcome | None:
+        if how.request_id is None:
+            return None
+        return self.store.done(how.request_id, request, add=wanted.add or None, remove=wanted.remove or None)
+
+    def _check_new(self, snapshot: Snapshot, request: Request) -> None:
+        """Raise StoreConflict for an entity to be created that rows name: its creator would get rights on what is there."""
+        rule = self.program.rules[request.resource.type, request.action]
+        gives = any(effect.kind != "revoke" for effect in rule.effects)
+        if (rule.creates or gives) and next(snapshot.rows_on(request.resource), None) is not None:
+            self.store.propose(request)  # A caller who is denied must not learn what is there.
+            raise StoreConflict(f"{request.resource} exists, or rows are about what lies below it")
+
+    def _check_reach(self, snapshot: Snapshot, request: Request, wanted: Wanted) -> None:
+        """Raise AccessDenied if a role or group of one container would give rights in another one.
+
+        Names of roles and groups are not qualified: who may assign `role:b/admin` must not assign the grants of `role:a/admin`.
+        """
+        container = (snapshot.where.find(request.resource) or ())[-2:-1]
+        kind = self.program.entities[request.resource.type].principal
+        unscoped = any(
+            verb == "add" and not row.get("scope")
+            for table, verb, row in wanted.rows()
+            if table in ("assignments", "memberships")
+        )
+        if not container or kind not in ("group", "role") or not unscoped:
+            return
+        for name in (last_name(request.resource.id), request.resource.id):
+            reached = _principals(snapshot, f"{kind}:{name}")
+            entities = [row["entity"] for row in snapshot.tables["grants"] if row["grantee"] in reached]
+            entities += [row["entity"] for row in snapshot.tables["owners"] if row["owner"] in reached]
+            if not all(snapshot.inside(entity, container[0]) for entity in entities):
+                self.store.propose(request)  # A caller who is denied must not learn where it has rights.
+                message = f"{kind}:{name} has rights outside {container[0]}"
+                context = {"error": {"kind": "reach", "message": message}}
+                raise AccessDenied(request, Decision(allowed=False, context=context))
+
+
+def _principals(snapshot: Snapshot, principal: str) -> set[str]:
+    """A principal and the groups and roles that it holds, whenever it does."""
+    reached, waiting = {principal}, [principal]
+    while waiting:
+        holder = waiting.pop()
+        bare = holder.removeprefix("user:")
+        held = [f"group:{row['group']}" for row in snapshot.tables["memberships"] if row["user"] in (holder, bare)]
+        held += [f"role:{row['role']}" for row in snapshot.tables["assignments"] if row["principal"] == holder]
+        waiting += set(held) - reached
+        reached |= set(held)
+    return reached
+
+
+def _named(row: Row) -> set[str]:
+    """The principals that a row is about: those who hold what it says."""
+    found = {row[name] for name in ("grantee", "principal", "owner") if name in row}
+    return found | ({f"user:{row['user'].removeprefix('user:')}"} if "user" in row else set())

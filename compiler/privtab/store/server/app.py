@@ -1,0 +1,466 @@
+"""The HTTP endpoints of a store: who asks comes from the bearer token, what authorises a change from the policy."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import Any, Never, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from privtab import strict_json
+from privtab.analysis.state_diff import state_diff
+from privtab.analysis.state_diff.as_json import state_diff_json
+from privtab.errors import (
+    AccessDenied,
+    InvalidRequest,
+    PrivtabError,
+    StateInvalid,
+    StoreConflict,
+    UnsupportedError,
+    UsageError,
+)
+from privtab.printable import printable_json
+from privtab.request import Entity
+from privtab.sensitive import SENSITIVE
+from privtab.serving.endpoint import JSON, LOG, answered, read_json_body
+from privtab.serving.envelope import note
+from privtab.serving.guard import Refused, authorize
+from privtab.serving.tokens import Tokens
+from privtab.store.guarded import GuardedStore, Wanted, Written
+from privtab.store.planning import Plan
+from privtab.store.schema import row_id
+from privtab.store.server.openapi import MOST_LISTED, PREFIX, TABLES, openapi
+from privtab.store.store import Outcome
+
+Answer: TypeAlias = tuple[int, Any]
+"""The status and the JSON of an answer."""
+_NUMBER = re.compile(r'(?:W/)?"?(\d{1,18})"?')
+_NAMES = {"users": "user", "groups": "group", "roles": "role"}
+
+
+class StoreScope(StrEnum):
+    """The scopes of tokens for a server of a store: those of the AuthZEN API, and reading and writing the store."""
+
+    EVALUATE = "evaluate"
+    SEARCH = "search"
+    READ = "read"
+    WRITE = "write"
+
+
+class NotFound(UsageError):
+    """What the request names is not there, or the caller may not see it."""
+
+
+class Malformed(UsageError):
+    """The request does not have the form that the OpenAPI document describes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request: who makes it, and what it says."""
+
+    user: str
+    body: Mapping[str, Any] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    path: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether the change is only proposed."""
+        return flag(self.query, "dry_run")
+
+    @property
+    def written(self) -> Written:
+        """The id of the request and the number of the last change that the caller knows."""
+        text = self.headers.get("if-match")
+        found = None if text is None else _NUMBER.fullmatch(text.strip())
+        if text is not None and found is None:
+            raise Malformed('If-Match is the number of a change, as in "12"')
+        return Written(request_id=self.headers.get("idempotency-key"), expect=int(found[1]) if found else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreServer:
+    """A store, and who may ask for what."""
+
+    guarded: GuardedStore
+    base: str
+    """The address that callers use, without a trailing slash."""
+    tokens: Tokens | None = None
+    anonymous: str | None = None
+    """The user of requests without a token; None: they are refused."""
+    max_body: int = 1024 * 1024
+
+    def caller(self, request: Request, scope: StoreScope) -> str:
+        """The user who makes a request: the name of the token. Raises Refused."""
+        if "authorization" not in request.headers and self.anonymous is not None:
+            return self.anonymous
+        bearer = authorize(self.tokens, scope, request)
+        if bearer is None:
+            raise Refused(401, "this server knows no tokens", WWW_Authenticate='Bearer realm="privtab"')
+        return bearer.name
+
+
+Handler: TypeAlias = Callable[[StoreServer, Call], Answer]
+
+
+def routes(server: StoreServer) -> list[Route]:
+    """The endpoints of a store."""
+    read, write = StoreScope.READ, StoreScope.WRITE
+    document = openapi(server.guarded.program, server.base)
+
+    async def describe(request: Request) -> Response:
+        del request
+        return json_response(200, document)
+
+    return [
+        Route(f"{PREFIX}/openapi.json", describe, methods=["GET"]),
+        route(server, f"{PREFIX}/authority", _authority, read),
+        route(server, f"{PREFIX}/journal", _journal, read),
+        *(route(server, f"{PREFIX}/{kind}", partial(_list_names, kind), read) for kind in (*_NAMES, "entities")),
+        route(server, f"{PREFIX}/entities", _delete_entity, write, "DELETE"),
+        route(server, f"{PREFIX}/operations", _perform, write, "POST"),
+        route(server, f"{PREFIX}/changes", _change, write, "POST"),
+        route(server, f"{PREFIX}/rows", partial(_list_rows, TABLES), read),
+        *(route(server, f"{PREFIX}/rows/{table}", partial(_list_rows, (table,)), read) for table in TABLES),
+        *(route(server, f"{PREFIX}/rows/{table}", partial(_add_rows, table), write, "POST") for table in TABLES),
+        *(
+            route(server, f"{PREFIX}/rows/{table}/{{id}}", partial(_remove_row, table), write, "DELETE")
+            for table in TABLES
+        ),
+    ]
+
+
+def route(
+    server: StoreServer,
+    path: str,
+    handler: Handler,
+    scope: StoreScope,
+    method: str = "GET",
+    *,
+    failed: Callable[[PrivtabError | Refused], Answer] | None = None,
+) -> Route:
+    """An endpoint that finds out who asks, reads the body, and turns errors into answers. `failed`: the answer to an error."""
+    shape = failed or failure
+
+    async def answer(request: Request) -> Response:
+        try:
+            user = server.caller(request, scope)
+            body: Mapping[str, Any] = {}
+            if method in ("POST", "PUT"):
+                body = _parsed(await read_json_body(request, server.max_body))
+            call = Call(
+                user=user, body=body, query=request.query_params, path=request.path_params, headers=request.headers
+            )
+            status, content = await asyncio.to_thread(handler, server, call)
+            note(request.scope, None, caller=user)
+            return json_response(status, content)
+        except (PrivtabError, Refused) as error:
+            status, content = shape(error)
+            if status >= 500:
+                LOG.warning("%s: %s", request.url.path[:200], error)
+            headers = dict(error.headers) if isinstance(error, Refused) else {}
+            if status == 503:
+                headers["Retry-After"] = "1"
+            return json_response(status, content, headers)
+
+    async def endpoint(request: Request) -> Response:
+        return await answered(request, answer, _no_error)
+
+    return Route(path, endpoint, methods=[method])
+
+
+def json_response(status: int, content: Any, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer as JSON, with the number of the last change as its ETag."""
+    found = dict(headers or {})
+    if status < 300 and isinstance(content, Mapping) and isinstance(content.get("number"), int):
+        found["ETag"] = f'"{content["number"]}"'
+    return Response(printable_json(content).encode(), status, found, media_type=JSON)
+
+
+def failure(error: PrivtabError | Refused) -> Answer:
+    """The answer to an error."""
+    message = str(error)
+    match error:
+        case Refused():
+            return error.status, _error("refused", message)
+        case AccessDenied():
+            return 403, _error("denied", message, decision=error.decision.to_json())
+        case StateInvalid():
+            return 422, _error("wrong_rows", message, findings=[str(finding) for finding in error.findings])
+        case StoreConflict():
+            return 409, _error("conflict", message)
+        case NotFound():
+            return 404, _error("not_found", message)
+        case Malformed():
+            return 400, _error("malformed", message)
+        case UsageError() | InvalidRequest() | UnsupportedError():
+            return 422, _error("invalid", message)
+        case _:
+            # What the database says is for the log.
+            return 503, _error("unavailable", "the store cannot be read or written at the moment")
+
+
+def _error(kind: str, message: str, **more: Any) -> dict[str, Any]:
+    return {"error": {"kind": kind, "message": message, **more}}
+
+
+def _no_error(request: Request, error: PrivtabError) -> Never:
+    del request
+    raise error
+
+
+# --- changes ---------------------------------------------------------------------------------------------------------
+
+
+def _add_rows(table: str, server: StoreServer, call: Call) -> Answer:
+    rows = call.body.get("rows")
+    return _changed(server, call, _wanted(call, {"rows"}, add={table: _rows(rows, "rows")}))
+
+
+def _change(server: StoreServer, call: Call) -> Answer:
+    add, remove = (_tables(call.body.get(name, {}), name) for name in ("add", "remove"))
+    return _changed(server, call, _wanted(call, {"add", "remove"}, add=add, remove=remove))
+
+
+def _remove_row(table: str, server: StoreServer, call: Call) -> Answer:
+    row = next((row for row in server.guarded.view.now().tables[table] if row_id(row) == call.path["id"]), None)
+    if row is None and (done := _done_before(server, call)) is not None:
+        return 200, done
+    if row is None or not _sees(server, call.user, table, row):
+        raise NotFound(f"there is no row {call.path['id']:.64} in {table}")
+    resource = _entity(call.query["resource"], "resource") if "resource" in call.query else None
+    return _changed(server, call, Wanted(user=call.user, remove={table: [row]}, resource=resource))
+
+
+def _done_before(server: StoreServer, call: Call) -> dict[str, Any] | None:
+    """What an earlier request with the same id did, which removed just this row; None if there was none."""
+    id_ = call.headers.get("idempotency-key")
+    if id_ is None:
+        return None
+    for entry in server.guarded.store.log():
+        removed = [change for change in entry.changes if change.action == "remove"]
+        if (
+            entry.request_id == id_
+            and entry.actor == call.user
+            and call.path["id"] in {row_id(c.row or {}) for c in removed}
+        ):
+            return {
+                "number": entry.number,
+                "repeated": True,
+                "changes": [change.to_json() for change in entry.changes],
+                "decision": dict(entry.decision),
+            }
+    return None
+
+
+def _sees(server: StoreServer, user: str, table: str, row: Mapping[str, str]) -> bool:
+    _, visible = server.guarded.visible(user, (table,))
+    return row in visible[table]
+
+
+def _perform(server: StoreServer, call: Call) -> Answer:
+    wanted = _wanted(call, set())
+    if call.dry_run:
+        return _proposed(server, server.guarded.propose_performed(wanted))
+    return _made(server.guarded.perform(wanted, call.written))
+
+
+def _delete_entity(server: StoreServer, call: Call) -> Answer:
+    if "entity" not in call.query:
+        raise Malformed("`entity` is missing from the query")
+    wanted = Wanted(
+        user=call.user, resource=_entity(call.query["entity"], "entity"), operation=call.query.get("operation")
+    )
+    if call.dry_run:
+        return _proposed(server, server.guarded.propose_deleted(wanted))
+    return _made(server.guarded.delete(wanted, call.written))
+
+
+def _changed(server: StoreServer, call: Call, wanted: Wanted) -> Answer:
+    if call.dry_run:
+        return _proposed(server, server.guarded.propose(wanted))
+    return _made(server.guarded.change(wanted, call.written))
+
+
+def _made(outcome: Outcome) -> Answer:
+    changes = [change.to_json() for change in outcome.changes]
+    answer = {"number": outcome.number, "repeated": outcome.repeated, "changes": changes}
+    return 200, {**answer, "decision": outcome.decision.to_json()}
+
+
+def _proposed(server: StoreServer, planned: Plan) -> Answer:
+    """What a change would do: its rows, and who gains and loses which operations."""
+    answer: dict[str, Any] = {
+        "number": planned.number,
+        "dry_run": True,
+        "changes": [change.to_json() for change in planned.changes],
+        "decision": planned.decision.to_json(),
+    }
+    try:
+        found = state_diff(server.guarded.program, planned.before, planned.after)
+    except UnsupportedError as error:
+        return 200, {**answer, "effect": None, "undecided": str(error)}
+    return 200, {**answer, "effect": state_diff_json(found, SENSITIVE)}
+
+
+# --- reads -----------------------------------------------------------------------------------------------------------
+
+
+def _list_rows(tables: Sequence[str], server: StoreServer, call: Call) -> Answer:
+    """The rows that the caller may see, sorted by table and content, page by page."""
+    number, found = server.guarded.visible(call.user, tables)
+    about = call.query.get("about")
+    rows = [
+        {"table": table, "id": row_id(row), "row": dict(row)}
+        for table, listed in found.items()
+        for row in listed
+        if about is None or _is_about(row, about)
+    ]
+    rows.sort(key=lambda entry: (entry["table"], json.dumps(entry["row"])))
+    return _page(call, number, "rows", rows, lambda entry: f"{entry['table']} {json.dumps(entry['row'])}")
+
+
+def _is_about(row: Mapping[str, str], name: str) -> bool:
+    """Whether a row names a principal or an entity, as in `user:ann`."""
+    kind, _, bare = name.partition(":")
+    return name in row.values() or (kind in ("user", "group", "role") and row.get(kind) == bare)
+
+
+def _list_names(kind: str, server: StoreServer, call: Call) -> Answer:
+    """The names in the rows that the caller may see."""
+    number, found = server.guarded.visible(call.user, TABLES)
+    names: set[str] = set()
+    for row in (row for listed in found.values() for row in listed):
+        if kind == "entities":
+            names |= {row[name] for name in ("entity", "of", "scope", "parent") if name in row}
+            continue
+        wanted = _NAMES[kind]
+        names |= {row[wanted].removeprefix(f"{wanted}:")} if wanted in row and ":" not in row[wanted] else set()
+        cells = (row[name] for name in ("grantee", "principal", "owner", "user") if name in row)
+        names |= {cell.removeprefix(f"{wanted}:") for cell in cells if cell.startswith(f"{wanted}:")}
+    if (type_ := call.query.get("type")) is not None:
+        names = {name for name in names if name.startswith(f"{type_}:")}
+    return _page(call, number, kind, sorted(names), str)
+
+
+def _page(call: Call, number: int, name: str, items: list[Any], key: Callable[[Any], str]) -> Answer:
+    """One page of sorted items: those after the cursor, which names the last one that was read."""
+    text = call.query.get("limit", "100")
+    if not text.isdecimal() or not text.isascii() or len(text) > 6 or not 1 <= int(text) <= MOST_LISTED:
+        raise Malformed(f"`limit` is a number from 1 to {MOST_LISTED}")
+    after = _cursor(call.query.get("after"))
+    later = items if after is None else [item for item in items if key(item) > after]
+    page = later[: int(text)]
+    more = len(later) > len(page)
+    next_ = base64.urlsafe_b64encode(key(page[-1]).encode()).decode() if more else None
+    return 200, {"number": number, name: page, "next": next_}
+
+
+def _cursor(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        return base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True).decode()
+    except (ValueError, binascii.Error):
+        raise Malformed("`after` is the `next` of an earlier page") from None
+
+
+def _authority(server: StoreServer, call: Call) -> Answer:
+    del call
+    authority = server.guarded.authority
+    types = server.guarded.program.entities
+    deleting = {type_: operation for type_ in types if (operation := authority.deleting(type_)) is not None}
+    return 200, {"system": server.guarded.program.system, "rows": authority.to_json(), "delete": deleting}
+
+
+def _journal(server: StoreServer, call: Call) -> Answer:
+    if call.user not in server.guarded.auditors:
+        raise Refused(403, f"user:{call.user} is no auditor: `privtab store serve --auditor` names them")
+    text = call.query.get("after", "0")
+    if not text.isdecimal() or not text.isascii() or len(text) > 18:
+        raise Malformed("`after` is the number of a change")
+    entries = server.guarded.store.log(int(text))[:MOST_LISTED]
+    return 200, {"entries": [entry.to_json() for entry in entries]}
+
+
+# --- reading requests ------------------------------------------------------------------------------------------------
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """A truth value of the query. Raises Malformed for anything but `true` and `false`."""
+    text = query.get(name, "false")
+    if text not in ("true", "false"):
+        raise Malformed(f"`{name}` is true or false")
+    return text == "true"
+
+
+def _parsed(body: bytes) -> Mapping[str, Any]:
+    try:
+        found = strict_json.loads(body)
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise Malformed(f"the body is not JSON: {error}") from None
+    if not isinstance(found, Mapping):
+        raise Malformed("the body must be an object")
+    return found
+
+
+def _wanted(call: Call, names: set[str], **rows: Any) -> Wanted:
+    """What the body wants, beside `names`. Raises Malformed."""
+    known = {*names, "operation", "resource", "with", "flags"}
+    if unknown := sorted(set(call.body) - known):
+        raise Malformed(f"the body has `{unknown[0]:.80}`; it may have {', '.join(sorted(known))}")
+    operation, flags, objects = call.body.get("operation"), call.body.get("flags", {}), call.body.get("with", {})
+    if operation is not None and not isinstance(operation, str):
+        raise Malformed("`operation` must be a string")
+    if not isinstance(flags, Mapping) or not all(isinstance(value, bool) for value in flags.values()):
+        raise Malformed("`flags` must be an object of truth values")
+    if not isinstance(objects, Mapping):
+        raise Malformed("`with` must be an object of entities")
+    resource = call.body.get("resource")
+    return Wanted(
+        user=call.user,
+        operation=operation,
+        resource=None if resource is None else _entity(resource, "resource"),
+        with_={name: _entity(value, f"with.{name:.80}") for name, value in objects.items()},
+        flags=frozenset(name if value else f"{name}=false" for name, value in flags.items()),
+        **rows,
+    )
+
+
+def _entity(value: object, where: str) -> Entity:
+    try:
+        if isinstance(value, str):
+            return Entity.parse(value)
+    except ValueError:
+        pass
+    raise Malformed(f"`{where}` must be an entity: type:path, as in table:m/c/s/t")
+
+
+def _tables(value: object, where: str) -> dict[str, list[dict[str, str]]]:
+    if not isinstance(value, Mapping):
+        raise Malformed(f"`{where}` must be an object of tables")
+    for name in value:
+        if name not in TABLES:
+            raise Malformed(f"`{where}` has `{name:.80}`; the tables are {', '.join(TABLES)}")
+    found = {table: _rows(rows, f"{where}.{table}") for table, rows in value.items()}
+    return {table: rows for table, rows in found.items() if rows}
+
+
+def _rows(value: object, where: str) -> list[dict[str, str]]:
+    if not isinstance(value, list):
+        raise Malformed(f"`{where}` must be a list of rows")
+    if not all(isinstance(row, Mapping) and all(isinstance(cell, str) for cell in row.values()) for row in value):
+        raise Malformed(f"a row of `{where}` must be an object of strings")
+    return [dict(row) for row in value]

@@ -1,0 +1,127 @@
+"""What a store holds now, for readers: its rows, the state that they make, and decisions on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+from privtab import moments
+from privtab.engines import Opened, opener
+from privtab.errors import InvalidRequest, StateInvalid, StoreError
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.locations import Locations
+from privtab.request import Entity, Request
+from privtab.state.index import index_bytes
+from privtab.state.load import from_tables
+from privtab.state.located import locations
+from privtab.state.nodes import State
+from privtab.state.raw import ENTITIES
+from privtab.state.validate import validate
+from privtab.store.journal import Journal
+from privtab.vocabulary import Vocabulary
+
+Row = Mapping[str, str]
+
+
+@dataclass(kw_only=True)
+class Snapshot:
+    """The rows of a store after at least the change `number`, and decisions on them. Threads may share it."""
+
+    program: Program
+    document: Mapping[str, Any]
+    """The program as JSON, as engines run it."""
+    number: int
+    hash: str
+    tables: Mapping[str, Sequence[Row]]
+    state: State
+    _opened: Opened | None = field(default=None, init=False)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The names of the policy."""
+        return vocabulary(self.program)
+
+    @cached_property
+    def where(self) -> Locations:
+        """Where entities lie."""
+        return locations(self.program, self.state)
+
+    @cached_property
+    def entities(self) -> tuple[Entity, ...]:
+        """The entities that rows name, sorted."""
+        texts = {row[name] for rows in self.tables.values() for row in rows for name in ENTITIES if name in row}
+        return tuple(Entity.parse(text) for text in sorted(texts))
+
+    @cached_property
+    def _kept(self) -> Any:
+        return opener("python").keep(json.loads(index_bytes(self.program, self.state)[1]))
+
+    def opened(self) -> Opened:
+        """The engine for this moment."""
+        now, found = moments.now(), self._opened
+        if found is None or not found.window.holds(now):
+            found = self._opened = opener("python").open(self.document, [self._kept], None, now)
+        return found
+
+    def allowed(self, requests: Sequence[Request]) -> list[bool]:
+        """Which requests are allowed; those that the policy cannot answer are not."""
+        asked = [request for request in requests if self._is_valid(request)]
+        answers = iter(self.opened().engine.allow_many(asked) if asked else ())
+        valid = {id(request) for request in asked}
+        return [id(request) in valid and next(answers) for request in requests]
+
+    def inside(self, entity: str, container: str) -> bool:
+        """Whether an entity is a container, or lies in it."""
+        return container in (self.where.find(Entity.parse(entity)) or ())
+
+    def rows_on(self, entity: Entity) -> Iterator[tuple[str, Row]]:
+        """The rows about an entity, and about what lies below it."""
+        for table, rows in self.tables.items():
+            for row in rows:
+                about = row.get("entity") or row.get("of") or row.get("scope")
+                if about is not None and self.inside(about, str(entity)):
+                    yield table, row
+
+    def _is_valid(self, request: Request) -> bool:
+        try:
+            self.vocabulary.check(request)
+        except InvalidRequest:
+            return False
+        return True
+
+
+class View:
+    """The newest snapshot of a store: each look asks the database for its last change. Threads may share it."""
+
+    def __init__(self, journal: Journal, program: Program, document: Mapping[str, Any]) -> None:
+        self.journal = journal
+        self.program = program
+        self.document = document
+        self._lock = Lock()
+        self._last: Snapshot | None = None
+
+    def now(self) -> Snapshot:
+        """What the store holds now. Raises StoreError if the database fails, or if its rows are wrong under the policy."""
+        with self._lock:
+            head = self.journal.head()
+            last = self._last
+            if last is None or (last.number, last.hash) != (head.number, head.hash):
+                # Rows may be newer than the head that was read first; the next look then reads them again.
+                tables = self.journal.rows()
+                state, findings = validate(self.program, from_tables(tables, self.journal.database.shown))
+                if errors := tuple(finding for finding in findings if finding.severity == "error"):
+                    raise StoreError(str(StateInvalid(errors, "nothing is decided or changed")))
+                last = self._last = Snapshot(
+                    program=self.program,
+                    document=self.document,
+                    number=head.number,
+                    hash=head.hash,
+                    tables=tables,
+                    state=state,
+                )
+            return last

@@ -1,0 +1,229 @@
+"""Users who are not trusted change and read a store only by the operations that the policy's tables determine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lake_policy import asks, grant
+
+from privtab.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
+from privtab.ir.nodes import Program
+from privtab.pipeline import load_program, policy_artifacts
+from privtab.request import Entity
+from privtab.store.authority import Authority
+from privtab.store.guarded import GuardedStore, Wanted, Written
+from privtab.store.store import Store
+from privtab.store.view import View
+
+FREE = Written()
+TWO_HOUSES = """\
+privtab: 1
+system: houses
+version: "1"
+entities: {house: {room: , role: , group: , user: }}
+privileges:
+  ENTER: {on: [house, room]}
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user, role, group]}}
+tables:
+  house:
+    create: {requires: service admin, becomes: owner}
+    grant_privilege: owner (house)
+    set_owner: owner (house)
+  room:
+    enter: ENTER (room)
+    read_log: anyone
+    grant_privilege: owner (room, house)
+    set_owner: owner (room)
+    drop: owner (house)
+  role:
+    create: {requires: owner (house), becomes: owner}
+    grant_role, revoke_role: owner (house)
+  group:
+    add_member, remove_member: owner (house)
+  user:
+    add: {requires: owner (house), creates: true}
+    remove: {requires: owner (house), revokes: [members, assignments]}
+"""
+
+
+def guarded(store: Store, settings: tuple[str, ...] = (), auditors: tuple[str, ...] = ()) -> GuardedStore:
+    view = View(store, store.program, policy_artifacts(store.program).program)
+    return GuardedStore(store, view, Authority(store.program, settings), auditors)
+
+
+@pytest.fixture
+def lake(store: Store) -> GuardedStore:
+    """A store with the lake `l`, which `root` owns, and its schema `s`, which `sam` owns."""
+    store.perform(asks("root", "create", "lake:l"))
+    store.change(asks("root", "grant", "lake:l"), add={"owners": [{"entity": "schema:l/s", "owner": "user:sam"}]})
+    return guarded(store, ("owners=grant",))
+
+
+@pytest.fixture
+def houses(tmp_path: Path) -> GuardedStore:
+    """A store with the houses `a` of ann and `b` of ben."""
+    policy = tmp_path / "houses.yaml"
+    policy.write_text(TWO_HOUSES, encoding="utf-8")
+    store = Store.create(str(tmp_path / "houses.db"), load_program(policy), administrators=["ann", "ben"])
+    store.perform(asks("ann", "create", "house:a"))
+    store.perform(asks("ben", "create", "house:b"))
+    return guarded(store)
+
+
+def rows(table: str, *listed: dict[str, str], user: str = "root", **more: object) -> Wanted:
+    return Wanted(user=user, add={table: list(listed)}, **more)  # type: ignore[arg-type]
+
+
+def test_rows_are_authorised_by_the_operation_on_the_entity_that_they_are_about(lake: GuardedStore) -> None:
+    done = lake.change(rows("grants", grant("user:eve", "SELECT", "schema:l/s"), user="sam"), FREE)
+    assert done.decision.rule == "lake/schema/grant"
+    # An operation on what contains the entity would be allowed, and does not count.
+    lake.store.change(asks("root", "grant", "lake:l"), add={"owners": [{"entity": "table:l/s/t", "owner": "user:tim"}]})
+    with pytest.raises(AccessDenied, match=r"`grant` on table:l/s/t"):
+        lake.change(rows("grants", grant("user:eve", "SELECT", "table:l/s/t"), user="sam"), FREE)
+    with pytest.raises(UsageError, match="about one object"):
+        lake.change(
+            rows("grants", grant("user:eve", "SELECT", "table:l/s/t"), user="sam", resource=Entity("schema", "l/s")),
+            FREE,
+        )
+
+
+def test_a_caller_cannot_choose_a_weaker_operation(lake: GuardedStore, houses: GuardedStore) -> None:
+    with pytest.raises(UsageError, match="`create` does not authorise these rows: `grant` does"):
+        lake.change(rows("grants", grant("user:eve", "SELECT", "lake:l"), operation="create"), FREE)
+    with pytest.raises(UsageError, match="`read_log` does not authorise"):
+        houses.change(
+            rows("grants", grant("user:eve", "ENTER", "room:a/r"), user="eve", operation="read_log"),
+            FREE,
+        )
+    with pytest.raises(UsageError, match="`read_log` on `room` changes nothing"):
+        houses.perform(Wanted(user="eve", operation="read_log", resource=Entity("room", "a/r")), FREE)
+    with pytest.raises(UsageError, match="`read_log` does not delete"):
+        houses.delete(Wanted(user="eve", operation="read_log", resource=Entity("room", "a/r")), FREE)
+
+
+def test_rows_without_an_operation_are_refused(store: Store) -> None:
+    store.perform(asks("root", "create", "lake:l"))
+    plain = guarded(store)
+    with pytest.raises(UsageError, match=r"no one operation on `lake` authorises owners\.add"):
+        plain.change(rows("owners", {"entity": "lake:l", "owner": "user:eve"}), FREE)
+    with pytest.raises(UsageError, match="about one object"):
+        plain.change(rows("service_admins", {"user": "eve"}), FREE)
+    with pytest.raises(UsageError, match="about one object"):
+        plain.change(
+            rows("grants", grant("user:eve", "SELECT", "lake:l"), grant("user:eve", "SELECT", "schema:l/s")), FREE
+        )
+    with pytest.raises(UsageError, match="give rows"):
+        plain.change(Wanted(user="root"), FREE)
+
+
+def test_what_exists_cannot_be_created_again(lake: GuardedStore) -> None:
+    lake.change(rows("grants", grant("user:eve", "CREATE", "lake:l")), FREE)
+    wanted = Wanted(user="eve", operation="create", resource=Entity("schema", "l/s"))
+    with pytest.raises(StoreConflict, match="schema:l/s exists"):
+        lake.perform(wanted, FREE)
+    with pytest.raises(StoreConflict, match="schema:l/s exists"):
+        lake.propose_performed(wanted)
+    # Who may not create it learns nothing.
+    with pytest.raises(AccessDenied):
+        lake.perform(Wanted(user="nil", operation="create", resource=Entity("schema", "l/s")), FREE)
+    new = Wanted(user="eve", operation="create", resource=Entity("schema", "l/new"))
+    first = lake.perform(new, Written(request_id="r1"))
+    again = lake.perform(new, Written(request_id="r1"))
+    assert (again.number, again.repeated) == (first.number, True)
+
+
+def test_a_role_of_one_house_is_not_assigned_by_another(houses: GuardedStore) -> None:
+    for user, house in (("ann", "a"), ("ben", "b")):
+        houses.perform(Wanted(user=user, operation="create", resource=Entity("role", f"{house}/chief")), FREE)
+    houses.change(rows("grants", grant("role:chief", "ENTER", "house:a"), user="ann"), FREE)
+    assigned = {"principal": "user:ben", "role": "chief"}
+    with pytest.raises(UsageError, match="several entities"):
+        houses.change(rows("assignments", assigned, user="ben"), FREE)
+    with pytest.raises(AccessDenied, match="outside house:b"):
+        houses.change(rows("assignments", assigned, user="ben", resource=Entity("role", "b/chief")), FREE)
+    with pytest.raises(AccessDenied, match="may not `grant_role`"):
+        houses.change(rows("assignments", assigned, user="ben", resource=Entity("role", "a/chief")), FREE)
+    houses.change(rows("assignments", assigned, user="ann", resource=Entity("role", "a/chief")), FREE)
+    # A group that holds the role reaches as far.
+    held = {"principal": "group:staff", "role": "chief"}
+    houses.change(rows("assignments", held, user="ann", resource=Entity("role", "a/chief")), FREE)
+    joins = {"user": "ben", "group": "staff"}
+    with pytest.raises(AccessDenied, match="group:staff has rights outside house:b"):
+        houses.change(rows("memberships", joins, user="ben", resource=Entity("group", "b/staff")), FREE)
+    houses.change(rows("memberships", joins, user="ann", resource=Entity("group", "a/staff")), FREE)
+
+
+def test_a_user_is_added_to_a_house_by_the_operation_on_the_user(houses: GuardedStore) -> None:
+    done = houses.change(rows("members", {"user": "eve", "of": "house:a"}, user="ann"), FREE)
+    assert done.decision.rule == "houses/user/add"
+    with pytest.raises(AccessDenied):
+        houses.change(rows("members", {"user": "eve", "of": "house:b"}, user="ann"), FREE)
+    with pytest.raises(UsageError):
+        houses.change(
+            rows("members", {"user": "eve", "of": "house:b"}, user="ann", resource=Entity("user", "a/eve")), FREE
+        )
+    houses.delete(Wanted(user="ann", resource=Entity("user", "a/eve")), FREE)
+    assert houses.store.rows()["members"] == []
+
+
+def test_wrong_rows_tell_every_finding(lake: GuardedStore) -> None:
+    with pytest.raises(StateInvalid) as caught:
+        lake.change(rows("grants", grant("eve", "SELECT", "lake:l"), grant("user:eve", "SELET", "lak:l")), FREE)
+    assert len(caught.value.findings) == 3
+    with pytest.raises(InvalidRequest, match="unknown entity type"):
+        lake.delete(Wanted(user="root", resource=Entity("lak", "l")), FREE)
+
+
+def test_users_read_what_names_them_and_what_they_may_change(lake: GuardedStore) -> None:
+    lake.change(rows("grants", grant("role:reader", "READ", "lake:l")), FREE)
+    lake.store.change(
+        asks("root", "grant", "lake:l"), add={"assignments": [{"principal": "user:eve", "role": "reader"}]}
+    )
+    tables = ("grants", "owners", "assignments", "members")
+    _, eve = lake.visible("eve", tables)
+    assert eve["grants"] == [grant("role:reader", "READ", "lake:l")]
+    assert eve["owners"] == []
+    assert [row["principal"] for row in eve["assignments"]] == ["user:eve"]
+    _, sam = lake.visible("sam", tables)
+    assert sam["grants"] == []
+    assert [row["entity"] for row in sam["owners"]] == ["schema:l/s"]
+    _, root = lake.visible("root", tables)
+    assert len(root["owners"]) == 2
+    _, nobody = lake.visible("nobody", tables)
+    assert not any(nobody.values())
+    _, everything = guarded(lake.store, auditors=("nobody",)).visible("nobody", tables)
+    assert everything == {table: lake.store.rows()[table] for table in tables}
+
+
+def test_a_deletion_is_proposed_as_it_is_carried_out(lake: GuardedStore) -> None:
+    lake.change(rows("grants", grant("user:eve", "SELECT", "schema:l/s"), user="sam"), FREE)
+    wanted = Wanted(user="sam", resource=Entity("schema", "l/s"))
+    proposed = lake.propose_deleted(wanted)
+    done = lake.delete(wanted, FREE)
+    assert sorted(str(c.to_json()) for c in proposed.changes) == sorted(str(c.to_json()) for c in done.changes)
+    assert not any("schema" in str(row) for listed in lake.store.rows().values() for row in listed)
+
+
+def test_settings_name_operations_of_the_policy(program: Program) -> None:
+    assert Authority(program, ["owners=grant"]).operation("owners", "remove", "schema") == "grant"
+    only_added = Authority(program, ["owners.add=grant"])
+    assert only_added.operation("owners", "add", "schema") == "grant"
+    for text in ("owners", "owners=", "owners.take=grant", "service_admins=grant", "owners=grnt"):
+        with pytest.raises(UsageError, match="--authorise"):
+            Authority(program, [text])
+
+
+def test_shipped_policies_determine_their_operations() -> None:
+    authority = Authority(load_program("gravitino/1.1.0"))
+    assert authority.operation("grants", "add", "table") == "grant_privilege"
+    assert authority.operation("grants", "remove", "table") == "revoke_privilege"
+    assert authority.operation("owners", "add", "role") == "set_owner"
+    assert authority.operation("assignments", "add", "role") == "grant"
+    assert authority.operation("members", "add", "user") == "add"
+    assert authority.deleting("group") == "remove"
+    # `grant_select` authorises no other privilege, so it is no default.
+    assert Authority(load_program("mariadb/10.11")).operation("grants", "add", "table") is None
+    # `remove` takes something out of the hosts of an instance, which stay.
+    assert Authority(load_program("streams/teracloud")).deleting("instance_hosts") is None

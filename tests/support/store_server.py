@@ -1,0 +1,36 @@
+"""A real `privtab store serve` process over a store, with a token for each user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import requests
+from authzen_server import Server, start
+
+from privtab.store.server.openapi import PREFIX
+
+
+def token(user: str) -> str:
+    return f"token-of-{user}-0123456789"
+
+
+def write_tokens(path: Path, users: Sequence[str], scopes: str = "") -> Path:
+    path.write_text("".join(f"{user} {token(user)} {scopes}\n" for user in users), encoding="utf-8")
+    return path
+
+
+def serve_store(folder: Path, arguments: Sequence[str | Path]) -> Server:
+    return start(["--quiet", *arguments], folder, ("store", "serve"))
+
+
+def ask(
+    server: Server, method: str, path: str, user: str | None, body: Any = None, **headers: str
+) -> requests.Response:
+    """Send a request as a user to a path below the store's prefix, or to one that begins with `//`."""
+    if user is not None:
+        headers["Authorization"] = f"Bearer {token(user)}"
+    url = server.url + (path[1:] if path.startswith("//") else PREFIX + path)
+    more: dict[str, Any] = {} if body is None else {"json": body}
+    return server.session.request(method, url, headers=headers, timeout=20, **more)
