@@ -145,12 +145,12 @@ class Request:
         return request
 
     def _add_attributes(self, request: dict[str, Any], context: dict[str, Any]) -> None:
-        given = self.attributes
-        context |= given.request
+        attributes = self.attributes
+        context |= attributes.request
         for entity, values in (
-            (request["subject"], given.user),
-            (request["resource"], given.entity),
-            *((context["with"][name], given.of_slot(name)) for name in self.with_),
+            (request["subject"], attributes.user),
+            (request["resource"], attributes.entity),
+            *((context["with"][name], attributes.of_slot(name)) for name in self.with_),
         ):
             if values:
                 entity["properties"] = entity.get("properties", {}) | dict(values)
@@ -317,9 +317,9 @@ def _given_attributes(request: Mapping[str, Any], declared: Attributes) -> Given
         entity=of_entity(request["resource"], "resource"),
         request=of_request,
         with_={
-            name: given
+            name: values
             for name, entity in context.get("with", {}).items()
-            if (given := of_entity(entity, f"context.with.{name}"))
+            if (values := of_entity(entity, f"context.with.{name}"))
         },
     )
 

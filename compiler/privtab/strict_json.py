@@ -58,11 +58,11 @@ def _members(value: Any) -> int:
     found = 0
     level: list[Any] = [value]
     while level:
-        objects = [one for one in level if isinstance(one, dict)]
-        lists = [one for one in level if isinstance(one, list)]
+        objects = [item for item in level if isinstance(item, dict)]
+        lists = [item for item in level if isinstance(item, list)]
         found += sum(map(len, objects))
         inner = chain(chain.from_iterable(map(dict.values, objects)), chain.from_iterable(lists))
-        level = [one for one in inner if one.__class__ in _NESTED]
+        level = [item for item in inner if item.__class__ in _NESTED]
     return found
 
 

@@ -130,17 +130,17 @@ class Vocabulary:
 
     def check_attributes(self, request: Request) -> None:
         """Check the attributes that a request gives. Raises InvalidRequest."""
-        given, declared = request.attributes, self.attributes
-        check_given(given.user, declared.user, "the user")
-        check_given(given.request, declared.request, "the request")
+        attributes, declared = request.attributes, self.attributes
+        check_given(attributes.user, declared.user, "the user")
+        check_given(attributes.request, declared.request, "the request")
         of_entities: dict[tuple[Entity, str], Any] = {}
         for slot, entity in (("", request.resource), *request.with_.items()):
-            values = given.of_slot(slot)
+            values = attributes.of_slot(slot)
             check_given(values, declared.declared_on(entity.type), f"`{entity.type}`")
             for name, value in values.items():
                 if of_entities.setdefault((entity, name), value) != value:
                     raise InvalidRequest(f"the request gives two values of the attribute `{name}` of `{entity}`")
-        for slot in given.with_:
+        for slot in attributes.with_:
             if slot not in request.with_:
                 raise InvalidRequest(f"the request gives attributes of `{slot}`, and no object of this name")
 

@@ -21,10 +21,10 @@ def listing(context: EvaluationContext, rule: Rule, condition: Formula) -> Listi
     found = minimal_listing(form, condition, context.flags, types)
     if found.complete or any(all(map(context.holds, map(atom_of, atoms))) for atoms in found.sets):
         return found
-    held = _SufficientAtoms(context).fold(condition)
-    if held is None:
+    sufficient = _SufficientAtoms(context).fold(condition)
+    if sufficient is None:
         return found
-    (first,) = form.ordered([weakest(form, condition, context.flags, types, held)])
+    (first,) = form.ordered([weakest(form, condition, context.flags, types, sufficient)])
     return Listing((first, *found.sets), complete=False)
 
 
@@ -41,12 +41,12 @@ class _SufficientAtoms(RequestAlgebra["frozenset[Leaf] | None"]):
 
     def all_of(self, values: Iterable[frozenset[Leaf] | None]) -> frozenset[Leaf] | None:
         """See `Algebra.all_of`."""
-        held: set[Leaf] = set()
+        atoms: set[Leaf] = set()
         for value in values:
             if value is None:
                 return None
-            held |= value
-        return frozenset(held)
+            atoms |= value
+        return frozenset(atoms)
 
     def any_of(self, values: Iterable[frozenset[Leaf] | None]) -> frozenset[Leaf] | None:
         """See `Algebra.any_of`."""

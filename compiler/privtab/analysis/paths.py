@@ -363,9 +363,9 @@ class ReachableRights:
         return [fact for action in actions for fact in self.actions[action]]
 
     def _steps(self, actions: Collection[Action]) -> Iterator[Step]:
-        held: list[GainedFact] = []
+        gained: list[GainedFact] = []
         for action in self._in_order(actions):
-            self._assume(held)
+            self._assume(gained)
             with_ = self._with_objects(action)
             assert with_ is not None
             yield Step(
@@ -376,7 +376,7 @@ class ReachableRights:
                 because=tuple(self._reasons(action.rule, action.resource, with_)),
                 gained=self.actions[action],
             )
-            held += self.actions[action]
+            gained += self.actions[action]
 
     def _reasons(self, rule: Rule, resource: Entity, with_: Mapping[str, Entity]) -> list[dict[str, str]]:
         self.caller.about({RESOURCE: resource, **with_})

@@ -231,8 +231,8 @@ class UserSets(PrincipalSets):
                     members = set(map(str, self.state.column("memberships", "user").take(rows)))
                     found = {member for member in members if not member.startswith(GROUP)}
                 case _:
-                    given = (p for p, scope in self.assigned(principal) if scope is None and not p.startswith(ROLE))
-                    found = {user for p in given for user in self.unscoped_bearers(p)}
+                    assignees = (p for p, scope in self.assigned(principal) if scope is None and not p.startswith(ROLE))
+                    found = {user for p in assignees for user in self.unscoped_bearers(p)}
             self._everywhere[principal] = found
         return self._everywhere[principal]
 

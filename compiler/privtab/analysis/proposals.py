@@ -100,8 +100,8 @@ def _candidates(reference: Reference, decision: HypotheticalDecision) -> list[As
     """The roles and groups that relevant rows of the state name, and groups that hold such roles; at most MOST."""
     caller = decision.caller
     principals = set(_relevant_principals(reference, decision))
-    held = {f"role:{role}" for role in caller.roles}
-    roles = {name for name in principals - held if name.startswith("role:")}
+    caller_roles = {f"role:{role}" for role in caller.roles}
+    roles = {name for name in principals - caller_roles if name.startswith("role:")}
     groups = {name for name in principals if name.startswith("group:")}
     rows = decision.state.column("assignments", "role").where(role.removeprefix("role:") for role in roles)
     holders = map(str, decision.state.column("assignments", "principal").take(rows))

@@ -141,8 +141,8 @@ class Provenance:
                 paths = self.evaluation.paths_from(atom.target)
                 return tuple(chain for path in paths for chain in self._ownership_chains(path[-1]))
             case Compare():
-                said = compare_text(atom, lambda target: self.evaluation.path(target)[-1])
-                step = Step(kind="attribute", text=f"the request says that {said}")
+                comparison = compare_text(atom, lambda target: self.evaluation.path(target)[-1])
+                step = Step(kind="attribute", text=f"the request says that {comparison}")
                 return ((step,),) if self.evaluation.compares(atom) else ()
             case ServiceAdmin():
                 rows = self.state.column("service_admins", "user").where([self.evaluation.user])
@@ -210,7 +210,7 @@ class Provenance:
 
     def _holding_chains(self, role: str) -> Iterable[Chain]:
         """The chains by which the caller holds a role anywhere, one for each row that gives it."""
-        scopes = [scope for held, scope in self.evaluation.scoped if held == role]
+        scopes = [scope for scoped_role, scope in self.evaluation.scoped if scoped_role == role]
         keys = self.evaluation.holdings.locations.keys
         paths = [(), *(keys(Entity.parse(scope)) for scope in scopes)]
         found = {chain[0]: chain for path in reversed(paths) for chain in self._to_caller(role, path)}

@@ -149,8 +149,10 @@ class _Decisions:
         """The operations that are allowed on an entity."""
         kind = self._classes.of(entity)
         if kind not in self._known:
-            asked = ((rule, self._resource(rule, entity, unnamed=u), u) for rule, u in self.questions(entity.type))
-            answers = (self._decide(rule, resource, unnamed=u) for rule, resource, u in asked if resource is not None)
+            questioned = ((rule, self._resource(rule, entity, unnamed=u), u) for rule, u in self.questions(entity.type))
+            answers = (
+                self._decide(rule, resource, unnamed=u) for rule, resource, u in questioned if resource is not None
+            )
             self._known[kind] = [may for may in answers if may is not None]
         for may in self._known[kind]:
             of_class = may.resource.id.removesuffix("/")

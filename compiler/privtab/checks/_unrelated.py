@@ -73,6 +73,9 @@ def _related_privileges(program: Program) -> dict[str, str]:
     found: dict[str, str] = {}
     for privilege in program.privileges.values():
         for name in privilege.implies:
-            one, other = found.get(privilege.name, privilege.name), found.get(name, name)
-            found |= {key: one for key, value in found.items() if value == other} | {name: one, privilege.name: one}
+            root, other_root = found.get(privilege.name, privilege.name), found.get(name, name)
+            found |= {key: root for key, value in found.items() if value == other_root} | {
+                name: root,
+                privilege.name: root,
+            }
     return found

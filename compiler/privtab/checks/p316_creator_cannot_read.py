@@ -104,10 +104,10 @@ def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule], by_
     from privtab.ir.formula import call_condition, item_condition
     from privtab.ir.nodes import And
 
-    given = And(
+    granted = And(
         parts=tuple(atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(view, effect))
     )
-    conditions = [call_condition(rule), given, *map(item_condition, reading_rules)]
+    conditions = [call_condition(rule), granted, *map(item_condition, reading_rules)]
     slots = {slot.name: slot.types for slot in rule.withs} | {"": (type_,)}
     key = view.shapes.of(conditions, slots).number
     if key not in by_shape:
@@ -137,8 +137,8 @@ def _atoms(view: View, effect: Effect) -> Iterator[Atom]:
 
     if effect.what in ("owner", "member") and not effect.privileges:
         yield Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)
-    given = with_implied(view.policy, effect.privileges, effect.target.type)
-    yield from (Has(privilege=privilege, target=effect.target) for privilege in given)
+    granted = with_implied(view.policy, effect.privileges, effect.target.type)
+    yield from (Has(privilege=privilege, target=effect.target) for privilege in granted)
 
 
 def _with_inherited(view: View, atoms: AtomSet, type_: str) -> AtomSet:

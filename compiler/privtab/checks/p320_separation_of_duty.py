@@ -141,8 +141,8 @@ def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
             case Has(privilege=privilege):
                 owns = effect.what == "owner" and not effect.privileges and privilege in owner_privileges
                 below = semantics.inheritance == "down" and within(atom.target.type, effect.target.type)
-                given = with_implied(view.policy, effect.privileges, effect.target.type)
-                return (privilege in given or owns) and (same_type or below)
+                granted = with_implied(view.policy, effect.privileges, effect.target.type)
+                return (privilege in granted or owns) and (same_type or below)
             case Owner():
                 return same_type and effect.what == "owner" and not effect.privileges
             case Member():

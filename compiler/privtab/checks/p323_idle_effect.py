@@ -56,14 +56,14 @@ def _idle(view: View, rule: Rule, effect: Effect) -> str | None:
     from privtab.ir.formula import call_condition, conjunction
     from privtab.ir.nodes import RESOURCE, Has, Member, Owner
 
-    given = with_implied(view.policy, effect.privileges, effect.target.type)
-    given_atoms: list[Formula] = [Has(privilege=p, target=effect.target) for p in given]
+    granted = with_implied(view.policy, effect.privileges, effect.target.type)
+    given_atoms: list[Formula] = [Has(privilege=p, target=effect.target) for p in granted]
     if not given_atoms:
         given_atoms = [Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)]
     if effect.target.slot == RESOURCE and view.implies(rule, call_condition(rule), conjunction(*given_atoms)):
         return "which the call already requires"
     if effect.privileges:
-        matters = any(view.can_matter(privilege, effect.target.type) for privilege in given)
+        matters = any(view.can_matter(privilege, effect.target.type) for privilege in granted)
     else:
         matters = _relation_matters(view, effect)
     return None if matters else "which no row requires"

@@ -68,10 +68,10 @@ def _width(text: str) -> int:
     return max(map(len, text.split("\n")))
 
 
-def _widths(wanted: Sequence[int], available: int) -> list[int]:
+def _widths(desired: Sequence[int], available: int) -> list[int]:
     """The widths of the columns: as wanted, or with the widest ones narrowed; empty if that leaves too little, or no column."""
-    gaps = [GAP] * (len(wanted) - 1) + [0] * bool(wanted)
-    widths = [min(width + gap, available) for width, gap in zip(wanted, gaps, strict=True)]
+    gaps = [GAP] * (len(desired) - 1) + [0] * bool(desired)
+    widths = [min(width + gap, available) for width, gap in zip(desired, gaps, strict=True)]
     while (excess := sum(widths) - available) > 0:
         widest = max(widths)
         most = min(excess, widest - max((width for width in widths if width < widest), default=0))

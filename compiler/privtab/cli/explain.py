@@ -209,13 +209,13 @@ class _Screen:
                 self.console.print(f"  role:{role}", soft_wrap=True)
 
     def _allowed(self) -> None:
-        held = [parts for parts in self.explanation.sets if all(part.holds for part in parts)]
-        for number, parts in enumerate(held[: self.most_ways], start=1):
+        ways = [parts for parts in self.explanation.sets if all(part.holds for part in parts)]
+        for number, parts in enumerate(ways[: self.most_ways], start=1):
             way = "allowed" if number == 1 else "also"
             self._title(f"{way} by" if parts else "allowed: anyone may")
             for part in parts:
                 self._part(part)
-        self._more(len(held) - self.most_ways, "way that holds", "ways that hold")
+        self._more(len(ways) - self.most_ways, "way that holds", "ways that hold")
         self._cut(complete=self.explanation.sets_complete)
         others = [parts for parts in self.explanation.sets if not all(part.holds for part in parts)]
         for parts in others if self.everything else ():
@@ -229,14 +229,14 @@ class _Screen:
 
     def _denied(self) -> None:
         denied = _distinct(part for parts in self.explanation.sets for part in parts if part.denied)
-        held = _distinct(part for parts in self.explanation.sets for part in parts if part.holds)
+        satisfied = _distinct(part for parts in self.explanation.sets for part in parts if part.holds)
         if denied:
             self._title("blocked by a denial")
             for part in denied:
                 self._part(part)
-        if held:
+        if satisfied:
             self._title("held already")
-            for part in held:
+            for part in satisfied:
                 self._part(part)
         error = self.explanation.decision.context.get("error")
         if error is not None:

@@ -91,7 +91,7 @@ def run(
       privtab what-can role:analyst -p gravitino/1.1.0 -s state.yaml
     """
     from privtab.analysis.unknown import notes as unknown
-    from privtab.analysis.what_can import what_can as asked
+    from privtab.analysis.what_can import what_can as find_operations
     from privtab.cli._stored import load_policy
     from privtab.reference.evaluate import Reference
 
@@ -107,7 +107,7 @@ def run(
         raise UsageError("active roles are those of a user: leave `--active-role` and `--no-active-roles` out")
     with spinner("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
-        found = asked(
+        found = find_operations(
             Reference(program, loaded),
             loaded,
             principal,

@@ -23,9 +23,9 @@ def request_key(request: Request) -> Key:
     resource = request.resource
     if request.plain:
         return request.user, request.action, resource.type, resource.id
-    given = json.dumps(dataclasses.asdict(request.attributes), sort_keys=True) if request.attributes else ""
+    attributes = json.dumps(dataclasses.asdict(request.attributes), sort_keys=True) if request.attributes else ""
     withs = tuple(sorted((n, e.type, e.id) for n, e in request.with_.items()))
-    rest = request.groups, withs, request.flags, request.active_roles, given
+    rest = request.groups, withs, request.flags, request.active_roles, attributes
     return request.user, request.action, resource.type, resource.id, *rest
 
 

@@ -176,10 +176,10 @@ class Candidates:
                 except Undecided:
                     continue
                 for way in () if read is None else read.ways:
-                    for held in (way, *(way - {atom} for atom in sorted(way, key=str))):
-                        if held not in seen:
-                            seen.add(held)
-                            yield self._candidate(setting, callers, held, frozenset(), "")
+                    for atoms in (way, *(way - {atom} for atom in sorted(way, key=str))):
+                        if atoms not in seen:
+                            seen.add(atoms)
+                            yield self._candidate(setting, callers, atoms, frozenset(), "")
 
     def of(self, setting: Setting) -> Iterator[Candidate]:
         """The candidates for one kind of request, each once."""
@@ -257,11 +257,11 @@ class Candidates:
         return f"{type_}:{'/'.join(names)}"
 
     @staticmethod
-    def _candidate(setting: Setting, callers: Callers, held: HeldSet, denied: Denied, purpose: str) -> Candidate:
-        words = ", ".join(sorted(map(str, held))) or "nothing"
+    def _candidate(setting: Setting, callers: Callers, atoms: HeldSet, denied: Denied, purpose: str) -> Candidate:
+        words = ", ".join(sorted(map(str, atoms))) or "nothing"
         if denied:
             words += f"; denied {', '.join(sorted(map(str, denied)))}"
-        caller = Caller(held, denied, allowed=callers.allowed(held, denied), words=words)
+        caller = Caller(atoms, denied, allowed=callers.allowed(atoms, denied), words=words)
         return Candidate(setting=setting, caller=caller, purpose=purpose)
 
     def _ways(
@@ -280,9 +280,9 @@ class Candidates:
             if prod(map(len, choices)) + len(found) > MAX_WAYS:
                 raise Undecided(f"it is allowed in more than {MAX_WAYS:,} ways")
             for chosen in product(*choices):
-                held = frozenset(atom for atom, _ in chosen)
-                if absent is None or all(atom.on.partition(":")[2] != absent for atom in held):
-                    found.setdefault(held, ", ".join(type_ for _, type_ in chosen if type_))
+                held_atoms = frozenset(atom for atom, _ in chosen)
+                if absent is None or all(atom.on.partition(":")[2] != absent for atom in held_atoms):
+                    found.setdefault(held_atoms, ", ".join(type_ for _, type_ in chosen if type_))
         return {way: found[way] for way in smallest(found)}
 
     def _held(self, leaf: Leaf, names: RequestNames) -> list[tuple[HeldAtom, str]]:

@@ -52,16 +52,16 @@ class Choice:
 
     def chosen(self) -> dict[Key, tuple[int, ...]]:
         """The positions of the chosen candidates of each row."""
-        wanted: dict[Key, list[Mask]] = {key: list(self._wanted(key)) for key in self.rows}
+        required: dict[Key, list[Mask]] = {key: list(self._wanted(key)) for key in self.rows}
         elsewhere: list[list[tuple[Key, Mask]]] = []
         for key in self.rows:
             for own, others in self._faults(key):
                 if own:
-                    wanted[key].append(own)
+                    required[key].append(own)
                 elif others:
                     elsewhere.append(others)
         preferred = {key: self._preferred(row) for key, row in self.rows.items()}
-        taken = {key: hitting(masks, preferred[key]) for key, masks in wanted.items()}
+        taken = {key: hitting(masks, preferred[key]) for key, masks in required.items()}
         for others in elsewhere:
             if not any(taken[key] & mask for key, mask in others):
                 key, mask = others[0]

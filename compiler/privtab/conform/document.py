@@ -280,11 +280,11 @@ class _DriverReader(DocumentReader):
     def signs(self, fields: MappingOf[str, Node], usual: Signs) -> Signs:
         """What tells the answers, where it is otherwise than usual."""
 
-        def one(name: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
+        def words(name: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(text.value for text in self.texts(fields[name], f"`{name}`")) if name in fields else otherwise
 
         return Signs(
-            allowed=one("allowed", usual.allowed),
-            refused=one("refused", usual.refused),
-            hidden=one("hidden", usual.hidden),
+            allowed=words("allowed", usual.allowed),
+            refused=words("refused", usual.refused),
+            hidden=words("hidden", usual.hidden),
         )

@@ -81,9 +81,9 @@ class DocumentedDriver(Driver):
         """As Driver.said."""
         return self._said.get(str(request.to_json()), "")
 
-    def broken(self, request: Request, said: str) -> Answer:
+    def broken(self, request: Request, message: str) -> Answer:
         """The answer to a request that was neither allowed nor refused; keeps what the system said."""
-        self._said[str(request.to_json())] = said
+        self._said[str(request.to_json())] = message
         return Answer.BROKEN
 
     def operation(self, request: Request) -> Operation | None:

@@ -108,14 +108,14 @@ class _Wrapped(Driver):
 def load_class(name: str, url: str | None, options: Mapping[str, str]) -> Driver:
     """The driver `module:Class`, constructed with `url` and options by name. Raises UsageError."""
     module_name, _, class_name = name.partition(":")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, folder)
     try:
-        made: Any = getattr(importlib.import_module(module_name), class_name)
+        driver_class: Any = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"no driver `{name}`: {error}") from error
     try:
-        driver = made(**({} if url is None else {"url": url}), **options)
+        driver = driver_class(**({} if url is None else {"url": url}), **options)
     except TypeError as error:
         raise UsageError(f"`{name}` cannot be made: {error}") from error
     if isinstance(driver, Driver):

@@ -11,23 +11,23 @@ from privtab.state.nodes import TABLES, State
 
 def needed(plan: Plan, questions: Iterable[Question]) -> World:
     """The users, entities and rows that the questions are about, in the order of the plan's world."""
-    asked = tuple(questions)
+    chosen = tuple(questions)
     whole = plan.world
-    if len(asked) == len(plan.questions):
+    if len(chosen) == len(plan.questions):
         return whole
-    states = tuple({question.request.user: question.state for question in asked}.values())
+    states = tuple({question.request.user: question.state for question in chosen}.values())
     tables = {table: {row for state in states for row in getattr(state, table)} for table in TABLES}
-    brought = {f"group:{group}" for question in asked for group in question.request.groups}
-    tables["owners"] |= {row for row in whole.state.owners if row[1] in brought}
+    request_groups = {f"group:{group}" for question in chosen for group in question.request.groups}
+    tables["owners"] |= {row for row in whole.state.owners if row[1] in request_groups}
     rows = {t: tuple(row for row in getattr(whole.state, t) if row in tables[t]) for t in TABLES}
     state = State(**rows)  # type: ignore[arg-type]
-    objects = [entity for q in asked for entity in (q.request.resource, *q.request.with_.values())]
+    objects = [entity for q in chosen for entity in (q.request.resource, *q.request.with_.values())]
     objects += [grant.entity for grant in state.grants]
     objects += [entity for entity, _ in state.owners]
     objects += [entity for _, entity in state.members]
     objects += [row.scope for row in state.assignments if row.scope is not None]
-    principals = {f"user:{question.request.user}" for question in asked}
-    principals |= brought
+    principals = {f"user:{question.request.user}" for question in chosen}
+    principals |= request_groups
     principals |= {f"group:{group}" for _, group in state.memberships}
     principals |= {name for row in state.assignments for name in (row.principal, f"role:{row.role}")}
     principals |= {owner for _, owner in state.owners} | {grant.grantee for grant in state.grants}

@@ -48,15 +48,15 @@ class Packing:
         """The entities that are principals themselves, as in `role:reader`."""
         owner = program.semantics.owner
         self._owners_hold = owner is not None and bool(owner.holds)
-        asked = {leaf for rule in rules for leaf in leaves(program, item_condition(rule))}
-        self._has_admins = any(isinstance(leaf, ServiceAdmin) for leaf in asked)
+        required = {leaf for rule in rules for leaf in leaves(program, item_condition(rule))}
+        self._has_admins = any(isinstance(leaf, ServiceAdmin) for leaf in required)
         self._asked = {
             (kind, leaf.target.type)
-            for leaf in asked
+            for leaf in required
             for kind, atom in _ASKED_OF_TYPES.items()
             if isinstance(leaf, atom)
         }
-        owned_below = {leaf.target.type for leaf in asked if isinstance(leaf, OwnsBelow)}
+        owned_below = {leaf.target.type for leaf in required if isinstance(leaf, OwnsBelow)}
         self._asked |= {("owner", type_) for type_ in program.entities if owned_below & set(program.chain(type_))}
 
     def request(self, caller: Caller, request: Request, rule: Rule, *, own: bool, through_roles: int) -> Request:
@@ -82,14 +82,14 @@ class Packing:
         )
         if known is None:
             named = names.caller(caller)
-            asked = self._generated.add_caller(named, renamed, through_roles=through_roles)
+            packed = self._generated.add_caller(named, renamed, through_roles=through_roles)
             self._must_exist_beside(named, renamed)
             if shared:
-                self._known[key] = _Known(number, asked.user, asked.groups)
+                self._known[key] = _Known(number, packed.user, packed.groups)
         else:
-            asked = replace(renamed, user=known.user, groups=known.groups)
-        self._must_exist(asked, rule)
-        return asked
+            packed = replace(renamed, user=known.user, groups=known.groups)
+        self._must_exist(packed, rule)
+        return packed
 
     def _matters(self, atom: HeldAtom) -> bool:
         """Whether some row requires it: no caller becomes a member or the owner of an entity without members or owners."""
@@ -104,10 +104,10 @@ class Packing:
         if not self._vocabulary.complete(resource):
             return caller
 
-        def kept(atoms: HeldSet) -> HeldSet:
+        def existing(atoms: HeldSet) -> HeldSet:
             return frozenset(atom for atom in atoms if not f"{_path(atom.on)}/".startswith(f"{resource.id}/"))
 
-        return replace(caller, held=kept(caller.held), denied=kept(caller.denied))
+        return replace(caller, held=existing(caller.held), denied=existing(caller.denied))
 
     def _must_exist(self, request: Request, rule: Rule) -> None:
         """The entities of a request, and those above; what is created does not exist yet."""

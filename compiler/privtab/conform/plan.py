@@ -48,7 +48,7 @@ def plan(
     come last, each about an entity of its own. `marked`: the names of callers contain a digest of the plan, so that a state of
     another plan has none of them. `separate`: ask more, so that the answers tell the faults of a row apart.
     """
-    made = Candidates(program, through_roles=through_roles)
+    source = Candidates(program, through_roles=through_roles)
     mutants = Mutants(program, RuleDependencies(program))
     undecided: dict[str, str] = {}
     settings: dict[Key, tuple[Setting, ...]] = {}
@@ -58,11 +58,11 @@ def plan(
             undecided[rule.id] = NOT_ASKED
         elif rows(rule):
             try:
-                settings[key] = tuple(made.settings(rule))
-                candidates[key] = tuple(_candidates(made, settings[key], (readings or {}).get(key, {}).values()))
+                settings[key] = tuple(source.settings(rule))
+                candidates[key] = tuple(_candidates(source, settings[key], (readings or {}).get(key, {}).values()))
                 if separate:
                     changed = [mutant.rule for mutant in mutants.of(rule) if mutant.change not in UNSEEN]
-                    candidates[key] += tuple(made.changed(settings[key], changed))
+                    candidates[key] += tuple(source.changed(settings[key], changed))
             except Undecided as error:
                 undecided[rule.id] = str(error)
             else:
@@ -86,13 +86,13 @@ def plan(
     return _packed(program, choice, undecided, changes, prefix, marked=marked)
 
 
-def _candidates(made: Candidates, settings: Iterable[Setting], readings: Iterable[Rule]) -> Iterator[Candidate]:
+def _candidates(source: Candidates, settings: Iterable[Setting], readings: Iterable[Rule]) -> Iterator[Candidate]:
     others = tuple(readings)
     for setting in settings:
-        yield from made.of(setting)
+        yield from source.of(setting)
         for reading in others:
-            read = made.reading(setting, reading)
-            for candidate in () if read is None else made.of(read):
+            read = source.reading(setting, reading)
+            for candidate in () if read is None else source.of(read):
                 yield replace(candidate, setting=setting, purpose="")
 
 

@@ -124,8 +124,8 @@ def report(plan: Plan, outcome: Outcome, driver: Driver, waivers: Sequence[Waive
     whole = {row.name for row in rows if row.asked and sum(row.answers.values()) == len(by_rule[row.rule.id])}
     partly = {f"{entity}/{operation}" for entity, operation in plan.program.rules} - whole
     rows, unused = _waived(plan.program.system, rows, waivers, today, partly)
-    asked = sum(question.id in outcome.answers for question in plan.questions)
-    return Report(plan=plan, rows=tuple(rows), outcome=outcome, asked=asked, unused=unused)
+    answered = sum(question.id in outcome.answers for question in plan.questions)
+    return Report(plan=plan, rows=tuple(rows), outcome=outcome, asked=answered, unused=unused)
 
 
 def verdict_of(question: Question, answer: Answer | None) -> Verdict:

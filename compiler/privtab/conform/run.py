@@ -54,8 +54,8 @@ def sampled(questions: Sequence[Question], number: int | None, seed: int = 0) ->
         return questions
     generator = random.Random(seed)  # noqa: S311  (which questions are asked is no secret)
     ranked = sorted(questions, key=lambda question: generator.random() / (1 + len(question.cells)))
-    kept = {question.id for question in ranked[:number]}
-    return tuple(question for question in questions if question.id in kept)
+    chosen = {question.id for question in ranked[:number]}
+    return tuple(question for question in questions if question.id in chosen)
 
 
 def run(
@@ -81,8 +81,8 @@ def run(
             if question.id in outcome.answers:
                 witnesses.add(question, outcome.answers[question.id])
         for part, jobs in ((steady, settings.jobs), (changing, 1)):
-            for chunk, given in _asked(part, driver, settings, jobs):
-                new = {question.id: answer for question, answer in zip(chunk, given, strict=True)}
+            for chunk, chunk_answers in _asked(part, driver, settings, jobs):
+                new = {question.id: answer for question, answer in zip(chunk, chunk_answers, strict=True)}
                 outcome.answers |= new
                 if answers is not None:
                     answers.add(new)
@@ -136,12 +136,12 @@ class _Witnesses:
 
 
 def _check_controls(
-    asked: Sequence[Question], answers: Mapping[str, Answer], driver: Driver, settings: Settings
+    questions: Sequence[Question], answers: Mapping[str, Answer], driver: Driver, settings: Settings
 ) -> None:
     """Ask some questions again; raises DriverError if an answer is another one, since the state then changed meanwhile."""
-    step = max(1, len(asked) // CONTROLS)
-    for chunk, given in _asked(asked[::step][:CONTROLS], driver, settings, 1):
-        for question, answer in zip(chunk, given, strict=True):
+    step = max(1, len(questions) // CONTROLS)
+    for chunk, chunk_answers in _asked(questions[::step][:CONTROLS], driver, settings, 1):
+        for question, answer in zip(chunk, chunk_answers, strict=True):
             if answer is not answers[question.id]:
                 raise DriverError(
                     f"`{question.id}` was answered `{answers[question.id]}` first and `{answer}` later: "
@@ -189,8 +189,8 @@ def _asked(
             if isinstance(answers, BaseException):
                 raise DriverError(_failure(answers)) from answers
             if len(answers) != len(chunk):
-                given = count(len(answers), "answer")
-                raise DriverError(f"the driver gave {given} to {count(len(chunk), 'question')}")
+                number = count(len(answers), "answer")
+                raise DriverError(f"the driver gave {number} to {count(len(chunk), 'question')}")
             yield chunk, answers
     finally:
         stopped.set()

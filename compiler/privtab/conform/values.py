@@ -83,19 +83,19 @@ class SystemNames:
                 yield self._principal(kind, name, drop=True)
 
     def _principal(self, kind: str, name: str, *, drop: bool) -> Step:
-        made = self.document.principals.get(kind)
-        if made is None:
+        entry = self.document.principals.get(kind)
+        if entry is None:
             raise DriverError(f"{self.document.path} does not say how `{kind}` are made")
         what = f"{_KINDS[kind]}:{name}"
         values = {_KINDS[kind]: self._written(name), "password": self.password}
-        return Step(what=what, calls=made.drop if drop else made.make, values=values)
+        return Step(what=what, calls=entry.drop if drop else entry.make, values=values)
 
     def _entity(self, entity: Entity, *, drop: bool) -> Step:
-        made = self.document.entities.get(entity.type)
-        if made is None:
+        entry = self.document.entities.get(entity.type)
+        if entry is None:
             raise DriverError(f"{self.document.path} does not say how a `{entity.type}` is made")
-        calls = made.drop if drop else made.make
-        return Step(what=str(entity), calls=calls, values=self.entity(entity), at=entity, outside=made.outside)
+        calls = entry.drop if drop else entry.make
+        return Step(what=str(entity), calls=calls, values=self.entity(entity), at=entity, outside=entry.outside)
 
     def _rows(self, world: World) -> Iterator[Step]:
         state = world.state

@@ -77,7 +77,8 @@ class Entries:
         """(principal, place, bits) of each entry."""
         numbers = [word.tolist() for word in self.words]
         bits = (
-            sum(one << position * WORD for position, one in enumerate(words)) for words in zip(*numbers, strict=True)
+            sum(number << position * WORD for position, number in enumerate(words))
+            for words in zip(*numbers, strict=True)
         )
         return zip(self.principals.tolist(), self.places.tolist(), bits, strict=True)
 
@@ -219,11 +220,11 @@ class UserPrincipals:
 class Scopes:
     """The declared roles that users hold within the entities of one type."""
 
-    def __init__(self, held: Mapping[tuple[int, int], Sequence[str]]) -> None:
+    def __init__(self, roles_by_key: Mapping[tuple[int, int], Sequence[str]]) -> None:
         """By (user, place)."""
-        self.keys = np.array([user << 32 | place for user, place in held], np.int64)
+        self.keys = np.array([user << 32 | place for user, place in roles_by_key], np.int64)
         self._table = HashIndex(self.keys)
-        self.roles = list(held.values())
+        self.roles = list(roles_by_key.values())
 
     def find(self, users: Codes, places: Codes) -> Codes:
         """Positions in `roles`; -1 if there is none."""
@@ -257,13 +258,13 @@ class Arrays:
             self.entries[type_] = self._entries(index, type_, numbers[type_])
             self._members[type_] = self._pairs(index.members.get(type_, {}), numbers[type_])
             self.members[type_] = HashIndex(self._members[type_])
-        held: dict[str, dict[tuple[int, int], Sequence[str]]] = {type_: {} for type_ in chains}
+        scoped_roles: dict[str, dict[tuple[int, int], Sequence[str]]] = {type_: {} for type_ in chains}
         for user, scopes in index.scoped.items():
             for key, roles in scopes.items():
                 type_, _, path = key.partition(":")
                 if path in numbers.get(type_, ()):
-                    held[type_][self.people.users[user], numbers[type_][path]] = roles
-        self.scopes = {type_: Scopes(of_type) for type_, of_type in held.items()}
+                    scoped_roles[type_][self.people.users[user], numbers[type_][path]] = roles
+        self.scopes = {type_: Scopes(of_type) for type_, of_type in scoped_roles.items()}
 
     def __len__(self) -> int:
         """The number of entries of all types."""
@@ -317,8 +318,8 @@ class Arrays:
         places = np.repeat(np.fromiter(table, np.int64, len(table)), counts)
         principals = self.people.principals.codes(chain.from_iterable(table.values()), len(places))
         known = principals >= 0  # skip principals that no user has
-        held = words(list(chain.from_iterable(holders.values() for holders in table.values())))
-        return Entries(principals[known], places[known], [w[known].astype(np.uint64) for w in held], len(numbers))
+        bit_words = words(list(chain.from_iterable(holders.values() for holders in table.values())))
+        return Entries(principals[known], places[known], [w[known].astype(np.uint64) for w in bit_words], len(numbers))
 
 
 def is_single(chain: Sequence[tuple[str, int]]) -> bool:

@@ -51,10 +51,10 @@ class Comparison:
 def operand(value: Mapping[str, Any], slot: str, declared: Attributes) -> Operand:
     """Read an operand of the program's JSON; `slot` is that of the resource of its condition."""
     of, name = value["of"], value["attribute"]
-    held = "state" in declared.of(of)[name].origins
+    from_state = "state" in declared.of(of)[name].origins
     if of != "entity":
-        return Operand(of, name, held=held)
-    return Operand(of, name, value["slot"] or slot, value["type"], held)
+        return Operand(of, name, held=from_state)
+    return Operand(of, name, value["slot"] or slot, value["type"], from_state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +72,16 @@ class RequestValues:
     @classmethod
     def of(cls, request: Request, slots: Sequence[str], index: Index) -> RequestValues:
         """Those of a request for an operation with these `with` objects."""
-        of_user, held = index.user_attributes.get(request.user, _NOTHING), index.entity_attributes
+        of_user, of_entities = index.user_attributes.get(request.user, _NOTHING), index.entity_attributes
         if not request.attributes:
-            return cls(of_user=of_user, held=held) if of_user or held else NO_VALUES
+            return cls(of_user=of_user, held=of_entities) if of_user or of_entities else NO_VALUES
         objects = (("", request.resource), *((slot, request.with_[slot]) for slot in slots))
         entities = {
             (str(entity), name): value
             for slot, entity in objects
             for name, value in request.attributes.of_slot(slot).items()
         }
-        return cls(given=request.attributes, entities=entities, of_user=of_user, held=held)
+        return cls(given=request.attributes, entities=entities, of_user=of_user, held=of_entities)
 
     def value(self, operand: Operand, path: str | None) -> object:
         """The value of an attribute, None if it is absent; `path` is that of its entity, None if the request does not name it."""
@@ -89,13 +89,13 @@ class RequestValues:
         if operand.of == "request":
             return self.given.request.get(name)
         if operand.of == "user":
-            given, held = self.given.user.get(name), self.of_user
+            from_request, from_state = self.given.user.get(name), self.of_user
         elif path is None:
             return None
         else:
             key = f"{operand.type}:{path}"
-            given, held = self.entities.get((key, name)), self.held.get(key, _NOTHING)
-        return held.get(name) if given is None and operand.held else given
+            from_request, from_state = self.entities.get((key, name)), self.held.get(key, _NOTHING)
+        return from_state.get(name) if from_request is None and operand.held else from_request
 
 
 _NOTHING: Mapping[str, object] = {}

@@ -82,19 +82,19 @@ def build_arrays(
             tables["scoped"].texts[1],
         ]
     )
-    held: list[_GrantedBits] = []
+    granted: list[_GrantedBits] = []
     for denied, effect in enumerate(effects):
         used = np.unique(effect.columns[0]).tolist()
         bits = np.zeros(len(effect.texts[0]), np.int64)
         for code in used:
             bits[code] = arrays.numbers.allowed(effect.texts[0][code].as_py()).bit_length() - 1 + denied
         privilege, entity, grantee = effect.columns
-        held.append(_GrantedBits(grantee_codes[denied][grantee], entity_codes[denied][entity], bits[privilege]))
+        granted.append(_GrantedBits(grantee_codes[denied][grantee], entity_codes[denied][entity], bits[privilege]))
     entity, owner = tables["owners"].columns
-    held.append(
+    granted.append(
         _GrantedBits(grantee_codes[2][owner], entity_codes[2][entity], np.full(len(owner), OWNER.bit_length() - 1))
     )
-    all_held = _GrantedBits(*(np.concatenate(columns) for columns in zip(*held, strict=True)))
+    all_held = _GrantedBits(*(np.concatenate(columns) for columns in zip(*granted, strict=True)))
     places = _Places(entities, chains)
     arrays.kinds, arrays.above, arrays.entries = {}, {}, {}
     arrays._members, arrays.members, arrays.scopes = {}, {}, {}  # noqa: SLF001  (its own)
@@ -169,13 +169,13 @@ def _scoped_texts(table: Coded) -> dict[tuple[str, str], tuple[str, ...]]:
     return {(names[name], scopes[scope]): roles for (name, scope), roles in _scoped(table).items()}
 
 
-def _entries(held: _GrantedBits, place_of_entity: Codes, count: int) -> Entries:
+def _entries(granted: _GrantedBits, place_of_entity: Codes, count: int) -> Entries:
     """What is held on the entities of one type; `place_of_entity`: the place of each entity, -1 for another type's."""
-    places = place_of_entity[held.entities]
-    selected = np.flatnonzero((places >= 0) & (held.principals >= 0))  # no user has the other principals
-    keys = held.principals[selected] << 32 | places[selected]
+    places = place_of_entity[granted.entities]
+    selected = np.flatnonzero((places >= 0) & (granted.principals >= 0))  # no user has the other principals
+    keys = granted.principals[selected] << 32 | places[selected]
     order = np.argsort(keys, kind="stable")
-    keys, bits = keys[order], held.bits[selected][order]
+    keys, bits = keys[order], granted.bits[selected][order]
     begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.zeros(0, np.int64)
     words = []
     for word in range(int(bits.max(initial=0)) // WORD + 1):

@@ -206,7 +206,7 @@ class Index:
         shard_names = {root: shard_name(root) for root in people[0]["shards"]}
         loaded = {root: shards[name] for root, name in sorted(shard_names.items()) if name in shards}
         revision = combined(people[0]["revision"], {root: stamp for root, (stamp, _) in loaded.items()})
-        self._merge(revision, parts[0].numbers, [held for _, held in loaded.values()])
+        self._merge(revision, parts[0].numbers, [holdings for _, holdings in loaded.values()])
         self._read_people(people[0])
         self.missing = frozenset(shard_names.keys() - loaded.keys())
         self.windows = _united(

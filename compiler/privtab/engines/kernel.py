@@ -190,9 +190,9 @@ class Kernel:
             heavy[heavy] = column.holders(places[heavy]) < counts[heavy]
             rows = np.flatnonzero(heavy)
             for part in parts(rows, column.holders(places[rows])):
-                positions, principals, held = column.all_held(places[part])
+                positions, principals, entry_bits = column.all_held(places[part])
                 matching = self._people.have(users[part][positions], principals)
-                np.bitwise_or.at(bits, part[positions[matching]], held[matching])
+                np.bitwise_or.at(bits, part[positions[matching]], entry_bits[matching])
         light = np.flatnonzero(~heavy)
         for part in parts(light, counts[light]):
             nonempty, begins, principals = self._people.spread(users[part])

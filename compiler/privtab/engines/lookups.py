@@ -26,9 +26,9 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """From the golden ratio: spreads neighbouring numbers far apart."""
 
 
-def pair(one: Codes, other: Codes) -> Codes:
+def pair(high: Codes, low: Codes) -> Codes:
     """Combine two numbers into one, which is negative if either is -1."""
-    return one << 32 | other
+    return high << 32 | low
 
 
 def words(numbers: Sequence[int]) -> list[Codes]:

@@ -172,9 +172,15 @@ class RowEngine:
         resource = request.resource
         flags, slots = self.shapes[resource.type, request.action]
         types = {slot: request.with_[slot].type for slot in slots}
-        given = bool(request.attributes)
+        has_attributes = bool(request.attributes)
         return self.plan_of(
-            resource.type, request.action, request.flags & flags, types, named=named, levels=levels, attributes=given
+            resource.type,
+            request.action,
+            request.flags & flags,
+            types,
+            named=named,
+            levels=levels,
+            attributes=has_attributes,
         )
 
     def _levels(self, request: Request, resource: Entity) -> Mapping[str, int]:

@@ -53,10 +53,10 @@ def decide_rows(
     names_of_policy = Vocabulary.from_program(engine.program)
     paths = {slot: (kind, column.to_pylist()) for slot, (kind, column) in columns.items()}
     spelt = {slot: _well_spelt(column) for slot, (_, column) in columns.items()}
-    brought = None if groups is None else groups.to_pylist()
+    request_groups = None if groups is None else groups.to_pylist()
     narrowed = None if active is None else active.to_pylist()
     for row, user in enumerate(names.to_pylist()):
-        bring = () if brought is None else tuple(brought[row] or ())
+        bring = () if request_groups is None else tuple(request_groups[row] or ())
         roles = None if narrowed is None else tuple(narrowed[row] or ())
         if not user or not {"", None}.isdisjoint((*bring, *(roles or ()))):
             answers.reasons[row] = answers.reasons[row] or NULL
@@ -96,7 +96,7 @@ def allow_rows(
     indices = pa.array(rows)
     none = [None] * len(rows)
     paths = {slot: (kind, column.take(indices).to_pylist()) for slot, (kind, column) in columns.items()}
-    brought = none if groups is None else groups.take(indices).to_pylist()
+    request_groups = none if groups is None else groups.take(indices).to_pylist()
     narrowed = none if active is None else active.take(indices).to_pylist()
     allowed = np.zeros(len(rows), np.bool_)
     for row, user in enumerate(names.take(indices).to_pylist()):
@@ -106,7 +106,7 @@ def allow_rows(
             user=user,
             action=group.action,
             resource=resource,
-            groups=tuple(brought[row] or ()),
+            groups=tuple(request_groups[row] or ()),
             with_=entities,
             flags=group.flags,
             active_roles=None if roles is None else tuple(roles),

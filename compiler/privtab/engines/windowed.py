@@ -68,10 +68,10 @@ class WindowedIndex:
                 bit = found.numbers.allowed(privilege) if effect == "allow" else found.numbers.denied(privilege)
                 for key, holders in keys.items():
                     for principal, origins in holders.items():
-                        held = [origin for origin, spans in origins.items() if _is_open(spans, moment)]
-                        if held:
+                        open_origins = [origin for origin, spans in origins.items() if _is_open(spans, moment)]
+                        if open_origins:
                             _add(found, key, principal, bit)
-                            _add_origins(found, (effect, privilege, key, principal), held)
+                            _add_origins(found, (effect, privilege, key, principal), open_origins)
         for key, owners in self._windows["owners"].items():
             for owner in _open_names(owners, moment):
                 _add(found, key, owner, OWNER)
@@ -121,10 +121,10 @@ def _add(index: Index, key: str, principal: str, bit: int) -> None:
     table[path] = {**holders, principal: holders.get(principal, 0) | bit}
 
 
-def _add_origins(index: Index, key: tuple[str, str, str, str], held: list[str]) -> None:
+def _add_origins(index: Index, key: tuple[str, str, str, str], origins: list[str]) -> None:
     """The entities of the rows, for a role within a scope; other principals have their rows on the entity itself."""
     if key[3] in index.within:
-        index.origins[key] = tuple(sorted({*index.origins.get(key, ()), *held}))
+        index.origins[key] = tuple(sorted({*index.origins.get(key, ()), *origins}))
 
 
 def _with_open(
@@ -133,10 +133,10 @@ def _with_open(
     """The principals of each name, with those of the moment; a name without any has itself if it begins with `own_prefix`."""
     found = dict(listed)
     for name, times in windows.items():
-        held = _open_names(times, moment)
-        if held:
+        now_open = _open_names(times, moment)
+        if now_open:
             principals = found.get(name, () if own_prefix is None else (f"{own_prefix}{name}",))
-            found[name] = tuple(sorted({*principals, *held}))
+            found[name] = tuple(sorted({*principals, *now_open}))
     return found
 
 
@@ -147,9 +147,9 @@ def _more_scopes(
     for name, scopes in windows.items():
         own = dict(found.get(name, {}))
         for scope, times in scopes.items():
-            held = _open_names(times, moment)
-            if held:
-                own[scope] = tuple(sorted({*own.get(scope, ()), *held}))
+            now_open = _open_names(times, moment)
+            if now_open:
+                own[scope] = tuple(sorted({*own.get(scope, ()), *now_open}))
         if own:
             found[name] = own
     return found

@@ -140,7 +140,7 @@ class _Printer:
 
 def move_comments_above(item: Item, indent: int) -> None:
     """Move the comments of an item that cannot stand beside it to the lines above it."""
-    beside = 1
+    at_line_end = 1
     if isinstance(item.value, Collection):
         if not item.value.items:
             item.lead += item.value.foot
@@ -154,9 +154,9 @@ def move_comments_above(item: Item, indent: int) -> None:
             item.tail, first.lead = [], []
         elif shown is not None and len(shown) > 1:
             # The next line is still inside the brackets.
-            beside = 0
-    item.lead += [Line(text=text, blank=False) for text in item.tail[beside:]]
-    del item.tail[beside:]
+            at_line_end = 0
+    item.lead += [Line(text=text, blank=False) for text in item.tail[at_line_end:]]
+    del item.tail[at_line_end:]
 
 
 def bracketed(collection: Collection, column: int, *, row: bool = False) -> list[str] | None:

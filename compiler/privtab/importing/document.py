@@ -244,9 +244,9 @@ class _MappingReader(DocumentReader):
         found = {}
         for name, value in self.entries(node, "`keep`"):
             fields = self.fields(value, f"`{name.text}`", ("key", "value"), ("key", "value"))
-            key, kept = (self.text((fields or {}).get(part), f"`{part}`") for part in ("key", "value"))
-            if key is not None and kept is not None:
-                found[name.text] = (Template(key.value), Template(kept.value))
+            key, value_text = (self.text((fields or {}).get(part), f"`{part}`") for part in ("key", "value"))
+            if key is not None and value_text is not None:
+                found[name.text] = (Template(key.value), Template(value_text.value))
         return found
 
     def not_taken(self, node: Node | None) -> tuple[NotTaken, ...]:

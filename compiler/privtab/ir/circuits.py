@@ -128,9 +128,9 @@ class Circuits:
             raise Undecided(_OVER_BUDGET)
         return bool(answer)
 
-    def implies(self, premise: int, conclusion: int, *given: int) -> bool:
+    def implies(self, premise: int, conclusion: int, *assumptions: int) -> bool:
         """Whether the premise implies the conclusion if the given literals hold."""
-        return premise == conclusion or not self.possible([premise, -conclusion, *given])
+        return premise == conclusion or not self.possible([premise, -conclusion, *assumptions])
 
     def implied(self, literals: Collection[int], candidates: Collection[int]) -> frozenset[int]:
         """The candidates that hold whenever all the literals do."""

@@ -178,12 +178,12 @@ class CounterexampleSearch:
             for name in self._names(privilege, place.type):
                 # A grant further up, or by another name, is tried unless the other program gives at least as much by it as by the
                 # privilege's own name, on the object itself or where the grant is.
-                given = self.other_semantics.given(name, place.type, "allow")
-                recognised = privilege in given
+                granted = self.other_semantics.given(name, place.type, "allow")
+                recognised = privilege in granted
                 reaches = self.other_semantics.down and recognised and self._on_other_path(place, target)
                 instead = [target] if place != target and reaches else []
                 instead += [place] if name != privilege and recognised else []
-                if not any(self.other_semantics.given(privilege, o.type, "allow") <= given for o in instead):
+                if not any(self.other_semantics.given(privilege, o.type, "allow") <= granted for o in instead):
                     for carrier in self._carriers():
                         yield Granted(effect="allow", name=name, target=place, carrier=carrier)
 

@@ -37,19 +37,19 @@ def filter_findings(
     # If YAML cannot be parsed, there are only errors, and no comments either.
     comments = () if any(d.code in _NO_YAML for d in all_) else ignores(source, invalid_comments)
     used: set[tuple[int, int]] = set()
-    kept: list[Diagnostic] = []
+    reported: list[Diagnostic] = []
     ignored: list[Suppressed] = []
     for finding in all_:
         if (comment := _ignoring_comment(finding, source, comments, used)) is not None:
             ignored.append(Suppressed(finding=finding, reason=comment.reason))
         else:
-            kept.append(finding)
+            reported.append(finding)
     if complete:
-        kept += _unused(comments, used)
-    kept += invalid_comments
+        reported += _unused(comments, used)
+    reported += invalid_comments
     levels = settings.levels(path) if settings.severity or settings.overrides else {}
     configured: list[Diagnostic] = []
-    for finding in kept:
+    for finding in reported:
         level = levels.get(finding.code)
         if level is None:
             configured.append(finding)

@@ -123,5 +123,5 @@ def _refused(type_: Attribute, relation: str, written: str) -> str | None:
     return None
 
 
-def _share(one: Attribute, other: Attribute) -> bool:
-    return not {*one.values}.isdisjoint(other.values)
+def _share(left: Attribute, right: Attribute) -> bool:
+    return not {*left.values}.isdisjoint(right.values)

@@ -140,15 +140,15 @@ class Scope:
     def _check_below(self, use: m.PrivilegeUse, type_: str) -> None:
         """Report a privilege that nothing below can hold: `or below` would add nothing."""
         under = self.names.hierarchy.below(type_)
-        held = self.owner_privileges if under else frozenset()
-        idle = [p for p in use.members if self.names.binds[p].isdisjoint(under) and p not in held]
+        by_ownership = self.owner_privileges if under else frozenset()
+        idle = [p for p in use.members if self.names.binds[p].isdisjoint(under) and p not in by_ownership]
         if idle:
             self.fail(p221_below_not_exact.nothing_below(use.spot.span, idle[0], type_))
 
     def _given_by_default(self, use: m.PrivilegeUse) -> str | None:
         """A declared role that gives one of the privileges by default: for which entities, no row says."""
-        roles = ((r, {p for _, given in r.grants for p in given}) for r in self.names.roles.values())
-        return next((role.name for role, given in roles if not given.isdisjoint(use.members)), None)
+        roles = ((r, {p for _, privileges in r.grants for p in privileges}) for r in self.names.roles.values())
+        return next((role.name for role, granted in roles if not granted.isdisjoint(use.members)), None)
 
     def _unbound(self, use: m.PrivilegeUse, place: m.TargetSlot) -> tuple[str, ...]:
         binds = self.names.binds

@@ -212,16 +212,16 @@ class EvaluationContext:
         """The value of an attribute, of the caller or of another user; None if it is absent."""
         match term.kind:
             case "user":
-                given = self.attributes.user.get(term.attribute)
-                return self.holdings.attribute("user", user or self.user, term.attribute) if given is None else given
+                sent = self.attributes.user.get(term.attribute)
+                return self.holdings.attribute("user", user or self.user, term.attribute) if sent is None else sent
             case "request":
                 return self.attributes.request.get(term.attribute)
             case "entity":
                 path = self.path(term.target) if term.target is not None else ()
                 if not path:
                     return None
-                given = self.given.get((path[-1], term.attribute))
-                return self.holdings.attribute("entity", path[-1], term.attribute) if given is None else given
+                sent = self.given.get((path[-1], term.attribute))
+                return self.holdings.attribute("entity", path[-1], term.attribute) if sent is None else sent
             case _:
                 assert_never(term.kind)
 
@@ -297,10 +297,10 @@ class EvaluationContext:
             owned = {p for below in paths for key in self.relevant_keys(below) for p in self.owners(key)}
             if owned:
                 return Reason(paths[0][-1], f"owner {min(owned)}")
-        held = [below for below in paths if not self.denials_on(privilege, below)]
+        not_denied = [below for below in paths if not self.denials_on(privilege, below)]
         holders = {
             principal
-            for below in held
+            for below in not_denied
             for key in self.relevant_keys(below)
             for principal in self.holdings.grants_on(privilege, key)[0] & self.active_within(below)
         }

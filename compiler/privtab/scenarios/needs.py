@@ -43,11 +43,11 @@ class _Facts:
         self.grants = frozenset(grants)
         self._denials = frozenset(denials)
 
-    def hold(self, held: HeldSet, denied: Denied) -> bool:
+    def hold(self, atoms: HeldSet, denied: Denied) -> bool:
         """Whether some facts and denials give it."""
-        if not self.firm.isdisjoint(held):
+        if not self.firm.isdisjoint(atoms):
             return True
-        return not self.grants.isdisjoint(held) and self._denials.isdisjoint(denied)
+        return not self.grants.isdisjoint(atoms) and self._denials.isdisjoint(denied)
 
 
 class Callers:
@@ -103,14 +103,14 @@ class Callers:
         """The caller with exactly one set; if inheritance would complete another set, that one is denied to them."""
         if not self._suffices_otherwise(way, way, frozenset()):
             return self._allowed(way, way, frozenset())
-        for held in (way, *self._by_ownership(way)):
-            denied = self.denials(way, held)
-            if not self._suffices_otherwise(way, held, denied):
-                return self._allowed(way, held, denied)
+        for atoms in (way, *self._by_ownership(way)):
+            denied = self.denials(way, atoms)
+            if not self._suffices_otherwise(way, atoms, denied):
+                return self._allowed(way, atoms, denied)
         return self._allowed(way, way, self.denials(way, way))
 
-    def _suffices_otherwise(self, way: HeldSet, held: HeldSet, denied: Denied) -> bool:
-        return any(other != way and self.suffices(other, held, denied) for other in self.ways)
+    def _suffices_otherwise(self, way: HeldSet, atoms: HeldSet, denied: Denied) -> bool:
+        return any(other != way and self.suffices(other, atoms, denied) for other in self.ways)
 
     def _by_ownership(self, way: HeldSet) -> Iterator[HeldSet]:
         """The set with one of its privileges held through ownership, which denials do not affect."""
@@ -118,7 +118,7 @@ class Callers:
             if atom.kind == "has" and atom.what in self.owner_privileges:
                 yield way - {atom} | {HeldAtom("owner", "", atom.on)}
 
-    def denials(self, way: HeldSet, held: HeldSet) -> Denied:
+    def denials(self, way: HeldSet, atoms: HeldSet) -> Denied:
         """The privileges of a set, denied wherever the set still suffices: mostly further down."""
         denied: Denied = frozenset()
         if self.deny_overrides and self.inherits:
@@ -126,20 +126,20 @@ class Callers:
                 for key in self.objects:
                     extended = denied | {HeldAtom("has", privilege, key)}
                     is_grantable = key.partition(":")[0] in self.program.privileges[privilege].on
-                    if is_grantable and self.suffices(way, held, extended):
+                    if is_grantable and self.suffices(way, atoms, extended):
                         denied = extended
         return denied
 
-    def _allowed(self, way: HeldSet, held: HeldSet, denied: Denied) -> Caller:
-        addition = "" if held == way else f", by {_join(held - way)}"
-        return Caller(held, denied, allowed=True, words=f"{_join(way) or 'nothing'}{addition}{_denied_text(denied)}")
+    def _allowed(self, way: HeldSet, atoms: HeldSet, denied: Denied) -> Caller:
+        addition = "" if atoms == way else f", by {_join(atoms - way)}"
+        return Caller(atoms, denied, allowed=True, words=f"{_join(way) or 'nothing'}{addition}{_denied_text(denied)}")
 
     def _denied_below(self, way: HeldSet) -> Iterator[Caller]:
         """Callers with one set whose privileges are denied wherever the set still suffices."""
-        for held in (way, *self._by_ownership(way)):
-            denied = self.denials(way, held)
+        for atoms in (way, *self._by_ownership(way)):
+            denied = self.denials(way, atoms)
             if denied:
-                yield self._allowed(way, held, denied)
+                yield self._allowed(way, atoms, denied)
 
     def _without(self, way: HeldSet, atom: HeldAtom) -> Iterator[Caller]:
         """A caller who lacks one atom of a set, unless the rest still implies it or suffices."""
@@ -224,19 +224,19 @@ class Callers:
                 yield f"{other.name}:{path}"
                 yield from self._singles(f"{other.name}:{path}")
 
-    def allowed(self, held: HeldSet, denied: Denied) -> bool:
+    def allowed(self, atoms: HeldSet, denied: Denied) -> bool:
         """Whether some listed set holds."""
-        return any(self.suffices(way, held, denied) for way in self.ways)
+        return any(self.suffices(way, atoms, denied) for way in self.ways)
 
-    def suffices(self, way: HeldSet, held: HeldSet, denied: Denied) -> bool:
+    def suffices(self, way: HeldSet, atoms: HeldSet, denied: Denied) -> bool:
         """Whether a set holds, given some facts and some denials."""
         if way not in self._known_ways:
             self._known_ways[way] = tuple(map(self._facts, way))
-        return all(facts.hold(held, denied) for facts in self._known_ways[way])
+        return all(facts.hold(atoms, denied) for facts in self._known_ways[way])
 
-    def holds(self, atom: HeldAtom, held: HeldSet, denied: Denied) -> bool:
+    def holds(self, atom: HeldAtom, atoms: HeldSet, denied: Denied) -> bool:
         """Whether an atom holds, given some facts and some denials."""
-        return self._facts(atom).hold(held, denied)
+        return self._facts(atom).hold(atoms, denied)
 
     def _implies(self, fact: HeldAtom, atom: HeldAtom) -> bool:
         """Whether a fact alone, without denials, implies an atom."""
@@ -250,14 +250,14 @@ class Callers:
 
     def _facts_of_privilege(self, atom: HeldAtom) -> _Facts:
         keys = self.grant_keys(atom.on)
-        given = (
+        giving = (
             HeldAtom("has", name, key)
             for key in keys
             for name in self.names.giving(atom.what, key.partition(":")[0], "allow")
         )
         return _Facts(
             firm={HeldAtom("owner", "", key) for key in keys if atom.what in self.owner_privileges},
-            grants={atom, *given},
+            grants={atom, *giving},
             denials={HeldAtom("has", atom.what, key) for key in keys},
         )
 

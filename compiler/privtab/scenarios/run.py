@@ -118,8 +118,8 @@ def _faults(case: Case, engine: str, decision: Decision, report: str | None) -> 
     """What differs from the expected answer, worst first; `report`: that of the row."""
     expected = case.expected
 
-    def fault(kind: Fault, expected_text: str, got: str) -> Failure:
-        return Failure(case=case, fault=kind, expected=expected_text, got=got, decision=decision, engine=engine)
+    def fault(kind: Fault, expected_text: str, actual: str) -> Failure:
+        return Failure(case=case, fault=kind, expected=expected_text, got=actual, decision=decision, engine=engine)
 
     if decision.allowed is not expected.allowed:
         yield fault("decision", _word(expected.allowed), _word(decision.allowed))

@@ -38,9 +38,9 @@ def opened(df: Frame, taken: tuple[str, ...] = ()) -> tuple[DataFrame, Callable[
     def to_caller(result: DataFrame) -> Frame:
         found = result.pandas_api(index_col=index)
         found.index.names = names
-        kept = len(labels)
-        if list(found.columns[:kept]) == [str(label) for label in labels]:
-            found.columns = [*labels, *found.columns[kept:]]
+        label_count = len(labels)
+        if list(found.columns[:label_count]) == [str(label) for label in labels]:
+            found.columns = [*labels, *found.columns[label_count:]]
         return cast("Frame", found)
 
     return pandas_frame.to_spark(index_col=index), to_caller

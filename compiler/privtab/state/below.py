@@ -19,7 +19,7 @@ def parts(program: Program, document: Mapping[str, Any], keys: Callable[[Entity]
     `below`: privilege → entity → principal → entry, for the entities of the types that conditions ask about.
     `owned_below`: entity → owners of something below it, each with `true`.
     """
-    privileges, owned = asked(program)
+    privileges, owned = types_asked_below(program)
     down = program.semantics.inheritance == "down"
     below: dict[str, dict[str, dict[str, Entry]]] = {}
     for privilege in sorted(privileges):
@@ -44,7 +44,7 @@ def parts(program: Program, document: Mapping[str, Any], keys: Callable[[Entity]
     return {"below": below, "owned_below": {key: dict(sorted(owners[key].items())) for key in sorted(owners)}}
 
 
-def asked(program: Program) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
+def types_asked_below(program: Program) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
     """The types on which conditions ask for each privilege `or below`, and those on which ownership below counts."""
     privileges: dict[str, frozenset[str]] = {}
     owned: set[str] = set()
@@ -67,4 +67,4 @@ def _either(known: Entry, entry: Entry) -> Entry:
     if known is None or known is True or entry is True:
         return entry if known is None else True
     sets = {frozenset(alternative) for alternative in (*known, *entry)}
-    return sorted(sorted(one) for one in sets if not any(other < one for other in sets))
+    return sorted(sorted(alternative) for alternative in sets if not any(other < alternative for other in sets))

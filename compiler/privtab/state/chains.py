@@ -75,13 +75,13 @@ class ScopeOverlap:
         self._keys = keys
         self._known: dict[str, frozenset[str]] = {}
 
-    def both(self, one: str | None, other: str | None) -> tuple[bool, str | None]:
+    def both(self, first: str | None, second: str | None) -> tuple[bool, str | None]:
         """Whether two scopes have entities in common, and the scope of these: the one inside the other."""
-        if one is None or other is None:
-            return True, other if one is None else one
-        if other in self._path(one):
-            return True, one
-        return one in self._path(other), other
+        if first is None or second is None:
+            return True, second if first is None else first
+        if second in self._path(first):
+            return True, first
+        return first in self._path(second), second
 
     def _path(self, scope: str) -> frozenset[str]:
         found = self._known.get(scope)
@@ -98,9 +98,9 @@ class RoleLimits:
     window: Window = ALWAYS
 
 
-def joined(one: Window, other: Window) -> Window | None:
+def joined(first: Window, second: Window) -> Window | None:
     """The time in which two links hold; None if there is none."""
-    begin, end = max(one.begin, other.begin), min(one.end, other.end)
+    begin, end = max(first.begin, second.begin), min(first.end, second.end)
     return Window(begin, end) if begin < end else None
 
 
@@ -108,12 +108,12 @@ def roles_from(links: Iterable[tuple[str, str, RoleLimits]], keys: Callable[[Ent
     """The roles that a role holds, from the links: `role:…`, the name of a role that it holds, and how; `keys`: as ScopeOverlap."""
     overlap = ScopeOverlap(keys)
 
-    def join(one: RoleLimits, other: RoleLimits) -> RoleLimits | None:
-        common, scope = overlap.both(one.scope, other.scope)
-        window = joined(one.window, other.window)
+    def join(first: RoleLimits, second: RoleLimits) -> RoleLimits | None:
+        common, scope = overlap.both(first.scope, second.scope)
+        window = joined(first.window, second.window)
         return RoleLimits(scope, window) if common and window is not None else None
 
-    held: dict[str, list[tuple[str, RoleLimits]]] = defaultdict(list)
+    by_holder: dict[str, list[tuple[str, RoleLimits]]] = defaultdict(list)
     for holder, role, how in links:
-        held[holder].append((f"{ROLE}{role}", how))
-    return Reach(held, join)
+        by_holder[holder].append((f"{ROLE}{role}", how))
+    return Reach(by_holder, join)

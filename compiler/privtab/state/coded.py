@@ -104,12 +104,12 @@ class CodedColumn:
 
     def where(self, texts: Iterable[str]) -> list[int]:
         """As Column.where."""
-        wanted = set(texts)
-        self._looked_up += len(wanted)
+        sought = set(texts)
+        self._looked_up += len(sought)
         if self._looked_up <= FEW and "numbers" not in self.__dict__:
-            found = [number for text in wanted if (number := arrow.position(self.array, text)) >= 0]
+            found = [number for text in sought if (number := arrow.position(self.array, text)) >= 0]
         else:
-            found = [self.numbers[text] for text in wanted if text in self.numbers]
+            found = [self.numbers[text] for text in sought if text in self.numbers]
         if not found:
             return []
         if self._looked_up <= FEW and "runs" not in self.__dict__:

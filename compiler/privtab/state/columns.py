@@ -86,8 +86,8 @@ class LongerColumn:
 
     def where(self, texts: Iterable[str]) -> list[int]:
         """As Column.where."""
-        wanted, first_length = set(texts), len(self._first)
-        return [*self._first.where(wanted), *(first_length + row for row in self._more.where(wanted))]
+        sought, first_length = set(texts), len(self._first)
+        return [*self._first.where(sought), *(first_length + row for row in self._more.where(sought))]
 
     def take(self, rows: Iterable[int]) -> list[str | None]:
         """As Column.take."""

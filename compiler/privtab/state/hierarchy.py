@@ -96,10 +96,10 @@ def _with_assignments(program: Program, state: State) -> State:
     found: dict[tuple[Any, Window], None] = {}
     for row, window in zip(state.assignments, state.windows_of("assignments"), strict=True):
         own = RoleLimits(None if row.scope is None else str(row.scope), window)
-        for role, held in reach.through(f"{ROLE}{row.role}", own):
-            entity = None if held.scope is None else entities.setdefault(held.scope, Entity.parse(held.scope))
+        for role, limits in reach.through(f"{ROLE}{row.role}", own):
+            entity = None if limits.scope is None else entities.setdefault(limits.scope, Entity.parse(limits.scope))
             derived = Assignment(principal=row.principal, role=role.removeprefix(ROLE), scope=entity)
-            found[derived, held.window] = None
+            found[derived, limits.window] = None
         check_size(len(found))
     return _longer(state, "assignments", found)
 

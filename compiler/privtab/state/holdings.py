@@ -73,11 +73,11 @@ class Holdings:
     ) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
         """`principals` and `scoped` of a user of whose roles only some are active, with the roles that these hold."""
         direct = self._user_and_groups(user, groups)
-        held = {
+        role_pairs = {
             pair for role, scope in set(self.held_by(direct)) if role in active for pair in self.held_with(role, scope)
         }
-        everywhere = direct | {f"role:{role}" for role, scope in held if scope is None}
-        return everywhere, tuple(sorted((f"role:{role}", scope) for role, scope in held if scope is not None))
+        everywhere = direct | {f"role:{role}" for role, scope in role_pairs if scope is None}
+        return everywhere, tuple(sorted((f"role:{role}", scope) for role, scope in role_pairs if scope is not None))
 
     def roles(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
         """The names of the roles that the user holds, directly, through a group or a role, everywhere or within a scope."""
@@ -94,15 +94,15 @@ class Holdings:
         kind, _, name = principal.partition(":")
         if kind == "group":
             own = {f"{GROUP}{group}" for group in self.above([name])}
-            held = self.held_by(own)
+            role_pairs = self.held_by(own)
         else:
             own = set()
             bound = name in self._bound and not everywhere
             scopes = self._values_where("assignments", "role", name, "scope") if bound else [None]
-            held = [pair for scope in scopes for pair in self.held_with(name, scope)]
-        unscoped = {*own, *(f"role:{role}" for role, scope in held if scope is None)}
-        scoped = {(f"role:{role}", scope) for role, scope in held if scope is not None}
-        names = {role for role, _ in held} | ({name} if kind == "role" else set())
+            role_pairs = [pair for scope in scopes for pair in self.held_with(name, scope)]
+        unscoped = {*own, *(f"role:{role}" for role, scope in role_pairs if scope is None)}
+        scoped = {(f"role:{role}", scope) for role, scope in role_pairs if scope is not None}
+        names = {role for role, _ in role_pairs} | ({name} if kind == "role" else set())
         return frozenset(unscoped), tuple(sorted(scoped)), frozenset(names)
 
     def held_with(self, role: str, scope: str | None) -> list[tuple[str, str | None]]:

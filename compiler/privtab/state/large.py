@@ -165,7 +165,7 @@ class ColumnChecker:
 
         def is_useful(role: int, type_: int) -> bool:
             scope = Entity(self.assessor.types[type_], "") if type_ >= 0 else None
-            declared = checker.scope(roles[role], scope, given=scope is not None) is None
+            declared = checker.scope(roles[role], scope, has_scope=scope is not None) is None
             return declared and checker.advice(roles[role]) is None
 
         passes &= all_pairs(columns["role"].codes, types, is_useful)

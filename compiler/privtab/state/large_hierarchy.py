@@ -33,15 +33,15 @@ def more_assignments(state: State, reach: Reach[RoleLimits]) -> ColumnRows:
     some = np.flatnonzero(holding[roles.codes]) if len(holding) else np.zeros(0, np.int64)
     size = len(scopes.array) + 1
     once, which = np.unique(roles.codes[some] * size + scopes.codes[some] + 1, return_inverse=True)
-    held: list[list[tuple[str, str | None]]] = []
+    pair_lists: list[list[tuple[str, str | None]]] = []
     for at in once.tolist():
         own = None if at % size == 0 else scopes.names[at % size - 1]
         pairs: dict[tuple[str, str | None], None] = {}
-        for role, given in reach.through(f"{ROLE}{roles.names[at // size]}", RoleLimits(own)):
-            pairs[role.removeprefix(ROLE), given.scope] = None
-        held.append(list(pairs))
-    rows, found_roles = _spread(which, [[role for role, _ in pairs] for pairs in held])
-    _, found_scopes = _spread(which, [[scope for _, scope in pairs] for pairs in held])
+        for role, limits in reach.through(f"{ROLE}{roles.names[at // size]}", RoleLimits(own)):
+            pairs[role.removeprefix(ROLE), limits.scope] = None
+        pair_lists.append(list(pairs))
+    rows, found_roles = _spread(which, [[role for role, _ in pairs] for pairs in pair_lists])
+    _, found_scopes = _spread(which, [[scope for _, scope in pairs] for pairs in pair_lists])
     return _longer("assignments", columns, some[rows], {"role": found_roles, "scope": found_scopes})
 
 
@@ -52,12 +52,12 @@ def _columns(state: State, table: str, names: Iterable[str]) -> dict[str, CodedC
 
 def _spread(which: Codes, values: list[list[Any]]) -> tuple[Codes, CodedColumn]:
     """For each row all values of its list: the number of the row, and the value. `which`: the number of each row's list."""
-    counts = np.array([len(one) for one in values], np.int64)
+    counts = np.array([len(values_of_row) for values_of_row in values], np.int64)
     check_size(int(counts[which].sum()) if len(which) else 0)
     owners = np.repeat(np.arange(len(values)), counts)
-    given = CodedColumn.of_texts(chain.from_iterable(values))
-    rows, codes = Lists(owners, given.codes, len(values)).values_of(which)
-    return rows, CodedColumn(codes, given.array)
+    column = CodedColumn.of_texts(chain.from_iterable(values))
+    rows, codes = Lists(owners, column.codes, len(values)).values_of(which)
+    return rows, CodedColumn(codes, column.array)
 
 
 def _longer(table: str, columns: dict[str, CodedColumn], rows: Codes, found: dict[str, CodedColumn]) -> ColumnRows:

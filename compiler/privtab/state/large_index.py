@@ -130,7 +130,7 @@ def _grants(program: Program, state: State) -> list[Part]:
             numbers = np.zeros(len(levels[0]), np.int64)
             for number in np.flatnonzero(added).tolist():
                 numbers[row_numbers[tuple(int(extra_column[number]) for _, extra_column, _ in merged)]] = number + 1
-            leaves = numbers, [sorted(held) for held in extra.values()]
+            leaves = numbers, [sorted(origins) for origins in extra.values()]
         around = (('":{', "}},"), ('":{', "},"), ('":true' if leaves is None else '":', ","))
         styles = tuple(Level(t, '"', after, sep) for (_, _, t), (after, sep) in zip(merged, around, strict=True))
         found.append(Part(partial(iter, [levels]), styles, "}}", leaves))
@@ -183,8 +183,8 @@ class _People:
         members, groups = (coded_column(state, "memberships", name) for name in ("user", "group"))
         nested = arrow.truth(pc.starts_with(members.array, GROUP))
         if not used.state_groups:
-            kept = np.append(nested, False)[members.codes]
-            members, groups = members.rows(kept), groups.rows(kept)
+            counts = np.append(nested, False)[members.codes]
+            members, groups = members.rows(counts), groups.rows(counts)
             nested = np.ones(len(members.array), np.bool_)
         member_names = pc.if_else(arrow.truths(nested), members.array, _prefixed("user:", members.array))
         name_sources = (holders.array, direct, member_names, _prefixed(GROUP, groups.array))

@@ -42,8 +42,8 @@ def holding_roles(program: Program, raw: RawState) -> set[str]:
 def inherits_scope(program: Program, principal: str | None, role: str | None) -> bool:
     """Whether a role is held by one that is declared for the same type of scope, and so within that scope."""
     kind, _, holder = (principal or "").partition(":")
-    held, holding = program.roles.get(role or ""), program.roles.get(holder)
-    return kind == "role" and held is not None and holding is not None and held.scope == holding.scope
+    held_role, holding = program.roles.get(role or ""), program.roles.get(holder)
+    return kind == "role" and held_role is not None and holding is not None and held_role.scope == holding.scope
 
 
 def without_wrong_links(checker: Checker, state: State) -> State:
@@ -65,15 +65,15 @@ def without_wrong_links(checker: Checker, state: State) -> State:
 
 def without_rows(checker: Checker, state: State, table: str, wrong: Collection[int]) -> State:
     """The state without some rows of a table, by number."""
-    kept = [row for row in range(len(getattr(state, table))) if row not in wrong]
-    rows: dict[str, Any] = {table: tuple(getattr(state, table)[row] for row in kept)}
+    remaining = [row for row in range(len(getattr(state, table))) if row not in wrong]
+    rows: dict[str, Any] = {table: tuple(getattr(state, table)[row] for row in remaining)}
     some = getattr(getattr(state, table), "some", None)
     if some is not None:
-        rows[table] = some(kept)
-    checker.valid_rows[table] = [checker.valid_rows[table][row] for row in kept]
+        rows[table] = some(remaining)
+    checker.valid_rows[table] = [checker.valid_rows[table][row] for row in remaining]
     windows = dict(state.windows)
     if table in windows:
-        windows[table] = [windows[table][row] for row in kept]
+        windows[table] = [windows[table][row] for row in remaining]
     return replace(state, windows=windows, **rows)
 
 

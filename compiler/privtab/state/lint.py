@@ -77,13 +77,13 @@ def _roles(program: Program, state: State) -> Iterator[Found]:
                 message,
                 "grant it something, or remove its assignments",
             )
-    held = set(column.names)
+    assigned = set(column.names)
     reported: set[str] = set()
     for table, name in (("grants", "grantee"), ("owners", "owner")):
         principals = state.column(table, name)
         for principal in principals.names:
             role = principal.removeprefix("role:")
-            if principal != role and role not in held and principal not in reported:
+            if principal != role and role not in assigned and principal not in reported:
                 reported.add(principal)
                 message = f"nobody holds role `{role}`"
                 yield table, principals.where([principal])[0], "S205", message, "assign it, or remove its rows"

@@ -236,13 +236,13 @@ class LongerRows(Sequence[Any]):
         return LongerColumn(_column(self.first, table, name), _column(self.more, table, name))
 
 
-def _some(rows: Sequence[Any], kept: list[int]) -> Sequence[Any]:
+def _some(rows: Sequence[Any], numbers: list[int]) -> Sequence[Any]:
     """Some rows of a table: their columns if they have columns."""
     of = getattr(rows, "some", None)
     if of is not None:
-        found: Sequence[Any] = of(kept)
+        found: Sequence[Any] = of(numbers)
         return found
-    return tuple(rows[row] for row in kept)
+    return tuple(rows[row] for row in numbers)
 
 
 def _column(rows: Sequence[Any], table: str, name: str) -> Column:

@@ -23,10 +23,10 @@ def placements(checker: Checker) -> tuple[Placement, ...]:
     wrong = wrong_places(vocabulary(checker.program), pairs)
     for number, problem in wrong.items():
         checker.error(checker.valid_rows[ENTITIES][number], problem)
-    kept = [number for number in range(len(rows)) if number not in wrong]
-    checker.valid_rows[ENTITIES] = [checker.valid_rows[ENTITIES][number] for number in kept]
-    checker.names.places = dict(pairs[number] for number in kept)
-    return tuple(rows[number] for number in kept)
+    valid = [number for number in range(len(rows)) if number not in wrong]
+    checker.valid_rows[ENTITIES] = [checker.valid_rows[ENTITIES][number] for number in valid]
+    checker.names.places = dict(pairs[number] for number in valid)
+    return tuple(rows[number] for number in valid)
 
 
 def _placement(checker: Checker, row: RawRow) -> Placement | None:

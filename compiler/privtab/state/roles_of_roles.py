@@ -33,19 +33,19 @@ def part(program: Program, state: State) -> dict[str, Any]:
 def held_roles(program: Program, state: State) -> RolesOfRoles:
     """The roles that each role holds which is assigned to a user or a group."""
     state = closed(program, state)
-    held: dict[str, list[tuple[str, str | None, Window]]] = {}
+    role_links: dict[str, list[tuple[str, str | None, Window]]] = {}
     scopes: dict[str, set[str | None]] = {}
     rows = state.texts("assignments", "principal", "role", "scope")
     for (principal, name, scope), window in zip(rows, state.windows_of("assignments"), strict=True):
         if principal.startswith(ROLE):
-            held.setdefault(principal, []).append((f"{ROLE}{name}", scope, window))
+            role_links.setdefault(principal, []).append((f"{ROLE}{name}", scope, window))
         else:
             scopes.setdefault(f"{ROLE}{name}", set()).add(scope)
     overlap = ScopeOverlap(locations(program, state).keys)
     found: RolesOfRoles = {}
-    for role in held.keys() & scopes.keys():
+    for role in role_links.keys() & scopes.keys():
         for scope in scopes[role]:
-            for other, own, window in held[role]:
+            for other, own, window in role_links[role]:
                 common, both = overlap.both(scope, own)
                 if common:
                     links = found.setdefault(_principal(role, scope), {})

@@ -175,21 +175,21 @@ class Checker:
         """Note groups without members that rows mention, and roles that are not held but whose name resembles one that is."""
         in_state = self.program.semantics.groups == ("state",)
         groups_with_members = state.distinct(("memberships", "group"))
-        held = state.distinct(("assignments", "role")) | set(self.program.roles)
+        known_roles = state.distinct(("assignments", "role")) | set(self.program.roles)
         visited: set[str] = set()
         for table, name in (("grants", "grantee"), ("assignments", "principal"), ("owners", "owner")):
             column = state.column(table, name)
             found = [p for p in column.names if p not in visited and p.startswith(("group:", "role:"))]
             visited |= set(found)
             without_holders = [
-                p for p in found if p.partition(":")[2] not in (groups_with_members if p[0] == "g" else held)
+                p for p in found if p.partition(":")[2] not in (groups_with_members if p[0] == "g" else known_roles)
             ]
             for row, principal in sorted((column.where([p])[0], p) for p in without_holders):
                 kind, _, bare = principal.partition(":")
                 if kind == "group" and in_state:
                     advice = did_you_mean(bare, groups_with_members)
                     self.note(self.valid_rows[table][row], "S164", f"nobody is in `{principal}`", advice)
-                elif kind == "role" and (advice := did_you_mean(bare, held)) is not None:
+                elif kind == "role" and (advice := did_you_mean(bare, known_roles)) is not None:
                     self.note(self.valid_rows[table][row], "S165", f"nobody holds `{principal}`", advice)
 
     def grant(self, row: RawRow) -> Grant | None:
@@ -260,8 +260,8 @@ class Checker:
         principal = self.principal(row, "principal", self.names.holders)
         role = self.bare(row, "role", "role")
         scope = self.entity(row, "scope") if "scope" in row.cells else None
-        given = "scope" in row.cells or inherits_scope(self.program, principal, role)
-        problem = self.scope(role, scope, given=given) if role is not None else None
+        has_scope = "scope" in row.cells or inherits_scope(self.program, principal, role)
+        problem = self.scope(role, scope, has_scope=has_scope) if role is not None else None
         if problem is not None:
             self.error(row, problem)
         if principal is None or role is None or problem is not None or (scope is None and "scope" in row.cells):
@@ -278,13 +278,13 @@ class Checker:
             self.warn(row, "S162", "no row of this policy requires service administrators", advice)
         return self.bare(row, "user", "user")
 
-    def scope(self, role: str, scope: Entity | None, *, given: bool) -> Problem | None:
+    def scope(self, role: str, scope: Entity | None, *, has_scope: bool) -> Problem | None:
         """Why a role cannot be assigned for a scope; an undeclared role can be assigned for any."""
         declared = self.program.roles.get(role)
         if declared is None or declared.scope is None:
             return None
         advice = f"write the scope as `{self.names.shape(declared.scope)}`"
-        if not given:
+        if not has_scope:
             return Problem(
                 "S150", f"role `{role}` is assigned for one `{declared.scope}`, and no scope is given", advice
             )

@@ -26,23 +26,27 @@ def as_written(program: Program, state: State) -> State:
         return state
     names = PrivilegeNames(program)
     windows = state.windows_of("grants")
-    held: dict[tuple[str, str], dict[str, list[Window]]] = defaultdict(lambda: defaultdict(list))
+    windows_of: dict[tuple[str, str], dict[str, list[Window]]] = defaultdict(lambda: defaultdict(list))
     for grant, window in zip(state.grants, windows, strict=True):
         if grant.effect == "allow":
-            held[grant.grantee, str(grant.entity)][grant.privilege].append(window)
-    rows, kept = [], []
+            windows_of[grant.grantee, str(grant.entity)][grant.privilege].append(window)
+    rows, kept_windows = [], []
     for grant, window in zip(state.grants, windows, strict=True):
         if grant.effect == "deny":
             rows.append(grant)
-            kept.append(window)
+            kept_windows.append(window)
             continue
-        others = held[grant.grantee, str(grant.entity)]
-        given = names.given(grant.privilege, grant.entity.type, "allow")
+        others = windows_of[grant.grantee, str(grant.entity)]
+        granted = names.given(grant.privilege, grant.entity.type, "allow")
         for part in _parts(window, [other for listed in others.values() for other in listed]):
-            if all(any(other.covers(part) for other in others.get(p, ())) for p in given):
+            if all(any(other.covers(part) for other in others.get(p, ())) for p in granted):
                 rows.append(grant)
-                kept.append(part)
-    timed = {**state.windows, "grants": tuple(kept)} if any(window != ALWAYS for window in kept) else state.windows
+                kept_windows.append(part)
+    timed = (
+        {**state.windows, "grants": tuple(kept_windows)}
+        if any(window != ALWAYS for window in kept_windows)
+        else state.windows
+    )
     return replace(state, grants=tuple(rows), windows=timed)
 
 

@@ -94,7 +94,7 @@ def _type(reader: PolicyReader, type_: TypeName, node: Node) -> Attribute | None
                 return None
             return Attribute(type=type_, lowest=numbers[0], highest=numbers[1])
         case _:
-            said = reader.flag(node, f"`{type_}`")
-            if said is None or not said.value:
+            flag = reader.flag(node, f"`{type_}`")
+            if flag is None or not flag.value:
                 return None
             return Attribute(type=type_)

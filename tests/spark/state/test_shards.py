@@ -22,7 +22,7 @@ from privtab.request import Entity
 from privtab.source import SourceFile
 from privtab.spark.state.documents import bundle_of, root_document, shard_document
 from privtab.spark.state.principals import timed_people
-from privtab.spark.state.shards import ALLOW, DENY, MEMBER, OWNER, SCOPE, SUSPECT, Findings, by_root, held
+from privtab.spark.state.shards import ALLOW, DENY, MEMBER, OWNER, SCOPE, SUSPECT, Findings, by_root, root_holdings
 from privtab.state.hierarchy import closed
 from privtab.state.names import unusable_name
 from privtab.state.nodes import Assignment, Grant, State
@@ -84,7 +84,7 @@ def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[
     bundles: dict[str, bytes] = {}
     for root, table in by_root(timed_rows(program, world)):
         findings = Findings()
-        shard = held(program, table, {}, findings, None)
+        shard = root_holdings(program, table, {}, findings, None)
         assert not [row for row in findings.rows if row["severity"] == "error"]
         if document := root_document(program, root, shard):
             bundles[root] = bundle_of(program, root, *document)
@@ -113,7 +113,7 @@ def built(program: Program, state: State, *, suspects: bool = False) -> dict[str
     bundles: dict[str, bytes] = {}
     for root, table in by_root(rows(program, state, suspects)):
         findings = Findings()
-        revision, text = shard_document(held(program, table, {}, findings, None))
+        revision, text = shard_document(root_holdings(program, table, {}, findings, None))
         assert json.loads(text)["revision"] == revision
         bundles[root] = bundle_of(program, root, revision, text)
     return bundles

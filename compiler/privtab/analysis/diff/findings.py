@@ -53,8 +53,8 @@ def message(row: RowChange) -> str:
     elif row.before is not None and row.after is not None and row.before.text != row.after.text:
         text += f": `{row.before.text}` became `{row.after.text}`"
     for witness in row.witnesses:
-        held = "; ".join(holding_texts(witness.state, witness.request)) or "nothing is held"
-        text += f"; `{request_text(witness.request)}`: {answers_text(witness)}, where {held}"
+        holdings = "; ".join(holding_texts(witness.state, witness.request)) or "nothing is held"
+        text += f"; `{request_text(witness.request)}`: {answers_text(witness)}, where {holdings}"
     return text
 
 

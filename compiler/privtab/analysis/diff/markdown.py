@@ -100,8 +100,8 @@ def _witnesses(group: Group) -> Iterator[str]:
 def _witness(witness: Witness) -> Iterator[str]:
     shows = "effects" if witness.shows == "effects" else witness.shows
     yield f"- {shows}: {as_code(request_text(witness.request))}: **{as_text(answers_text(witness))}**"
-    held = holding_texts(witness.state, witness.request)
-    yield from (f"  - {as_text(line)}" for line in held or ["nothing is held"])
+    holdings = holding_texts(witness.state, witness.request)
+    yield from (f"  - {as_text(line)}" for line in holdings or ["nothing is held"])
     yield ""
 
 

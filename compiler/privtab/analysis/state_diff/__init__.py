@@ -56,9 +56,9 @@ def state_diff(
     check_support(program, Tool.STATE_DIFF)
     rows = tuple(changed_rows(before, after, places))
     at_moment = now() if moment is None else moment
-    held = before.at(at_moment), after.at(at_moment)
+    states = before.at(at_moment), after.at(at_moment)
     comparison = _Comparison(
-        program, *held, rows if held[0] is before and held[1] is after else tuple(changed_rows(*held)), most
+        program, *states, rows if states[0] is before and states[1] is after else tuple(changed_rows(*states)), most
     )
     access: Iterable[ChangedAccess] = comparison.all(tell)
     if comparison.rows is not rows:
@@ -167,11 +167,11 @@ class _Comparison:
         names = {subject.partition(":")[2] for subject in subjects}
         users = [subject[5:] for subject in subjects if subject.startswith("user:")]
         for side in self.sides:
-            held = [side.holding(subject) for subject in subjects]
-            keys = side.keys({p for holding in held for p in holding.everything}) | side.memberships_of(users)
-            keys |= {scope for holding in held for _, scope in holding.scoped}
+            holdings = [side.holding(subject) for subject in subjects]
+            keys = side.keys({p for holding in holdings for p in holding.everything}) | side.memberships_of(users)
+            keys |= {scope for holding in holdings for _, scope in holding.scoped}
             found |= {key.partition(":")[2] for key in keys}
-            names |= {name for holding in held for name in holding.groups | holding.roles}
+            names |= {name for holding in holdings for name in holding.groups | holding.roles}
         if self.named:
             for name in names:
                 found |= self.named.get(name, set())

@@ -55,9 +55,11 @@ class Causes:
     def relevant(self, subject: Subject, paths: Sequence[str]) -> Rows:
         """The changed rows that may change a decision for a subject on objects with these paths and what contains them."""
         before, after = (side.holding(subject) for side in self.sides)
-        held = before.everything | after.everything
+        principals = before.everything | after.everything
         on_paths = self._by_path if self.asks_below else paths
-        found = [row for path in on_paths for row in self._by_path.get(path, ()) if self._is_about(row, subject, held)]
+        found = [
+            row for path in on_paths for row in self._by_path.get(path, ()) if self._is_about(row, subject, principals)
+        ]
         groups = [f"group:{group}" for group in sorted(before.groups | after.groups)]
         holders = [subject, *groups, *self.roles_of(before, after)]
         if self._assigned:
@@ -75,9 +77,9 @@ class Causes:
         found += [row for holder in dict.fromkeys([subject, *groups]) for row in self._of_user.get(holder, ())]
         return tuple(found)
 
-    def roles_of(self, *held: Holding) -> list[str]:
+    def roles_of(self, *holdings: Holding) -> list[str]:
         """The roles of some subjects that may hold others, as `role:…`."""
-        return [f"role:{role}" for role in sorted({r for h in held for r in h.roles})] if self._holds_roles else []
+        return [f"role:{role}" for role in sorted({r for h in holdings for r in h.roles})] if self._holds_roles else []
 
     def between(self, subjects: Iterable[Subject]) -> set[str]:
         """The principals of some subjects in every state between the two, so by rows of which only one state may have each."""
@@ -94,11 +96,11 @@ class Causes:
             waiting += self._containers[principal]
         return found
 
-    def _is_about(self, row: ChangedRow, subject: Subject, held: Collection[str]) -> bool:
+    def _is_about(self, row: ChangedRow, subject: Subject, principals: Collection[str]) -> bool:
         return (
             f"user:{row.cells['user']}" == subject
             if row.table == "members"
-            else row.cells[PRINCIPAL_COLUMN[row.table]] in held
+            else row.cells[PRINCIPAL_COLUMN[row.table]] in principals
         )
 
     def _mentioned(self, path: str) -> frozenset[str]:

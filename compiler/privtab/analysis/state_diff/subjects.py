@@ -84,13 +84,15 @@ class Side:
         """What a subject holds."""
         found = self._known.get(subject)
         if found is None:
-            held = self.holdings
+            holdings = self.holdings
             kind, _, name = subject.partition(":")
             if kind == "group":
-                principals, scoped, roles = held.of_principal(subject)
-                found = Holding(principals, scoped, roles, held.above([name]))
+                principals, scoped, roles = holdings.of_principal(subject)
+                found = Holding(principals, scoped, roles, holdings.above([name]))
             else:
-                found = Holding(held.principals(name), held.scoped(name), held.roles(name), held.groups(name))
+                found = Holding(
+                    holdings.principals(name), holdings.scoped(name), holdings.roles(name), holdings.groups(name)
+                )
             self._known[subject] = found
         return found
 
@@ -139,13 +141,13 @@ class SubjectSets(PrincipalSets):
         self._objects: Mapping[str, Entity] = {}
         self._above: dict[tuple[type[Atom], str, str], set[str] | None] = {}
         for subject in subjects:
-            held = side.holding(subject)
-            for principal in held.principals:
+            holding = side.holding(subject)
+            for principal in holding.principals:
                 self._everywhere.setdefault(principal, set()).add(subject)
-            for role, scope in held.scoped:
+            for role, scope in holding.scoped:
                 self._scoped.setdefault(role, {}).setdefault(scope, set()).add(subject)
-            self._roles |= held.roles
-            self._groups |= held.groups
+            self._roles |= holding.roles
+            self._groups |= holding.groups
 
     def allowed(self, question: Question, objects: Mapping[str, Entity]) -> frozenset[Subject]:
         """The subjects that may do what is asked. `objects`: the entities by slot."""

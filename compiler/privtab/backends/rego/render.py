@@ -124,8 +124,8 @@ def explanation(
 
 def _given_attributes(program: Program) -> dict[str, dict[str, Any]]:
     """The types of the attributes whose values requests give, by kind."""
-    given = program.attributes.from_origin("request").to_json()
-    return {kind: {n: _without_origin(type_) for n, type_ in types.items()} for kind, types in given.items()}
+    declared = program.attributes.from_origin("request").to_json()
+    return {kind: {n: _without_origin(type_) for n, type_ in types.items()} for kind, types in declared.items()}
 
 
 def _without_origin(type_: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,9 +134,9 @@ def _without_origin(type_: Mapping[str, Any]) -> dict[str, Any]:
 
 def _held_attributes(program: Program) -> dict[str, list[str]]:
     """The names of the attributes that have values in the state; nothing if there are none."""
-    held = program.attributes.from_origin("state")
+    declared = program.attributes.from_origin("state")
     kinds: tuple[Kind, ...] = ("user", "entity")
-    return {kind: sorted(held.of(kind)) for kind in kinds if held.of(kind)}
+    return {kind: sorted(declared.of(kind)) for kind in kinds if declared.of(kind)}
 
 
 def links(program: Program) -> dict[str, list[tuple[str, int]]]:

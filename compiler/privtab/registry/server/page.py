@@ -27,15 +27,15 @@ def page(feeds: Feeds, fleet: FleetTracker, channels: list[Channel], revisions: 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(_resources.templates().joinpath("registry/index.html.j2").read_text("utf-8"))
     sidecars = fleet.sidecars(feeds.places)
-    newest = sorted(revisions, key=lambda one: one.created, reverse=True)
-    running = {digest for one in channels for digest in one.digests.values()}
+    newest = sorted(revisions, key=lambda revision: revision.created, reverse=True)
+    running = {digest for channel in channels for digest in channel.digests.values()}
     return template.render(
         url=feeds.registry.url,
         trouble=None if feeds.trouble is None else feeds.trouble.message,
-        channels=[_channel(one) for one in channels],
-        sidecars=[_sidecar(one) for one in sidecars[:MOST]],
+        channels=[_channel(channel) for channel in channels],
+        sidecars=[_sidecar(sidecar) for sidecar in sidecars[:MOST]],
         more_sidecars=max(0, len(sidecars) - MOST),
-        revisions=[(one, one.digest in running) for one in newest[:MOST]],
+        revisions=[(revision, revision.digest in running) for revision in newest[:MOST]],
         more_revisions=max(0, len(newest) - MOST),
         unread=unread,
     )

@@ -117,8 +117,8 @@ def _departed_users(state: State, people: Collection[str] | None) -> Iterator[Fi
     rows.update((user, "service admin") for (user,) in state.texts("service_admins", "user"))
     named = (("assignments", "principal", "role"), ("grants", "grantee", "grant"), ("owners", "owner", "ownership"))
     for table, column, noun in named:
-        held = Counter(principal for (principal,) in state.texts(table, column))
-        rows.update({(user_key[5:], noun): count for user_key, count in held.items() if user_key.startswith("user:")})
+        counts = Counter(principal for (principal,) in state.texts(table, column))
+        rows.update({(user_key[5:], noun): count for user_key, count in counts.items() if user_key.startswith("user:")})
     by_user: dict[str, list[str]] = defaultdict(list)
     for (user, noun), count in sorted(rows.items()):
         if user not in known:
@@ -147,16 +147,16 @@ def _orphans(state: State) -> Iterator[Finding]:
 
 
 def _roles(program: Program, state: State) -> Iterator[Finding]:
-    held = _assigned(state)
+    assigned = _assigned(state)
     grant_counts: Counter[str] = Counter(
         grantee for (grantee,) in state.texts("grants", "grantee") if grantee.startswith("role:")
     )
     for role, count in sorted(grant_counts.items()):
-        if role not in held:
+        if role not in assigned:
             text = f"has {count:,} grant{'' if count == 1 else 's'}, and nobody holds it"
             yield Finding(kind="dormant role", level="medium", about=role, text=text)
     for role in sorted(program.roles):
-        if f"role:{role}" not in held and f"role:{role}" not in grant_counts:
+        if f"role:{role}" not in assigned and f"role:{role}" not in grant_counts:
             text = "is declared by the policy, and nobody holds it"
             yield Finding(kind="dormant role", level="medium", about=f"role:{role}", text=text)
 

@@ -100,7 +100,7 @@ def _pass_on(reader: int, writer: int) -> None:
         while chunk := source.read(1 << 16):
             rest = _INCUBATOR.sub(b"", rest + chunk)
             tail = rest[rest.rfind(b"\n") + 1 :]
-            held = len(tail) if tail.startswith(_WARNING) or _WARNING.startswith(tail) else 0
-            target.write(rest[: len(rest) - held])
-            rest = tail if held else b""
+            withheld = len(tail) if tail.startswith(_WARNING) or _WARNING.startswith(tail) else 0
+            target.write(rest[: len(rest) - withheld])
+            rest = tail if withheld else b""
         target.write(rest)

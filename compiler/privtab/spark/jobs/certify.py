@@ -94,9 +94,9 @@ def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], tel
     )
     totals = written.totals
     page = Path(options.output) / "report.html"
-    held = f"{totals.entitlements:,} entitlements of {totals.principals:,} principals"
+    contents = f"{totals.entitlements:,} entitlements of {totals.principals:,} principals"
     lines = [
-        f"{page}  {held}, {sum(finding.count for finding in written.findings):,} findings",
+        f"{page}  {contents}, {sum(finding.count for finding in written.findings):,} findings",
         *_kinds(written.findings),
     ]
     job.show(options, written.to_json() | {"output": options.output}, lines)

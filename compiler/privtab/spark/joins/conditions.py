@@ -98,12 +98,12 @@ class Texts:
             found += [f"({self._words(atom, case, scopes, word)} & {bits}L) <> 0L" for word, bits in words.items()]
         return found
 
-    def _set(self, held: BitKey, atom: Atom, case: Case, places: list[PathEntity]) -> str:
-        word, bit = self._bit(held)
+    def _set(self, key: BitKey, atom: Atom, case: Case, places: list[PathEntity]) -> str:
+        word, bit = self._bit(key)
         return f"({self._words(atom, case, places, word)} & {bit}L) <> 0L"
 
-    def _bit(self, held: BitKey) -> tuple[int, int]:
-        word, bit = self.layout.numbers.bit(held)
+    def _bit(self, key: BitKey) -> tuple[int, int]:
+        word, bit = self.layout.numbers.bit(key)
         self.masks[word] = self.masks.get(word, 0) | bit
         return word, bit
 

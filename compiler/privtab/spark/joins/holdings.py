@@ -51,14 +51,14 @@ class Holdings:
         rows = reduce(lambda first, second: first.unionAll(second), [*self._grants(), *self._other_rows()])
         return rows.groupBy(PRINCIPAL, KEY).agg(*_any(self.numbers.words))
 
-    def places(self, held: DataFrame) -> DataFrame:
+    def places(self, holdings: DataFrame) -> DataFrame:
         """(key, words): what any principal holds at a place."""
-        return held.groupBy(KEY).agg(*_any(self.numbers.words))
+        return holdings.groupBy(KEY).agg(*_any(self.numbers.words))
 
-    def principals(self, held: DataFrame) -> DataFrame:
+    def principals(self, holdings: DataFrame) -> DataFrame:
         """(holder, principal) for each user, and for each group if requests name groups; only principals that hold anything."""
         assignments, memberships = self.tables["assignments"], self._memberships()
-        holding = held.select(PRINCIPAL).distinct()
+        holding = holdings.select(PRINCIPAL).distinct()
         direct = holding.where(f"{PRINCIPAL} LIKE 'user:%' OR {PRINCIPAL} LIKE 'group:%'").selectExpr(
             f"{PRINCIPAL} AS who", PRINCIPAL
         )
@@ -82,8 +82,8 @@ class Holdings:
     def _entry(self, frame: DataFrame, principal: str, key: str, *bits: tuple[BitKey, str]) -> DataFrame:
         """Rows of `held`; `bits`: pairs of what is entered and the SQL condition under which it is."""
         words: dict[int, list[str]] = {}
-        for held, condition in bits:
-            number, bit = self.numbers.bit(held)
+        for bit_key, condition in bits:
+            number, bit = self.numbers.bit(bit_key)
             words.setdefault(number, []).append(chosen([(condition, f"{bit}L")], "0L"))
         columns = (f"{united(words.get(n, []))} AS {word(n)}" for n in range(self.numbers.words))
         return frame.selectExpr(f"{principal} AS {PRINCIPAL}", f"{key} AS {KEY}", *columns)

@@ -81,17 +81,17 @@ class BitNumbers:
     """A bit for everything that a policy may look up, independent of the requests, so that a state is prepared only once."""
 
     def __init__(self, program: Mapping[str, Any], semantics: GrantSemantics) -> None:
-        held: list[BitKey | None] = [OWNER, MEMBER, ADMIN, *(("role", role) for role in semantics.roles)]
-        held += [None] * (len(held) % 2)  # A privilege and its denial share a word.
+        items: list[BitKey | None] = [OWNER, MEMBER, ADMIN, *(("role", role) for role in semantics.roles)]
+        items += [None] * (len(items) % 2)  # A privilege and its denial share a word.
         for privilege in program["privileges"]:
-            held += [("allow", privilege), ("deny", privilege)]
-        self._numbers = {item: number for number, item in enumerate(held) if item is not None}
-        self.words = (len(held) - 1) // WORD + 1
+            items += [("allow", privilege), ("deny", privilege)]
+        self._numbers = {item: number for number, item in enumerate(items) if item is not None}
+        self.words = (len(items) - 1) // WORD + 1
         """Number of columns of bits."""
 
-    def bit(self, held: BitKey) -> tuple[int, int]:
+    def bit(self, key: BitKey) -> tuple[int, int]:
         """The position of a bit: (word, bit)."""
-        word, position = divmod(self._numbers[held], WORD)
+        word, position = divmod(self._numbers[key], WORD)
         return word, 1 << position
 
 

@@ -63,17 +63,17 @@ def forget(state: SparkState | None = None) -> None:
 def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prepared:
     tables = closed(policy.json["semantics"].get("hierarchy", ()), policy.vocabulary, state.tables)
     holdings = Holdings(policy.json, tables, state.counts())
-    held = _stored(holdings.held(), limits)
+    stored = _stored(holdings.held(), limits)
     frames = {
-        "held": (held, [PRINCIPAL, KEY]),
-        "principals": (_stored(holdings.principals(held), limits), [HOLDER, PRINCIPAL]),
-        "places": (_stored(holdings.places(held), limits), [KEY]),
+        "held": (stored, [PRINCIPAL, KEY]),
+        "principals": (_stored(holdings.principals(stored), limits), [HOLDER, PRINCIPAL]),
+        "places": (_stored(holdings.places(stored), limits), [KEY]),
     }
     counts = [_counted(name, frame, keys) for name, (frame, keys) in frames.items()]
     found = {row["table"]: row for row in reduce(lambda first, second: first.unionAll(second), counts).collect()}
     rows = {name: row["rows"] for name, row in found.items()}
     sizes = {name: row["bytes"] + row["rows"] * (40 + 8 * holdings.numbers.words) for name, row in found.items()}
-    return Prepared(principals=frames["principals"][0], held=held, places=frames["places"][0], rows=rows, sizes=sizes)
+    return Prepared(principals=frames["principals"][0], held=stored, places=frames["places"][0], rows=rows, sizes=sizes)
 
 
 def _counted(name: str, frame: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -106,9 +106,9 @@ def _expected_of(entities: EntityBatch, atom: Atom) -> Codes:
         case "has":
             owners = atom.privilege in world.semantics.owner_holds
             for type_ in world.relevant_types(atom):
-                places, held = entities.places(atom.slot, type_), world.held[type_]
-                total += held.weights("allow", atom.privilege)[places]
-                total += held.weights("owner", "")[places] if owners else 0
+                places, type_entries = entities.places(atom.slot, type_), world.held[type_]
+                total += type_entries.weights("allow", atom.privilege)[places]
+                total += type_entries.weights("owner", "")[places] if owners else 0
                 everywhere = world.everywhere(atom.privilege, type_)
                 total += 0 if everywhere is None else int((everywhere != NONE).sum())
             for scope in _scopes(entities, atom):
@@ -162,13 +162,13 @@ def _all_pairs(part: Codes, subjects: Codes) -> Codes:
 
 def _holders(entities: EntityBatch, atom: Atom, type_: str, kind: str, part: Codes) -> Codes:
     """Pairs for the subjects that hold something through an entry at the entities of a type."""
-    subjects, held = entities.world.subjects, entities.world.held[type_]
-    column = held.owner() if kind == "owner" else held.allowed(atom.privilege)
-    rows, positions = held.by_place.spread(entities.places(atom.slot, type_)[part])
-    entries = held.by_place.values[positions]
+    subjects, type_entries = entities.world.subjects, entities.world.held[type_]
+    column = type_entries.owner() if kind == "owner" else type_entries.allowed(atom.privilege)
+    rows, positions = type_entries.by_place.spread(entities.places(atom.slot, type_)[part])
+    entries = type_entries.by_place.values[positions]
     with_way = column[entries] != NONE
     rows, entries = rows[with_way], entries[with_way]
-    entry_numbers, positions = subjects.holders.spread(held.principal[entries])
+    entry_numbers, positions = subjects.holders.spread(type_entries.principal[entries])
     pairs: Codes = part[rows[entry_numbers]] << 32 | subjects.holders.values[positions]
     return pairs
 

@@ -65,9 +65,9 @@ class TypeEntries:
             ),
             np.int64,
         )
-        held = sorted((self._place(path) << 32 | subject, roles) for path, subject, roles in scoped)
-        self.scope_keys: Codes = np.array([key for key, _ in held], np.int64)
-        self.scope_roles = [roles for _, roles in held]
+        by_key = sorted((self._place(path) << 32 | subject, roles) for path, subject, roles in scoped)
+        self.scope_keys: Codes = np.array([key for key, _ in by_key], np.int64)
+        self.scope_roles = [roles for _, roles in by_key]
         self._within = self._origins(type_, chains, index)
         self.by_place = Lists(self.place, np.arange(len(self.place)), len(self.code))
         self.members = _by_place(self.member_keys, len(self.code))
@@ -82,12 +82,12 @@ class TypeEntries:
         places, principals, bits = [], [], []
         codes = self._subjects.codes
         for path, holders in index.tables.get(type_, {}).items():
-            for principal, held in holders.items():
+            for principal, mask in holders.items():
                 code = codes.get(principal)
                 if code is not None:  # otherwise no subject of the matrix has this principal
                     places.append(self._place(path))
                     principals.append(code)
-                    bits.append(held)
+                    bits.append(mask)
         place, principal_codes = np.array(places, np.int64), np.array(principals, np.int64)
         order = np.argsort(place << 32 | principal_codes)
         self.place, self.principal = place[order], principal_codes[order]

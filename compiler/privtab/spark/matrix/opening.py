@@ -181,15 +181,15 @@ def _groups_and_roles(
 
 def _roles_through_groups(state: State) -> dict[str, dict[str, tuple[Holding, ...]]]:
     """By user (`user:…`), the roles held through a group, each with all of its holdings, the user's own first."""
-    held: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    assigned: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for principal, role, scope in state.texts("assignments", "principal", "role", "scope"):
-        held[principal].append((f"role:{role}", scope or ""))
+        assigned[principal].append((f"role:{role}", scope or ""))
     found: dict[str, dict[str, list[Holding]]] = defaultdict(lambda: defaultdict(list))
     for user, group in state.texts("memberships", "user", "group"):
-        for role, scope in held.get(f"group:{group}", ()):
+        for role, scope in assigned.get(f"group:{group}", ()):
             found[f"user:{user}"][role].append((f"group:{group}", scope))
     for principal, roles in found.items():
-        for role, scope in held.get(principal, ()):
+        for role, scope in assigned.get(principal, ()):
             if role in roles:
                 roles[role].append(("", scope))
     return {

@@ -51,14 +51,14 @@ class EntityBatch:
 class EntryMatches:
     """The entries at each pair's place that belong to principals of its subject; computed once for several columns of entries."""
 
-    def __init__(self, world: World, held: TypeEntries, places: Codes, subjects: Codes) -> None:
+    def __init__(self, world: World, type_entries: TypeEntries, places: Codes, subjects: Codes) -> None:
         """`places` and `subjects` have one element for each pair."""
-        occupied = np.flatnonzero((places >= 0) & (held.by_place.counts(places) > 0))
+        occupied = np.flatnonzero((places >= 0) & (type_entries.by_place.counts(places) > 0))
         keys, inverse = np.unique(places[occupied] << 32 | subjects[occupied], return_inverse=True)
         self._inverse = np.full(len(places), -1, np.int64)
         self._inverse[occupied] = inverse
         self._count = len(keys)
-        rows, self._entries = _matches(world, held, keys >> 32, keys & 0xFFFFFFFF)
+        rows, self._entries = _matches(world, type_entries, keys >> 32, keys & 0xFFFFFFFF)
         self._begins = np.flatnonzero(np.diff(rows, prepend=-1))
         self._rows = rows[self._begins]
 
@@ -71,19 +71,19 @@ class EntryMatches:
         return smallest
 
 
-def _matches(world: World, held: TypeEntries, places: Codes, subjects: Codes) -> tuple[Codes, Codes]:
+def _matches(world: World, type_entries: TypeEntries, places: Codes, subjects: Codes) -> tuple[Codes, Codes]:
     """All matches (pair, entry), sorted by pair; for each pair, the shorter of the two lists is searched in the other."""
     subject_arrays = world.subjects
-    by_person = subject_arrays.principals.counts(subjects) <= held.by_place.counts(places)
+    by_person = subject_arrays.principals.counts(subjects) <= type_entries.by_place.counts(places)
     by_principals, by_place_pairs = np.flatnonzero(by_person), np.flatnonzero(~by_person)
     rows, positions = subject_arrays.principals.spread(subjects[by_principals])
     wanted_keys = places[by_principals][rows] << 32 | subject_arrays.principals.values[positions]
-    entries = np.minimum(np.searchsorted(held.keys, wanted_keys), len(held.keys) - 1)
-    matching = held.keys[entries] == wanted_keys
+    entries = np.minimum(np.searchsorted(type_entries.keys, wanted_keys), len(type_entries.keys) - 1)
+    matching = type_entries.keys[entries] == wanted_keys
     first_rows, first = by_principals[rows[matching]], entries[matching]
-    rows, positions = held.by_place.spread(places[by_place_pairs])
-    entries = held.by_place.values[positions]
-    matching = contained(subject_arrays.pairs, subjects[by_place_pairs][rows] << 32 | held.principal[entries])
+    rows, positions = type_entries.by_place.spread(places[by_place_pairs])
+    entries = type_entries.by_place.values[positions]
+    matching = contained(subject_arrays.pairs, subjects[by_place_pairs][rows] << 32 | type_entries.principal[entries])
     all_rows = np.concatenate([first_rows, by_place_pairs[rows[matching]]])
     order = np.argsort(all_rows, kind="stable")
     return all_rows[order], np.concatenate([first, entries[matching]])[order]
@@ -163,22 +163,22 @@ class Pairs:
         return meetings.least(column)
 
     def _has(self, atom: Atom) -> AtomByPair:
-        semantics, held = self.world.semantics, self.world.held
+        semantics, by_type = self.world.semantics, self.world.held
         types = self.world.relevant_types(atom)
         ways = np.full(len(self.entity), NONE, np.int64)
         for type_ in types:
-            ways = np.minimum(ways, self._least(atom.slot, type_, held[type_].allowed(atom.privilege)))
+            ways = np.minimum(ways, self._least(atom.slot, type_, by_type[type_].allowed(atom.privilege)))
             for declared in self._declared(atom, type_):
                 ways = np.minimum(ways, declared)
         if semantics.denies:
             for type_ in types:
-                denied = self._least(atom.slot, type_, held[type_].denied(atom.privilege)) != NONE
+                denied = self._least(atom.slot, type_, by_type[type_].denied(atom.privilege)) != NONE
                 ways = np.where(denied, NONE, ways)
         if atom.privilege not in semantics.owner_holds:
             return AtomByPair(truth=ways != NONE, ways=ways)
         owner_ways = np.full(len(self.entity), NONE, np.int64)
         for type_ in types:
-            owner_ways = np.minimum(owner_ways, self._least(atom.slot, type_, held[type_].owner()))
+            owner_ways = np.minimum(owner_ways, self._least(atom.slot, type_, by_type[type_].owner()))
         owned = owner_ways != NONE
         ways = np.where(owned, owner_ways, ways)
         return AtomByPair(truth=ways != NONE, ways=ways, owned=owned)
@@ -198,9 +198,9 @@ class Pairs:
                 yield np.where(positions >= 0, column[positions], NONE)
 
     def _member(self, atom: Atom) -> AtomByPair:
-        subjects, held = self.world.subjects, self.world.held[atom.type]
+        subjects, type_entries = self.world.subjects, self.world.held[atom.type]
         places = self.entities.places(atom.slot, atom.type)[self.entity]
-        is_member = contained(held.member_keys, np.where(places >= 0, places << 32 | self.subject, -1))
+        is_member = contained(type_entries.member_keys, np.where(places >= 0, places << 32 | self.subject, -1))
         direct_way = way(0, subjects.own_rank[self.subject])
         if self.world.reader.principal[atom.type] == "group":
             group_ways = self._named("group", atom)

@@ -136,8 +136,8 @@ class _PartitionedMatrix:
     def _named(self) -> DataFrame:
         """The entities that rows name (`type`, `path`); may repeat."""
         tables = self.tables
-        held = [tables[table].select("type", "path") for table in ("grants", "owners", "members")]
-        return _union(*held, _scoped(tables["assignments"]).select("type", "path"))
+        located = [tables[table].select("type", "path") for table in ("grants", "owners", "members")]
+        return _union(*located, _scoped(tables["assignments"]).select("type", "path"))
 
     def _spread(self, rows: DataFrame) -> DataFrame:
         """Rows about entities, repeated for each portion in which they count."""
@@ -207,8 +207,8 @@ class _PartitionedMatrix:
         if self.request.all_users:
             return rows
         if self.request.users is None:
-            kept = F.col(column).startswith("group:") if column == "user" else ~F.col(column).startswith("user:")
-            return rows.where(kept)
+            is_kept = F.col(column).startswith("group:") if column == "user" else ~F.col(column).startswith("user:")
+            return rows.where(is_kept)
         if column == "user":
             return rows.join(self.request.users, "user", "left_semi")
         named = self.request.users.select(F.concat(F.lit("user:"), "user").alias(column))
@@ -273,8 +273,8 @@ def depth_of(state: SparkState, chains: Chains) -> int:
     Rows of the ancestors of portions are repeated in each of them: if these are many, fewer and larger portions are less work.
     """
     deepest = min(DEEPEST, max(chain[-1][1] for chain in chains.values()))
-    held = _union(*(state.tables[table].select("path") for table in ("grants", "owners", "members")))
-    counts = held.groupBy(_beginning("path", deepest).alias("path")).agg(F.count("*").alias("rows"))
+    paths = _union(*(state.tables[table].select("path") for table in ("grants", "owners", "members")))
+    counts = paths.groupBy(_beginning("path", deepest).alias("path")).agg(F.count("*").alias("rows"))
     depths = F.explode(F.array(*(F.lit(depth) for depth in range(1, deepest + 1)))).alias("depth")
     prefixes = counts.select("path", "rows", depths).withColumn("portion", F.expr("substring_index(path, '/', depth)"))
     rows_at = prefixes.groupBy("depth", "portion").agg(F.sum("rows").alias("rows"))

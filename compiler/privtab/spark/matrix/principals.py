@@ -77,12 +77,12 @@ class SubjectArrays:
             (
                 number << 32 | rank[role],
                 # If the preferred holding is unscoped, the group does not depend on the entity.
-                -2 - scoped_holdings.setdefault(held, len(scoped_holdings))
-                if held[0][1]
-                else self.number_of_group[held[0][0]],
+                -2 - scoped_holdings.setdefault(holdings, len(scoped_holdings))
+                if holdings[0][1]
+                else self.number_of_group[holdings[0][0]],
             )
             for number, subject in enumerate(subjects)
-            for role, held in subject.through.items()
+            for role, holdings in subject.through.items()
             if role in rank
         )
         self.mixed = list(scoped_holdings)
@@ -117,19 +117,19 @@ class SubjectArrays:
         return values_of_keys(self._group_keys, self._group_codes, subjects << 32 | ranks)
 
 
-def values_of_keys(keys: Codes, values: Codes, wanted: Codes) -> Codes:
+def values_of_keys(keys: Codes, values: Codes, sought: Codes) -> Codes:
     """The value of each wanted key among sorted `keys`; -1 if it is missing."""
     if not len(keys):
-        return np.full(len(wanted), -1, np.int64)
-    positions = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found: Codes = np.where(keys[positions] == wanted, values[positions], -1)
+        return np.full(len(sought), -1, np.int64)
+    positions = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
+    found: Codes = np.where(keys[positions] == sought, values[positions], -1)
     return found
 
 
-def contained(keys: Codes, wanted: Codes) -> Truth:
+def contained(keys: Codes, sought: Codes) -> Truth:
     """Whether each wanted key is among the sorted `keys`."""
     if not len(keys):
-        return np.zeros(len(wanted), np.bool_)
-    positions = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found: Truth = keys[positions] == wanted
+        return np.zeros(len(sought), np.bool_)
+    positions = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
+    found: Truth = keys[positions] == sought
     return found

@@ -143,8 +143,10 @@ def _groups(pairs: Pairs, atom: Atom, known: AtomByPair, rows: Codes, kinds: Cod
         # entity; ownership, only for a role held everywhere; `holds`, for any scope.
         end = {GRANT: len(paths), ROLE: levels[row] + 1}.get(kind, 0)
         scopes = {"", *(f"{type_}:{paths_of_type[entity]}" for type_, paths_of_type in paths[:end])}
-        held = subjects.mixed[-2 - codes[row]]
-        codes[row] = next(subjects.number_of_group[group] for group, scope in held if kind == HOLDS or scope in scopes)
+        holdings = subjects.mixed[-2 - codes[row]]
+        codes[row] = next(
+            subjects.number_of_group[group] for group, scope in holdings if kind == HOLDS or scope in scopes
+        )
     return codes
 
 

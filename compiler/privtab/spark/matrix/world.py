@@ -62,13 +62,13 @@ class World:
             granting_roles = [
                 role for role, grants in self.semantics.roles.items() if privilege in grants.get(type_, ())
             ]
-            held = [role for role in granting_roles if role in self.subjects.codes]
-            if not held:
+            roles = [role for role in granting_roles if role in self.subjects.codes]
+            if not roles:
                 self._everywhere[key] = None
             else:
                 ways = np.full(self.subjects.count, NONE, np.int64)
                 level = len(self.reader.chains[type_]) - 1
-                for role in held:
+                for role in roles:
                     code = np.array([self.subjects.codes[role]])
                     _, positions = self.subjects.holders.spread(code)
                     role_way = way(level, self.subjects.rank_of[role], declared=True)

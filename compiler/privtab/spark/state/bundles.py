@@ -63,8 +63,10 @@ def from_index(document: Mapping[str, Any]) -> State:
         for name, scopes in document[part].items():
             for scope, roles in scopes.items():
                 for role in roles:
-                    held = Assignment(principal=f"{kind}:{name}", role=role.partition(":")[2], scope=entity(scope))
-                    assignments[held] = None
+                    assignment = Assignment(
+                        principal=f"{kind}:{name}", role=role.partition(":")[2], scope=entity(scope)
+                    )
+                    assignments[assignment] = None
     return State(
         members=tuple((user, entity(key)) for key, users in document["members"].items() for user in users),
         memberships=tuple(memberships),
@@ -215,8 +217,8 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
             states.setdefault(name, []).append(index)
     of_system = states.get(policy.system)
     if not of_system:
-        held = ", ".join(f"`{name}`" for name in sorted(states)) or "no state"
-        raise UsageError(f"{where} holds {held}, but no state of `{policy.system}`")
+        systems = ", ".join(f"`{name}`" for name in sorted(states)) or "no state"
+        raise UsageError(f"{where} holds {systems}, but no state of `{policy.system}`")
     whole_states = [index for index in of_system if not isinstance(index, StatePart)]
     if whole_states and len(of_system) > 1:
         raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")

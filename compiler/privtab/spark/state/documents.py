@@ -20,22 +20,22 @@ from privtab.state.shards import PEOPLE, roots, shard_name, shards
 SHARDED = "sharded"
 
 
-def root_document(program: Program, key: str, held: RootHoldings) -> tuple[str, bytes] | None:
+def root_document(program: Program, key: str, holdings: RootHoldings) -> tuple[str, bytes] | None:
     """The revision and the text of the shard of a root, None if nothing is held there; one with windows is made as for files."""
-    if held.rows is None:
-        return shard_document(held) if held.entities else None
-    document = shards(program, held.rows).get(key)
+    if holdings.rows is None:
+        return shard_document(holdings) if holdings.entities else None
+    document = shards(program, holdings.rows).get(key)
     return None if document is None else (parts_of(document)[0]["revision"], json_bytes(document))
 
 
-def shard_document(held: RootHoldings) -> tuple[str, bytes]:
+def shard_document(holdings: RootHoldings) -> tuple[str, bytes]:
     """The revision and the text of a shard."""
     return stamped(
         {
-            "allow": _grants(held, "allow"),
-            "deny": _grants(held, "deny"),
-            "owners": _pairs(held, held.owners),
-            "members": _pairs(held, held.members),
+            "allow": _grants(holdings, "allow"),
+            "deny": _grants(holdings, "deny"),
+            "owners": _pairs(holdings, holdings.owners),
+            "members": _pairs(holdings, holdings.members),
         }
     )
 
@@ -65,14 +65,14 @@ def bundle_of(
     return archive({".manifest": json_bytes(manifest), f"privtab_state/{program.system}/data.json": content})
 
 
-def _grants(held: RootHoldings, effect: str) -> Part:
+def _grants(holdings: RootHoldings, effect: str) -> Part:
     """Privilege → entity → grantees; a role within a scope is followed by the entities of its rows."""
-    privilege, key, name = held.grants[effect]
-    rank, names, leaf = name, held.names, np.zeros(len(name), np.int64)
-    scoped = held.scoped[effect]
+    privilege, key, name = holdings.grants[effect]
+    rank, names, leaf = name, holdings.names, np.zeros(len(name), np.int64)
+    scoped = holdings.scoped[effect]
     if scoped:
-        number = {p: position for position, p in enumerate(held.privileges)}
-        key_number = {k: position for position, k in enumerate(held.keys.to_pylist())}
+        number = {p: position for position, p in enumerate(holdings.privileges)}
+        key_number = {k: position for position, k in enumerate(holdings.keys.to_pylist())}
         principals = list(dict.fromkeys(entry[2] for entry in scoped))
         added = {p: len(names) + position for position, p in enumerate(principals)}
         leaf = np.concatenate([leaf, 1 + np.arange(len(scoped))])
@@ -84,17 +84,17 @@ def _grants(held: RootHoldings, effect: str) -> Part:
     order = in_order(privilege, key, rank)
     leaves = (leaf[order], [list(entities) for _, _, _, entities in scoped]) if scoped else None
     levels = (
-        Level(large(held.privileges), '"', '":{', "}},"),
-        Level(held.keys, '"', '":{', "},"),
+        Level(large(holdings.privileges), '"', '":{', "}},"),
+        Level(holdings.keys, '"', '":{', "},"),
         Level(names, '"', '":' if scoped else '":true', ","),
     )
     rows = (privilege[order], key[order], name[order])
     return Part(lambda: [rows], levels, "}}", leaves)
 
 
-def _pairs(held: RootHoldings, pairs: tuple[Codes, Codes]) -> Part:
+def _pairs(holdings: RootHoldings, pairs: tuple[Codes, Codes]) -> Part:
     """Entity → names."""
     order = in_order(*pairs)
     rows = tuple(column[order] for column in pairs)
-    levels = (Level(held.keys, '"', '":{', "},"), Level(held.names, '"', '":true', ","))
+    levels = (Level(holdings.keys, '"', '":{', "},"), Level(holdings.names, '"', '":true', ","))
     return Part(lambda: [rows], levels, "}")

@@ -99,8 +99,8 @@ def _memberships(links: list[tuple[Any, ...]]) -> Callable[[tuple[Any, ...]], De
 
 
 def _assignments(links: list[tuple[Any, ...]], names: Vocabulary) -> Callable[[tuple[Any, ...]], Derived]:
-    held = ((p, role, RoleLimits(_key(type_, path), _window(edges))) for p, role, type_, path, *edges in links)
-    reach = roles_from(held, names.keys)
+    role_links = ((p, role, RoleLimits(_key(type_, path), _window(edges))) for p, role, type_, path, *edges in links)
+    reach = roles_from(role_links, names.keys)
 
     def derive(row: tuple[Any, ...]) -> Derived:
         principal, outer, type_, path, *edges = row

@@ -71,13 +71,13 @@ def people_rows(
     parts = [granted.sparkSession.range(1).select(lit(""), lit(""), none, none)]
     if assignments is not None:
         declared = [f"role:{name}" for name in program.roles]
-        held = assignments.select(
+        assigned = assignments.select(
             "principal",
             fn.concat(lit("role:"), "role").alias("role"),
             fn.when(col("scope_type").isNotNull(), fn.concat_ws(":", "scope_type", "scope_path")).alias("scope"),
         )
-        matters = held if used.holds else _mattering(held, "role", granted, declared)
-        scoped_pairs = held.filter("scope is not null").select("role", "scope").distinct()
+        matters = assigned if used.holds else _mattering(assigned, "role", granted, declared)
+        scoped_pairs = assigned.filter("scope is not null").select("role", "scope").distinct()
         named = scoped_pairs.mapInArrow(_scoped_names, "`role_` string, `scope_` string, `text` string")
         plain = matters.filter("scope is null").select("principal", col("role").alias("text"))
         within = matters.filter("scope is not null").join(
@@ -87,10 +87,10 @@ def people_rows(
         users += [_named(principals_of_names, "user", "text"), *_through(groups, principals_of_names, "text")]
         lone += [_named(principals_of_names, "group", "text"), *_through(above, principals_of_names, "text")]
         if used.group_membership:
-            lone.append(_named(held.withColumn("text", col("principal")), "group", "text"))
+            lone.append(_named(assigned.withColumn("text", col("principal")), "group", "text"))
         parts.append(named.select(lit("within"), "text", "role_", "scope_"))
         if declared:
-            scoped = held.filter(col("scope").isNotNull() & col("role").isin(declared))
+            scoped = assigned.filter(col("scope").isNotNull() & col("role").isin(declared))
             by_scope = [_named(scoped, "user", "scope", "role"), *_through(groups, scoped, "scope", "role")]
             parts.append(_by_scope("scoped", by_scope))
             if used.request_groups:

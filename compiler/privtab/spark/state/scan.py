@@ -46,7 +46,7 @@ def root(program: Program, column: str, *others: str) -> Column:
 def scanned(
     read: Read, assignments: DataFrame | None, roots: list[str] | None = None, *, prints: bool = False
 ) -> DataFrame | None:
-    """Rows for `shards.held`, with the columns of `shards.INPUT`; restricted to `roots` if given.
+    """Rows for `shards.root_holdings`, with the columns of `shards.INPUT`; restricted to `roots` if given.
 
     `assignments`: the valid ones without duplicates; `prints`: add hashes of the raw rows, which the workers sum up.
     """

@@ -102,7 +102,7 @@ def by_root(table: Any) -> Iterator[tuple[str, Any]]:
         yield name, table.take(pa.array(order[bounds[number] : bounds[number + 1]]))
 
 
-def held(
+def root_holdings(
     program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings, orphans: str | None
 ) -> RootHoldings:
     """The rows of one root without duplicates; `orphans`: `report` or `quarantine` unlisted entities; None: none are listed."""
@@ -363,10 +363,10 @@ def _resolved(
 ) -> tuple[tuple[str, ...], tuple[Codes, Codes, Codes, Codes]]:
     """Grants resolved by their effects and the types of their entities; privileges are numbered in sorted order."""
     effects = CodedColumn(effect, arrow.texts(_EFFECTS))
-    rows, given = given_privileges(program, CodedColumn(raw, raws), CodedColumn(key, keys), effects)
-    privileges = tuple(sorted(given.names))
-    number = np.array([privileges.index(p) for p in given.names], np.int64)
-    return privileges, (effect[rows], number[given.codes], key[rows], name[rows])
+    rows, granted = given_privileges(program, CodedColumn(raw, raws), CodedColumn(key, keys), effects)
+    privileges = tuple(sorted(granted.names))
+    number = np.array([privileges.index(p) for p in granted.names], np.int64)
+    return privileges, (effect[rows], number[granted.codes], key[rows], name[rows])
 
 
 def _scoped(

@@ -243,10 +243,12 @@ class _Opening:
                 f"write `format: {versioned}`",
             )  # fmt: skip
             return None
-        given = {name.lower() for name in options}
-        if format_ in _DEFAULTS and not given & {"encoding", "charset"}:
+        option_names = {name.lower() for name in options}
+        if format_ in _DEFAULTS and not option_names & {"encoding", "charset"}:
             self.check_encoding(table, path, options)
-        return reader.options(**{name: value for name, value in _WHOLE.items() if name.lower() not in given}).load(path)
+        return reader.options(
+            **{name: value for name, value in _WHOLE.items() if name.lower() not in option_names}
+        ).load(path)
 
     def check_encoding(self, table: str, path: str, options: Mapping[str, str]) -> None:
         """Report a file with bytes that are not UTF-8: Spark would read each as U+FFFD."""

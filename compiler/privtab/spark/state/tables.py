@@ -120,8 +120,8 @@ class TimedTables:
                 tables[table] = frame
                 continue
             begin, end = (_nanoseconds(name) for name in WINDOW)
-            held = fn.coalesce(begin <= exact, fn.lit(True)) & fn.coalesce(exact < end, fn.lit(True))  # noqa: FBT003
-            tables[table] = frame.filter(held).select(*CANONICAL[table]).distinct()
+            is_open = fn.coalesce(begin <= exact, fn.lit(True)) & fn.coalesce(exact < end, fn.lit(True))  # noqa: FBT003
+            tables[table] = frame.filter(is_open).select(*CANONICAL[table]).distinct()
         return replace(self.state, tables=tables, _counts={})
 
     def edges(self) -> list[int]:
@@ -135,7 +135,7 @@ class TimedTables:
             for frame in self.state.tables.values()
             if set(WINDOW) & set(frame.columns)
         ]
-        found = reduce(lambda one, other: one.unionAll(other), texts).filter("edge is not null").distinct()
+        found = reduce(lambda left, right: left.unionAll(right), texts).filter("edge is not null").distinct()
         return sorted(moments.moment(row["edge"]) for row in found.collect())
 
 
@@ -183,8 +183,10 @@ def from_arrow(tables: Mapping[str, Any]) -> State:
             )
         return ColumnRows(table, columns)
 
-    held: dict[str, Any] = {table: rows(table) for table in TABLES if table in tables}
-    return State(**held, windows={t: _windows(rows) for t, rows in tables.items() if WINDOW[0] in rows.column_names})
+    rows_by_table: dict[str, Any] = {table: rows(table) for table in TABLES if table in tables}
+    return State(
+        **rows_by_table, windows={t: _windows(rows) for t, rows in tables.items() if WINDOW[0] in rows.column_names}
+    )
 
 
 def _windows(rows: Any) -> list[Window]:

@@ -15,7 +15,7 @@ from privtab.ir.nodes import Program
 from privtab.spark.state.documents import bundle_of, root_document
 from privtab.spark.state.files import Root
 from privtab.spark.state.schemas import FINDINGS
-from privtab.spark.state.shards import Findings, RootHoldings, by_root, held
+from privtab.spark.state.shards import Findings, RootHoldings, by_root, root_holdings
 from privtab.state.findings import CODES
 
 RESULTS = f"`kind` string, `root` string, {FINDINGS}"
@@ -35,7 +35,7 @@ def work_on(
     del found
     for key, rows in by_root(table):
         findings = Findings()
-        shard = held(program, rows, not_text, findings, orphans)
+        shard = root_holdings(program, rows, not_text, findings, orphans)
         out = [
             {"kind": "finding", "root": key, "name": CODES[row["code"]], "source": "", **row} for row in findings.rows
         ]
