@@ -69,7 +69,7 @@ def test_a_flag_is_set_unless_it_is_false() -> None:
     assert Request.from_json({**FULL, "context": context}).flags == {"a", "b=false", "c", "d", "e"}
 
 
-def test_what_is_said_of_flags_is_sent_as_it_was_read() -> None:
+def test_flags_are_sent_as_they_were_read() -> None:
     request = Request.from_json({**FULL, "context": {"a": True, "b": False, "c=false": True}})
     assert request.flags == {"a", "b=false"}
     assert request.to_json()["context"] == {"a": True, "b": False}
@@ -95,7 +95,7 @@ def test_a_single_entity_has_its_parent_s_path() -> None:
     assert streams.keys(Entity("job_group", "d/i/g"))[-2:] == ["jobs:d/i", "job_group:d/i/g"]
 
 
-def test_a_missing_object_is_asked_for_by_its_name(known: Vocabulary) -> None:
+def test_the_error_about_a_missing_object_has_its_name(known: Vocabulary) -> None:
     request = Request(
         user="a", action="run", resource=Entity("job", "m"), with_={"templat": Entity("job_template", "m/t")}
     )
@@ -132,7 +132,7 @@ def test_a_decision_reads_what_it_writes() -> None:
         ),
     ],
 )
-def test_a_denial_in_the_way_is_told_as_one(missing: list[list[str]], sentence: str) -> None:
+def test_a_blocking_denial_is_described_as_one(missing: list[list[str]], sentence: str) -> None:
     decision = Decision(allowed=False, context={"missing": missing})
     assert decision.describe(Request(user="ann", action="o", resource=Entity("t", "x"))) == sentence
     assert [list(atoms) for atoms in decision.missing] == missing, "programs read it as it was"

@@ -70,7 +70,7 @@ def test_a_policy_against_itself() -> None:
     assert len(found.rows) == 10
 
 
-def test_fewer_are_asked_for() -> None:
+def test_fewer_privileges_are_required() -> None:
     found = compared(("WRITE (item) and READ (item)", "WRITE (item)"))
     assert verdicts(found) == {"item/write": "wider"}
     (witness,) = row(found, "item/write").witnesses
@@ -79,13 +79,13 @@ def test_fewer_are_asked_for() -> None:
     assert row(found, "item/write").parts == ("requires",)
 
 
-def test_more_are_asked_for() -> None:
+def test_more_privileges_are_required() -> None:
     found = compared(("read: READ (item) or owner (item)", "read: READ (item)"))
     assert verdicts(found) == {"item/read": "narrower"}
     assert rows(row(found, "item/read"), "narrower") == ["item:store1/shelf1/item1 user:alice"]
 
 
-def test_another_one_is_asked_for() -> None:
+def test_another_privilege_is_required() -> None:
     found = compared(("  item:\n    read: READ (item) or", "  item:\n    read: SHARE (item) or"))
     assert verdicts(found) == {"item/read": "incomparable"}
     assert {w.shows for w in row(found, "item/read").witnesses} == {"wider", "narrower"}
@@ -111,7 +111,7 @@ def test_who_refers_to_a_row_changes_with_it() -> None:
     assert row(found, "item/open").because == ("can open (shelf)",)
 
 
-def test_the_call_and_the_items_of_a_listing_are_told_apart() -> None:
+def test_the_call_and_the_items_of_a_listing_are_compared_separately() -> None:
     found = compared(("{requires: READ (shelf), each: READ (item)}", "{each: READ (item)}"))
     assert verdicts(found) == {"item/list": "wider"}
     (witness,) = row(found, "item/list").witnesses

@@ -109,7 +109,7 @@ def test_a_waiver_says_who_why_and_until_when(key: str) -> None:
         ("", 1, ""),
     ],
 )
-def test_what_cannot_be_read_is_told_at_its_line(text: str, line: int, message: str) -> None:
+def test_mistakes_are_reported_at_their_line(text: str, line: int, message: str) -> None:
     waivers = read(text)
     assert waivers.waivers == ()
     assert any(f.span.line == line and message in f.message and f.severity == "error" for f in waivers.found), (
@@ -117,6 +117,6 @@ def test_what_cannot_be_read_is_told_at_its_line(text: str, line: int, message: 
     )
 
 
-def test_an_empty_file_is_told_how_one_begins() -> None:
+def test_an_empty_file_is_reported_with_an_example() -> None:
     [found] = read_waivers(SourceFile.of("waivers.yaml", "")).found
     assert (found.code, found.help) == ("P003", "a file of waivers begins with `waivers:`, and a list below")

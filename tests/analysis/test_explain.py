@@ -33,7 +33,7 @@ def grant(privilege: str, entity: str, effect: str = "allow") -> Grant:
     )
 
 
-def test_every_minimal_set_is_told_with_what_holds() -> None:
+def test_every_minimal_set_is_listed_with_what_holds() -> None:
     program = pipeline.load_program("gravitino/1.1.0")
     state = State(
         members=(("ann", Entity("metalake", "m")),),
@@ -161,7 +161,7 @@ def test_roles_that_are_not_active_are_named_and_those_that_would_allow_it(tmp_p
     assert why("use", "nobody").activating == ()
 
 
-def test_what_allows_is_told_through_active_roles(tmp_path: Path) -> None:
+def test_an_allow_is_explained_through_active_roles(tmp_path: Path) -> None:
     path = tmp_path / "office.yaml"
     path.write_text(OFFICE.replace("active_roles:", "hierarchy: [roles], active_roles:"), encoding="utf-8")
     program = pipeline.load_program(path)
@@ -194,7 +194,7 @@ def test_what_allows_is_told_through_active_roles(tmp_path: Path) -> None:
     assert rows("helper") == [by_boss, by_clerk]
 
 
-def test_a_group_of_the_state_and_of_the_request_is_told_with_both() -> None:
+def test_a_group_of_the_state_and_of_the_request_is_explained_with_both() -> None:
     text = """\
 privtab: 1
 system: world

@@ -86,7 +86,7 @@ def test_containers_of_all_levels_exist(lake: Program) -> None:
     assert directory.paths("catalog") == ("c",)
 
 
-def test_a_new_entity_is_asked_about_by_its_container(lake: Program) -> None:
+def test_a_new_entity_is_resolved_to_its_container(lake: Program) -> None:
     for resource in ("c/a/new", "c/a/"):
         request = Request(user="ann", action="create", resource=Entity("namespace", resource))
         assert list(asked_entities(lake, request)) == [Entity("namespace", "c/a")]

@@ -348,7 +348,7 @@ def test_escalations_are_about_what_is_there_and_not_held() -> None:
     assert {str(action.resource) for action in reach.creating_actions()} == {"project:a/new", "report:a/web/new"}
 
 
-def test_where_the_shortest_takes_too_long_a_path_without_spare_steps_is_told(
+def test_where_the_shortest_takes_too_long_a_path_without_spare_steps_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("privtab.analysis.paths.MAX_TRIALS", 0)

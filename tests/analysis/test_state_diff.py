@@ -222,7 +222,7 @@ def test_a_cause_counts_what_is_held_only_between_the_states() -> None:
     assert [row.value for row in found.rows] == [("ann", "staff")]
 
 
-def test_a_limit_on_questions_is_said() -> None:
+def test_a_limit_on_questions_is_reported() -> None:
     program = generated_programs.lowered(WINDOWS)[0]
     grants = [
         Grant(grantee=f"user:u{n}", effect="allow", privilege="READ", entity=Entity("top", f"x{n}")) for n in range(20)

@@ -147,7 +147,7 @@ def entity(atom: str) -> Entity:
     return Entity.parse(atom.removeprefix("member (").removesuffix(")"))
 
 
-def test_each_user_is_told_with_what_lets_him() -> None:
+def test_each_user_is_listed_with_the_atoms_that_allow() -> None:
     program = pipeline.load_program("gravitino/1.1.0")
     state = State(
         members=(("ann", Entity("metalake", "m")), ("ben", Entity("metalake", "m"))),

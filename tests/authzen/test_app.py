@@ -156,7 +156,7 @@ def test_pages_that_are_none_are_bad_requests(library: Server, path: str, page: 
         {"context": {"with": {"to": {"type": "folder"}}}, "action": {"name": "fly"}},
     ],
 )
-def test_names_that_the_policy_does_not_know_are_denied_and_told(library: Server, change: dict[str, Any]) -> None:
+def test_names_that_the_policy_does_not_know_are_denied_with_an_error(library: Server, change: dict[str, Any]) -> None:
     body = {**ASKED, **change}
     answer = library.answer(EVALUATION, body)
     assert answer["decision"] is False
@@ -214,7 +214,7 @@ def test_a_call_that_names_no_item(library: Server) -> None:
     assert not library.decision({**body, "resource": {"type": "page", "id": "f/secret"}})
 
 
-def test_what_anyone_may_is_told(library: Server) -> None:
+def test_an_operation_open_to_anyone_is_marked(library: Server) -> None:
     body = {"subject": {"type": "user"}, "action": {"name": "open"}, "resource": {"type": "folder", "id": "f"}}
     answer = library.answer("/access/v1/search/subject", body)
     assert answer["context"] == {"anyone": True}

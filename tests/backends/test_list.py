@@ -55,7 +55,7 @@ def test_no_other_list_names_them() -> None:
     assert not named
 
 
-def test_compile_writes_what_back_ends_are_asked_for(tmp_path: Path) -> None:
+def test_compile_writes_the_output_of_the_chosen_back_ends(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run(["compile", POLICY, "-o", str(out), "--also", "stubs", "--also", "describe"]) == 0
     assert "class Cdap" in (out / POLICY / "stubs" / "cdap.py").read_text(encoding="utf-8")

@@ -193,7 +193,7 @@ def noisy(grows: float, seconds: float) -> list[tuple[float, float]]:
     return [(t / 2, 60 + grows * t / 2 + chance.gauss(0, 3) + 40 * (t % 50 == 0)) for t in range(int(seconds * 2))]
 
 
-def test_a_leak_is_told_from_noise() -> None:
+def test_a_leak_is_distinguished_from_noise() -> None:
     memory = SERIES[0]
     assert growth(memory, noisy(0.2, 60)).leaks
     assert not growth(memory, noisy(0.0, 60)).leaks

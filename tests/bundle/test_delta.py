@@ -205,7 +205,7 @@ def test_a_policy_has_no_deltas(lake: Program) -> None:
     assert delta_for(policy_bundle(lake), policy_bundle(lake, "lake_next")) is None
 
 
-def test_what_is_signed_has_deltas_only_where_opa_was_told_to_take_them() -> None:
+def test_signed_bundles_have_deltas_only_where_opa_is_configured_to_accept_them() -> None:
     old, new = ({"r": {str(n): "x" * n for n in range(100)} | {"last": last}} for last in (1, 2))
     signed = data_bundle(new, "2", more={".signatures.json": b"{}"})
     assert delta_for(data_bundle(old), signed) is None

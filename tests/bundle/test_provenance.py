@@ -88,7 +88,7 @@ def test_without_git_there_is_no_commit(repository: Path, monkeypatch: pytest.Mo
     assert found.sources
 
 
-def test_a_folder_is_told_file_by_file(tmp_path: Path) -> None:
+def test_the_provenance_of_a_folder_lists_its_files(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
     for name in ("grants.csv", "owners.csv", "notes.txt"):
@@ -96,7 +96,7 @@ def test_a_folder_is_told_file_by_file(tmp_path: Path) -> None:
     assert list(provenance(folder).sources) == ["grants.csv", "owners.csv"]
 
 
-def test_what_was_chosen_is_told(tmp_path: Path) -> None:
+def test_a_chosen_variant_is_in_the_provenance(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("x")
     report = provenance(tmp_path / "p.yaml", variant="wide", readings={}).to_json()
     assert report == {

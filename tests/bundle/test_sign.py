@@ -140,7 +140,7 @@ def test_a_claim_in_time_holds(bundle: bytes) -> None:
         verify(signing_keys.with_token(done, token), trust(pair), now=time.time() + 61)
 
 
-def test_wrong_scope_and_wrong_key_are_told_apart(bundle: bytes) -> None:
+def test_a_wrong_scope_and_a_wrong_key_have_different_errors(bundle: bytes) -> None:
     pair, other = signing_keys.pair(), signing_keys.pair("ES256", 1)
     done = signed(bundle, pair.signing(scope="test"))
     with pytest.raises(SignatureRefused, match="signed for the scope `test`, not for the scope `prod`"):

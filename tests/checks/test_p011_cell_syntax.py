@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def test_what_was_expected_is_said_in_words(only: Callable[..., Any]) -> None:
+def test_syntax_errors_describe_what_was_expected(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: READ shop}}\n", "P011")
     assert found.message == "unexpected `shop`"
     assert found.help == "write the entity type in parentheses: `READ (shop)`"

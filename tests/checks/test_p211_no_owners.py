@@ -18,7 +18,7 @@ def test_an_effect(only: Callable[..., Any]) -> None:
     assert found.under == "owner"
 
 
-def test_a_mistake_in_semantics_is_not_told_twice(only: Callable[..., Any]) -> None:
+def test_a_mistake_in_semantics_is_reported_once(only: Callable[..., Any]) -> None:
     found = only(
         """\
         semantics: {owner: yes}

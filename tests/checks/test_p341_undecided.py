@@ -28,7 +28,7 @@ def pigeonhole() -> str:
 
 
 @pytest.mark.slow
-def test_what_costs_too_much_is_told_and_not_taken_for_fine() -> None:
+def test_a_check_that_costs_too_much_is_reported_as_undecided() -> None:
     _, policy = generated_programs.lowered(pigeonhole())
     found = {finding.code: finding for finding in checks.run(policy)}
     assert "P327" not in found

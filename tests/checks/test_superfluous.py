@@ -264,7 +264,7 @@ def found(text: str, inheritance: str = "none") -> list[str]:
         ("B (shop) and (anyone when strict)", ["condition when strict): always"]),
     ],
 )
-def test_what_is_told_of(cell: str, messages: list[str]) -> None:
+def test_reported_parts(cell: str, messages: list[str]) -> None:
     assert found(f"open: {cell!r}") == messages
 
 
@@ -307,7 +307,7 @@ def test_what_is_superfluous_in_many_policies() -> None:
 
 
 @pytest.mark.parametrize("inheritance", ["none", "down"])
-def test_what_needs_no_solver_is_told_as_the_solver_has_it(monkeypatch: pytest.MonkeyPatch, inheritance: str) -> None:
+def test_findings_without_the_solver_are_those_of_the_solver(monkeypatch: pytest.MonkeyPatch, inheritance: str) -> None:
     rnd = random.Random(7)
     cells = [_short_cell(rnd, 2) for _ in range(120)]
     expected = [found(f"open: {cell!r}", inheritance) for cell in cells]
@@ -331,7 +331,7 @@ def _short_cell(rnd: random.Random, depth: int) -> str:
     return f"({join.join(_short_cell(rnd, depth - 1) for _ in range(rnd.randint(2, 3)))})"
 
 
-def test_parts_that_are_equal_without_the_last_name_are_told_of() -> None:
+def test_parts_that_are_equal_without_the_last_name_are_reported() -> None:
     cell = "A (shop) and A/B (shop, shelf) and A/B (shop)"
     reported = found(f"list: {{requires: {cell!r}, each: C (shelf)}}", "down")
     assert reported == found(f"list: {{requires: {cell!r}}}", "down") != []

@@ -131,7 +131,7 @@ def test_a_dry_run_and_a_state_ask_nothing(folder: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.slow
-def test_a_served_state_is_asked_about_and_that_of_another_policy_is_refused(
+def test_a_served_state_is_tested_and_that_of_another_policy_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     many = "".join(f"    read{number}: READ (page)\n" for number in range(30))
@@ -185,7 +185,9 @@ def test_what_is_left_behind_is_listed(folder: Path, capsys: pytest.CaptureFixtu
         (["--driver", "lax_system:Lax", "--url", "x", "--prefix", ""], "`--prefix` is empty"),
     ],
 )
-def test_wrong_usage_is_told(folder: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_reported(
+    folder: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     del folder
     assert run(["conform", "library.yaml", *arguments]) == 2
     assert says in " ".join(capsys.readouterr().err.split())

@@ -138,7 +138,7 @@ def test_bytes_that_are_no_text_are_an_invalid_request(
     assert [answer["decision"] for answer in answers(ran.out)] == [False, True]
 
 
-def test_a_wrong_row_that_can_only_allow_is_left_out_and_told(
+def test_a_wrong_row_that_can_only_allow_is_left_out_and_reported(
     privtab: Callable[..., Any], policy: Path, state: Path, requests: Path
 ) -> None:
     text = state.read_text(encoding="utf-8") + 'members: [{user: ann, of: "nowhere:x"}]\n'

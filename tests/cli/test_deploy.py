@@ -191,7 +191,7 @@ def test_a_sidecar_that_does_not_come_is_named_and_all_go_back(privtab: Privtab,
 
 
 @pytest.mark.slow
-def test_opas_that_are_asked_themselves(privtab: Privtab, fleet: SidecarFleet) -> None:
+def test_opas_that_are_polled_directly(privtab: Privtab, fleet: SidecarFleet) -> None:
     direct = [word for url in fleet.urls.values() for word in ("--opa", url)]
     ran = deploy(privtab, fleet, "--state", fleet.state, *direct, watched=False)
     assert ran.code == 0, ran.err

@@ -273,7 +273,7 @@ def test_without_git(privtab: Run, files: Path, monkeypatch: pytest.MonkeyPatch)
     assert "git is not installed" in ran.err
 
 
-def test_a_broken_policy_is_told_with_its_revision(privtab: Run, repository: Path) -> None:
+def test_a_broken_policy_is_reported_with_its_revision(privtab: Run, repository: Path) -> None:
     policy = repository / "policy_src" / "shop" / "now.yaml"
     policy.write_text(OLD.replace("READ (store)", "REED (store)"), encoding="utf-8")
     git("commit", "--quiet", "-a", "-m", "broken")
@@ -333,7 +333,7 @@ def test_waivers(privtab: Run, files: Path) -> None:
     assert privtab("diff", "old.yaml", "new.yaml", "--waivers", "none.yaml").code == 3
 
 
-def test_an_unused_waiver_is_told_and_does_no_harm(privtab: Run, files: Path) -> None:
+def test_an_unused_waiver_is_reported_and_does_no_harm(privtab: Run, files: Path) -> None:
     (files / "privtab-waivers.yaml").write_text(waiver(change="narrower"), encoding="utf-8")
     ran = privtab("diff", "old.yaml", "new.yaml")
     assert ran.code == 0

@@ -69,7 +69,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert [path.name for path in target.parent.iterdir()] == ["x"]
 
 
-def test_what_cannot_be_written_is_said_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failed_write_is_reported_and_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(BundleWriteError, match="cannot write"):
         write(tmp_path / "folder", b"x")

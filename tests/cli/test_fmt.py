@@ -121,7 +121,7 @@ def test_a_link_stays_one_and_modes_stay(privtab: Callable[..., Any], folder: Pa
     assert (folder / "ugly.yaml").stat().st_mode & 0o777 == 0o640
 
 
-def test_what_is_not_there_is_told(privtab: Callable[..., Any], folder: Path) -> None:
+def test_missing_files_are_reported(privtab: Callable[..., Any], folder: Path) -> None:
     assert privtab("fmt").code == 2
     assert privtab("fmt", "nope.yaml").code == 3
     (folder / "empty").mkdir()

@@ -34,7 +34,7 @@ def test_a_denial_says_deny_and_that_not_all_ways_are_listed(folder: Path, capsy
     assert "not all ways are listed" in shown
 
 
-def test_programs_are_told_that_lists_are_cut(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_says_that_lists_are_cut(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(folder, "explain", "u1", "load", "shop:s", "--format", "json") == 0
     value = json.loads(capsys.readouterr().out)
     assert value["decision"] is False

@@ -23,7 +23,7 @@ def broken(policy: Path) -> None:
     policy.write_text(text.replace("open: READ", "open: REED").replace("create: WRITE (shelf)", "create: WRIT (shelf)"))
 
 
-def test_a_clean_policy_is_said_to_be_clean(privtab: Callable[..., Any], policy: Path) -> None:
+def test_a_clean_policy_is_reported_as_clean(privtab: Callable[..., Any], policy: Path) -> None:
     ran = privtab("lint", policy)
     assert ran.code == 0, ran.err
     assert ran.err == ""

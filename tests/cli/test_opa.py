@@ -122,9 +122,7 @@ def test_run_ends_with_its_opa_and_says_why(
 
 @pytest.mark.slow
 @needs_proc
-def test_run_starts_opa_again_where_that_is_asked_for(
-    policy: Path, state: Path, running: Callable[..., Running]
-) -> None:
+def test_run_restarts_opa_on_request(policy: Path, state: Path, running: Callable[..., Running]) -> None:
     run = running("-p", policy, "-s", state, "--port", "0", "--restart")
     for times in (1, 2):
         before = run.opa()

@@ -56,7 +56,7 @@ def test_exit_codes_are_named() -> None:
 
 
 @pytest.mark.parametrize(("format_", "out"), [("json", '[\n  "a\\u001b"\n]\n'), ("csv", "x\n'=1\n"), ("text", "")])
-def test_a_format_is_printed_where_it_was_asked_for(capsys: pytest.CaptureFixture[str], format_: str, out: str) -> None:
+def test_a_format_is_printed_where_it_was_requested(capsys: pytest.CaptureFixture[str], format_: str, out: str) -> None:
     is_printed = _output.print_if_data(_output.TableFormat(format_), ["a\x1b"], ("x",), [("=1",)])
     assert capsys.readouterr().out == out
     assert is_printed is bool(out)
@@ -76,7 +76,7 @@ def test_a_bar_is_shown_where_there_is_something_to_do(
 @pytest.mark.parametrize(
     ("terminal", "wait", "shown"), [(True, True, True), (True, False, False), (False, True, False)]
 )
-def test_what_takes_a_second_is_said_on_a_terminal(
+def test_slow_steps_are_announced_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, *, terminal: bool, wait: bool, shown: bool
 ) -> None:
     screen = io.StringIO()

@@ -98,7 +98,7 @@ def test_nobody(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
         ["ann", "room:c/r", "--operation", "rul"],
     ],
 )
-def test_what_cannot_be_asked_is_bad_usage(privtab: Callable[..., Any], options: list[str], words: list[str]) -> None:
+def test_impossible_goals_are_bad_usage(privtab: Callable[..., Any], options: list[str], words: list[str]) -> None:
     ran = privtab("paths", *words, *options)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err

@@ -71,7 +71,7 @@ def test_wildcards_are_no_principals(privtab: Privtab, policy: Path, staffed: Pa
         (["paths", "bem", "item:s/a/x", "--operation", "read"], "`user:bem` is not in the state"),
     ],
 )
-def test_unknown_names_are_told(privtab: Privtab, policy: Path, staffed: Path, command: list[str], note: str) -> None:
+def test_unknown_names_are_noted(privtab: Privtab, policy: Path, staffed: Path, command: list[str], note: str) -> None:
     ran = privtab(*command, "-p", policy, "-s", staffed)
     assert ran.code == 0, ran.err
     assert f"note: {note}" in ran.err

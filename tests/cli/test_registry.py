@@ -144,7 +144,7 @@ def test_harm_is_found_and_copies_are_repaired(url: str, files: Path, capsys: py
         (["list", "{url}", "--registry-token-file", "{tmp}/t"], 2, "is for registries behind"),
     ],
 )
-def test_what_cannot_be_is_said(
+def test_impossible_commands_are_reported(
     arguments: list[str], code: int, says: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert says in answered(capsys, *(argument.format(url=url, tmp=tmp_path) for argument in arguments), code=code)

@@ -59,7 +59,7 @@ def test_the_key_comes_from_the_environment(
     assert verify(bundle, Trust.of(PAIR.public)).key == PAIR.signing().id
 
 
-def test_what_cannot_be_signed_stays_as_it_is(
+def test_a_file_that_cannot_be_signed_stays_as_it_is(
     privtab: Callable[..., Any], bundle: Path, key: Path, tmp_path: Path
 ) -> None:
     before = bundle.read_bytes()

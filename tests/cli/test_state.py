@@ -61,7 +61,7 @@ def test_the_bundle_holds_the_index(privtab: Callable[..., Any], policy: Path, s
     assert index["owners"] == {"item:s/a/y": {"user:cleo": True}}
 
 
-def test_wrong_rows_are_not_packed_unless_asked_for(
+def test_wrong_rows_are_packed_only_on_request(
     privtab: Callable[..., Any], policy: Path, wrong: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "state.tar.gz"

@@ -121,7 +121,7 @@ def test_a_canary_runs_what_it_should(privtab: Privtab, fleet: SidecarFleet) -> 
     assert before.policy in ran.out
 
 
-def test_opas_that_are_asked_themselves(privtab: Privtab, quiet: SidecarFleet) -> None:
+def test_opas_that_are_polled_directly(privtab: Privtab, quiet: SidecarFleet) -> None:
     urls = [word for url in quiet.urls.values() for word in ("--opa", url)]
     report = outcome(privtab("status", *urls, "--format", "json").out)
     assert [sidecar["url"] for sidecar in report["sidecars"]] == list(quiet.urls.values())

@@ -91,7 +91,7 @@ WRONG_ROWS = [
 ]
 
 
-def test_wrong_rows_are_told(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_rows_are_reported(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for rows, code, says in WRONG_ROWS:
         assert change("root", "grant", "lake:l", "--add", rows) == code
         assert says in capsys.readouterr().err
@@ -129,7 +129,7 @@ NO_MOMENTS = [
 ]
 
 
-def test_what_is_no_moment_of_a_store_is_told(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_moment_of_a_store_is_reported(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for state, code, says in NO_MOMENTS:
         assert run(["who-can", "read", "table:l/s/t", "-p", "lake.yaml", "-s", state]) == code
         assert says in capsys.readouterr().err

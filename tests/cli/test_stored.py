@@ -120,7 +120,7 @@ WRONG: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("argument", WRONG)
-def test_what_is_not_there_is_said(
+def test_missing_places_are_reported(
     registry: Registry, packed: ExampleBundles, tmp_path: Path, capsys: pytest.CaptureFixture[str], argument: str
 ) -> None:
     files = {"policy": packed.policies[0], "state": packed.states[0], "broken": b"no bundle"}
@@ -134,7 +134,7 @@ def test_what_is_not_there_is_said(
     assert says in " ".join(capsys.readouterr().err.split())
 
 
-def test_several_systems_are_told_apart(
+def test_several_systems_are_distinguished(
     registry: Registry, packed: ExampleBundles, capsys: pytest.CaptureFixture[str]
 ) -> None:
     registry.store.create("channels/prod/bakery/history/00000001.json", b"{}")

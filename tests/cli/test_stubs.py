@@ -35,9 +35,7 @@ def test_check_fails_for_a_file_that_is_old_or_missing(
     assert target.read_bytes() == before
 
 
-def test_what_cannot_be_is_bad_usage_and_writes_nothing(
-    privtab: Callable[..., Any], policy: Path, tmp_path: Path
-) -> None:
+def test_bad_usage_writes_nothing(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> None:
     assert privtab("stubs", policy, "--check").code == 2
     assert privtab("stubs", "nothing/here").code == 2
     policy.write_text(policy.read_text(encoding="utf-8").replace("READ (item)", "RAED (item)"), encoding="utf-8")

@@ -128,9 +128,7 @@ def test_filter_and_fail_fast(privtab: Callable[..., Any], policy: Path, scenari
     assert privtab("test", policy).out.count("expected") > 1
 
 
-def test_a_wrong_file_is_reported_and_nothing_is_asked(
-    privtab: Callable[..., Any], policy: Path, scenarios: Path
-) -> None:
+def test_a_wrong_file_is_reported_and_no_case_runs(privtab: Callable[..., Any], policy: Path, scenarios: Path) -> None:
     scenarios.write_text(SCENARIOS.replace("ANSWER", "perhaps").replace("READ", "RAED"), encoding="utf-8")
     ran = privtab("test", policy)
     assert (ran.code, ran.out) == (1, "")

@@ -17,7 +17,7 @@ def test_each_user_with_what_lets_him(privtab: Callable[..., Any], policy: Path,
     assert lines[5:] == ["ann   READ in person", "ben   READ by role:clerk", "cleo  owner (item:s/a/y)"]
 
 
-def test_objects_and_flags_are_asked_with(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
+def test_requests_take_objects_and_flags(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     near = privtab("who-can", "move", "item:s/a/y", "--with", "to=shelf:s/a", "-p", policy, "-s", state)
     far = privtab("who-can", "move", "item:s/a/y", "--with", "to=shelf:s/b", "-p", policy, "-s", state)
     assert "1 user of 3" in near.out

@@ -30,7 +30,7 @@ def revoked(state: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def test_there_is_no_cache_unless_it_is_asked_for(
+def test_there_is_no_cache_unless_it_is_requested(
     raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     server = raw_server(http_reply('{"result": true}'))
@@ -147,7 +147,7 @@ def test_while_opa_hears_from_its_server_staleness_is_no_matter(demo: Any, opa_b
 # --- the container ---
 
 
-def test_it_is_bounded_and_forgets_what_was_used_longest_ago() -> None:
+def test_the_cache_is_bounded_and_forgets_what_was_used_longest_ago() -> None:
     cache = Cache(3, 60)
     for key in "abc":
         cache.put(key, key)
@@ -157,7 +157,7 @@ def test_it_is_bounded_and_forgets_what_was_used_longest_ago() -> None:
     assert len(cache) == 3
 
 
-def test_it_forgets_after_a_while() -> None:
+def test_the_cache_forgets_after_a_while() -> None:
     now = [0.0]
     cache = Cache(3, 60, clock=lambda: now[0])
     cache.put("a", False)
@@ -168,7 +168,7 @@ def test_it_forgets_after_a_while() -> None:
     assert len(cache) == 0
 
 
-def test_requests_are_told_apart_by_everything_that_counts() -> None:
+def test_the_key_of_a_request_covers_everything_that_counts() -> None:
     def make(**more: Any) -> Request:
         return replace(Request(user="u", action="a", resource=Entity("t", "x")), **more)
 

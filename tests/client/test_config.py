@@ -211,7 +211,7 @@ def test_connect_reads_addresses_as_they_are_written() -> None:
         assert isinstance(client, Client)
 
 
-def test_connect_takes_settings_and_refuses_what_cannot_be() -> None:
+def test_connect_takes_settings_and_refuses_invalid_ones() -> None:
     with connect("http://127.0.0.1:1", mode="off") as client:
         assert client.check("alice", "read", "doc:s/d")
     with pytest.raises(UsageError, match="is an OPA; the engine `python` runs bundles"):

@@ -180,7 +180,7 @@ def test_one_wrong_request_among_many_is_named(client: Embedded) -> None:
         client.check_many(requests)
 
 
-def test_hooks_are_told_of_what_is_asked_the_quick_way_too(bundle_files: BundleFiles) -> None:
+def test_hooks_are_called_for_quick_checks_too(bundle_files: BundleFiles) -> None:
     reports: list[tuple[Question, Outcome]] = []
     with Embedded(bundle_files.policy, bundle_files.state, hooks=[lambda *both: reports.append(both)]) as client:
         client.check("ann", "look", "box:s/a/1")
@@ -247,7 +247,7 @@ def test_a_folder_a_package_an_address_and_a_bundle_that_is_a_folder(
     sys.modules.pop("shop_policies", None)
 
 
-def test_what_is_not_there_is_said(bundle_files: BundleFiles, tmp_path: Path) -> None:
+def test_missing_places_are_reported(bundle_files: BundleFiles, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     for source in ("missing.tar.gz", tmp_path / "none", empty, "package:no_such_package", "package:json/none.tar.gz"):
@@ -361,7 +361,7 @@ def test_a_new_operation_is_known_at_once(bundle_files: BundleFiles) -> None:
         assert client.check("ann", "peek", "box:s/a/1")
 
 
-def test_without_refresh_nothing_changes_until_it_is_asked_for(bundle_files: BundleFiles, client: Embedded) -> None:
+def test_without_refresh_nothing_changes_until_it_is_requested(bundle_files: BundleFiles, client: Embedded) -> None:
     bundle_files.put_state(GRANTS[1:])
     assert client.check("ann", "look", "box:s/a/1")
     assert client.refresh() is True
@@ -513,7 +513,7 @@ def test_the_token_for_bundles_is_the_one_that_was_given(
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
-def test_bundles_that_are_asked_for_by_https_come_by_https(bundle_files: BundleFiles, tmp_path: Path) -> None:
+def test_bundles_of_https_addresses_are_fetched_by_https(bundle_files: BundleFiles, tmp_path: Path) -> None:
     """Whoever sits between could otherwise put a policy of their own in their place."""
     authority = Authority(tmp_path / "ca")
     verify = str(authority.certificate)

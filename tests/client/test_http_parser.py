@@ -80,7 +80,7 @@ thorough = settings(max_examples=6_000, deadline=None, suppress_health_check=lis
 
 @quick
 @given(answers)
-def test_it_reads_what_http_client_reads_or_refuses_it(content: bytes) -> None:
+def test_the_parser_reads_what_http_client_reads_or_refuses_it(content: bytes) -> None:
     assume(len(content) < 150_000)
     agrees(content)
 
@@ -88,7 +88,7 @@ def test_it_reads_what_http_client_reads_or_refuses_it(content: bytes) -> None:
 @pytest.mark.long
 @thorough
 @given(answers)
-def test_it_reads_what_http_client_reads_or_refuses_it_often(content: bytes) -> None:
+def test_the_parser_reads_what_http_client_reads_or_refuses_it_often(content: bytes) -> None:
     assume(len(content) < 150_000)
     agrees(content)
 

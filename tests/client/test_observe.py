@@ -32,7 +32,7 @@ class Seen(Hook):
         return {"traceparent": f"00-{len(self.begun):032x}-0000000000000001-01"}
 
 
-def test_a_hook_is_told_of_every_decision(opa: OpaServer) -> None:
+def test_a_hook_is_called_for_every_decision(opa: OpaServer) -> None:
     seen = Seen()
     lines: list[tuple[str, int]] = []
     hooks: list[Any] = [seen, lambda question, outcome: lines.append((question.kind, outcome.allowed))]
@@ -163,7 +163,7 @@ def client_request(user: str) -> Any:
     return Request(user=user, action="read", resource=Entity("doc", "s/d"))
 
 
-def test_the_circuit_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_open_circuit_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with Client("http://127.0.0.1:1", system="demo", retries=0, breaker_failures=2, breaker_seconds=30) as client:
         for _ in range(2):
             with pytest.raises(DecisionUnavailable, match="refused"):

@@ -97,7 +97,7 @@ def test_no_proxy_hears_of_this_machine(
 
 
 @pytest.mark.parametrize("opener", [embedded, registry, server, opa, pushed], ids=lambda opener: opener.__name__)
-def test_a_proxy_is_asked_for_other_machines_with_the_token(
+def test_requests_for_other_machines_go_through_a_proxy_with_the_token(
     opener: Callable[[str, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     netrc = tmp_path / "netrc"

@@ -62,7 +62,7 @@ def test_a_user_may_be_written_with_the_kind(client: Embedded, user: str) -> Non
 
 
 @pytest.mark.parametrize("user", NO_USERS)
-def test_what_is_no_user_is_told(client: Embedded, user: str) -> None:
+def test_an_invalid_user_is_reported(client: Embedded, user: str) -> None:
     message = "is not a user|only a user can be a subject"
     with pytest.raises(InvalidRequest, match=message):
         client.check(user, "read", "shelf:s/a")

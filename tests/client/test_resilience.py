@@ -55,7 +55,7 @@ def test_a_failure_that_passes_is_not_noticed() -> None:
     assert clock.now - 100 <= 0.05 + 0.1
 
 
-def test_tries_are_bounded_and_the_last_error_is_told() -> None:
+def test_tries_are_bounded_and_the_last_error_is_raised() -> None:
     clock = Clock()
     opa = Opa(clock, DecisionUnavailable("first"), DecisionUnavailable("second"), DecisionUnavailable("third"))
     with pytest.raises(DecisionUnavailable, match="third"):
@@ -64,7 +64,7 @@ def test_tries_are_bounded_and_the_last_error_is_told() -> None:
 
 
 @pytest.mark.parametrize("error", [PolicyError("400"), DecisionUnavailable("certificate", retry=False)])
-def test_what_would_be_answered_the_same_is_not_asked_again(error: Exception) -> None:
+def test_errors_that_would_repeat_are_not_retried(error: Exception) -> None:
     clock = Clock()
     opa = Opa(clock, error)
     with pytest.raises(type(error)):
@@ -84,7 +84,7 @@ def test_the_budget_holds_however_many_tries_are_left(seconds: float) -> None:
     assert left == sorted(left, reverse=True)
 
 
-def test_opa_says_when_it_may_be_asked_again() -> None:
+def test_retries_wait_for_retry_after() -> None:
     clock = Clock()
     opa = Opa(clock, DecisionUnavailable("429", retry_after=2.0), b"yes")
     assert send(clock, opa) == b"yes"

@@ -114,7 +114,7 @@ def test_a_public_key_is_no_secret(signed_files: SignedFiles) -> None:
         Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key)
 
 
-def test_without_a_key_nothing_is_asked_for(signed_files: SignedFiles) -> None:
+def test_without_a_key_no_signature_is_required(signed_files: SignedFiles) -> None:
     signed_files.put(signed_files.state, signing_keys.tampered(signed_files.with_grants())["a missing signature"])
     Embedded(signed_files.policy, signed_files.state).close()
 
@@ -208,7 +208,7 @@ def test_keys_that_are_none(signed_files: SignedFiles) -> None:
             Embedded(signed_files.policy, signed_files.state, verification_key=key)
 
 
-def test_without_the_extra_it_is_said_which(signed_files: SignedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_missing_extra(signed_files: SignedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jwt", None)
     with pytest.raises(UsageError, match=r"pip install '\.\[sign\]'"):
         Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key)

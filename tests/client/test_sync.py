@@ -118,7 +118,7 @@ def test_many_answers_keep_their_order(opa: OpaServer, chunk_size: int) -> None:
         assert client.check_many(iter(requests)) == right
 
 
-def test_any_number_of_requests_is_asked_in_bounded_calls(opa: OpaServer) -> None:
+def test_any_number_of_requests_is_sent_in_bounded_calls(opa: OpaServer) -> None:
     requests, right = world(5000, seed=7)
     recorder = Recorder(opa.url)
     with Client(opa.url, chunk_size=10, transport=recorder) as client:
@@ -210,7 +210,7 @@ def test_health_and_revision(
         assert not other.health()
 
 
-def test_several_systems_must_be_told_apart(
+def test_one_of_several_systems_must_be_named(
     raw_server: Callable[..., Any], http_reply: Callable[..., bytes], demo: Any
 ) -> None:
     server = raw_server(http_reply('{"result": true}'))
@@ -394,7 +394,7 @@ def test_a_session_of_the_caller_follows_no_redirect_either(
     assert other.connections == 0
 
 
-def test_a_proxy_of_the_environment_does_not_see_what_is_asked_of_a_sidecar(
+def test_a_proxy_of_the_environment_does_not_see_requests_to_a_sidecar(
     opa: OpaServer, raw_server: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = raw_server(http_reply('{"result": true}'))
@@ -437,7 +437,7 @@ def test_effects_are_those_of_an_allow(client: Client) -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_what_is_asked_twice_is_sent_once(opa: OpaServer, concurrency: int) -> None:
+def test_a_repeated_request_is_sent_once(opa: OpaServer, concurrency: int) -> None:
     requests, right = world(300, seed=5)
     recorder = Recorder(opa.url)
     with Client(opa.url, transport=recorder, chunk_size=7, concurrency=concurrency) as client:

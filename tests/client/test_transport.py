@@ -53,7 +53,7 @@ def opa_socket(tmp_path_factory: pytest.TempPathFactory, opa_binary: Path) -> It
         yield path
 
 
-def test_a_unix_socket_is_asked_as_any_other_address(opa_socket: Path) -> None:
+def test_a_unix_socket_is_used_as_any_other_address(opa_socket: Path) -> None:
     encoded = str(opa_socket).replace("/", "%2F")
     for url in (f"unix:{opa_socket}", f"unix://{opa_socket}", f"http+unix://{encoded}"):
         assert check_both(url) == (True, True)
@@ -148,7 +148,7 @@ def test_a_tls_connection_is_kept(tmp_path: Path, opa_binary: Path, monkeypatch:
             nobody.check(failing_servers.READ)
 
 
-def test_certificates_that_are_not_there_are_told_at_once(tmp_path: Path) -> None:
+def test_missing_certificates_are_reported_at_once(tmp_path: Path) -> None:
     for settings in ({"verify": str(tmp_path / "none.pem")}, {"cert": str(tmp_path / "none.pem")}):
         for kind in (Client, AsyncClient):
             with pytest.raises(UsageError, match="could be read"):
@@ -234,7 +234,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_a_proxy_of_the_environment_is_asked_with_its_own_credentials(no_proxies: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_the_environment_gets_its_own_credentials(no_proxies: pytest.MonkeyPatch) -> None:
     with proxy(lambda _: reply("{}", "200 OK", "Connection: close")) as (where, heads):
         no_proxies.setenv("http_proxy", f"http://us%65r:pass@{where}")
         transport = HttpTransport("http://opa.invalid:8181", token="t0ken")  # noqa: S106  (of a test)
@@ -259,7 +259,7 @@ def test_https_goes_through_a_tunnel(no_proxies: pytest.MonkeyPatch) -> None:
     assert b"t0ken" not in head
 
 
-def test_a_proxy_of_a_kind_that_is_not_spoken_is_told(no_proxies: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_an_unsupported_kind_is_reported(no_proxies: pytest.MonkeyPatch) -> None:
     no_proxies.setenv("all_proxy", "socks5://127.0.0.1:1")
     with pytest.raises(UsageError, match="socks5 proxy"):
         HttpTransport("http://opa.invalid:8181")
@@ -307,7 +307,7 @@ def test_a_token_that_changes_opens_an_opa(tmp_path: Path, opa_binary: Path, mon
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "ümlaut"])
-def test_what_cannot_be_a_token_is_refused(token: str) -> None:
+def test_an_invalid_token_is_refused(token: str) -> None:
     with pytest.raises(UsageError, match="holds no token"):
         Token(token, None)
 

@@ -64,7 +64,7 @@ def test_every_operation_of_the_driver_agrees_on_a_server_that_obeys(table: Prog
     assert agreed == {"/".join(key) for key in document.operations if key[0] != "tag"}
 
 
-def test_a_missing_check_and_a_crash_are_told_apart(table: Program) -> None:
+def test_a_missing_check_and_a_crash_have_different_verdicts(table: Program) -> None:
     with serving(Gravitino(table, lax=frozenset({"tag/delete"}), crashing=frozenset({"tag/get"}))) as url:
         rows = {row.name: row for row in report_of(table, url, "tag").rows}
     assert rows["tag/delete"].verdict is Verdict.WIDER

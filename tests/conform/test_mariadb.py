@@ -60,7 +60,7 @@ def test_every_cell_agrees_and_nothing_is_left_behind(url: str) -> None:
     assert left_behind(url) == []
 
 
-def test_a_table_that_the_server_does_not_obey_is_told(url: str, tmp_path: Path) -> None:
+def test_a_table_that_the_server_does_not_obey_is_reported(url: str, tmp_path: Path) -> None:
     policy = tmp_path / "wrong.yaml"
     text = POLICY.read_text(encoding="utf-8")
     text = text.replace("truncate: DROP (table)", "truncate: DELETE (table)")

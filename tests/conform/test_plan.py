@@ -152,7 +152,7 @@ def test_levels_and_things_below_are_in_the_proof(tmp_path: Path, text: str, sem
     everything_is_proved(planned)
 
 
-def test_each_level_of_a_type_that_nests_is_asked_about(tmp_path: Path) -> None:
+def test_each_level_of_a_nested_type_has_questions(tmp_path: Path) -> None:
     planned = plan(written(tmp_path, SHELVES))
     for row in ("shelf/rename", "shelf/add", "box/open"):
         levels = {(q.request.resource.id.count("/"), q.expected) for q in planned.questions if q.row == row}
@@ -162,7 +162,7 @@ def test_each_level_of_a_type_that_nests_is_asked_about(tmp_path: Path) -> None:
     assert any("inherits READ (shelf:s/sh/she/shel) from shelf:s/sh" in purpose for purpose in purposes)
 
 
-def test_what_lies_below_is_made_and_asked_about(tmp_path: Path) -> None:
+def test_entities_below_are_created_and_have_questions(tmp_path: Path) -> None:
     planned = plan(written(tmp_path, VISIBLE))
     browsing = [question for question in planned.questions if question.row == "store/browse"]
     answers = {question.purpose: question.expected for question in browsing}
@@ -214,7 +214,7 @@ def test_what_one_question_needs_is_enough_for_its_answer(tmp_path: Path, text: 
     assert needed(planned, planned.questions) == planned.world
 
 
-def test_inheritance_from_each_level_and_each_denial_are_asked_about(library: Program) -> None:
+def test_inheritance_from_each_level_and_each_denial_have_questions(library: Program) -> None:
     purposes = {question.purpose for question in plan(library).questions if question.row == "page/read"}
     assert "inherits READ (page:f/p) from folder:f" in purposes
     assert {"denied READ (page:f/p)", "denied READ (folder:f)"} <= purposes
@@ -274,6 +274,6 @@ def test_the_callers_of_another_plan_have_other_names_if_the_state_is_kept(libra
     assert all(user.startswith(PREFIX) for user in users)
 
 
-def test_only_the_rows_that_are_selected_are_asked_about(library: Program) -> None:
+def test_only_selected_rows_have_questions(library: Program) -> None:
     planned = plan(library, rows=lambda rule: rule.operation == "read")
     assert {question.row for question in planned.questions} == {"page/read"}

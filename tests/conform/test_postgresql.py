@@ -126,7 +126,7 @@ def test_public_and_memberships_with_and_without_inheritance_agree(url: str) -> 
     assert not {(switching, "table/select"), (other, "role/set")} & allowed
 
 
-def test_a_table_that_the_server_does_not_obey_is_told_with_statements_to_paste(url: str, tmp_path: Path) -> None:
+def test_a_table_that_the_server_does_not_obey_is_reported_with_statements_to_paste(url: str, tmp_path: Path) -> None:
     policy = tmp_path / "wrong.yaml"
     text = POLICY.read_text(encoding="utf-8")
     text = text.replace(

@@ -168,7 +168,7 @@ def test_a_system_that_obeys_agrees_and_is_left_empty(library: tuple[Library, st
 
 
 @pytest.mark.parametrize("library", [True], indirect=True)
-def test_a_missing_check_is_told_with_a_command_to_paste(library: tuple[Library, str], tmp_path: Path) -> None:
+def test_a_missing_check_is_reported_with_a_command_to_paste(library: tuple[Library, str], tmp_path: Path) -> None:
     _, url = library
     _, result = plan_and_report(url, tmp_path)
     wrong = {row.name: row for row in result.rows if row.verdict is not Verdict.AGREES}

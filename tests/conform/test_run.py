@@ -123,7 +123,7 @@ def test_preparing_that_hangs_is_ended_and_cleaned_up(library: Program, planned:
     assert driver.cleaned == 1
 
 
-def test_a_driver_that_dies_ends_the_test_and_what_it_leaves_is_told(library: Program, planned: Plan) -> None:
+def test_a_driver_that_dies_ends_the_test_and_its_remains_are_reported(library: Program, planned: Plan) -> None:
     class Dying(Obeying):
         def ask(self, request: Request) -> Answer:
             if len(self.asked) == 2:
@@ -139,7 +139,7 @@ def test_a_driver_that_dies_ends_the_test_and_what_it_leaves_is_told(library: Pr
     assert result.outcome.left == ("everything that begins with the prefix: gone",)
 
 
-def test_cleaning_up_that_hangs_is_ended_and_told(library: Program, planned: Plan) -> None:
+def test_cleaning_up_that_hangs_is_ended_and_reported(library: Program, planned: Plan) -> None:
     class Hanging(Obeying):
         def clean(self) -> tuple[str, ...]:
             threading.Event().wait(30)
@@ -219,7 +219,7 @@ def test_a_state_that_changes_meanwhile_is_noticed(library: Program, planned: Pl
     assert "the state changed while questions were asked" in result.outcome.failure
 
 
-def test_a_wider_and_a_narrower_row_are_told_with_the_smallest_world(library: Program, planned: Plan) -> None:
+def test_a_wider_and_a_narrower_row_are_reported_with_the_smallest_world(library: Program, planned: Plan) -> None:
     class Wrong(Obeying):
         def ask(self, request: Request) -> Answer:
             answer = super().ask(request)
@@ -245,7 +245,7 @@ def test_a_wider_and_a_narrower_row_are_told_with_the_smallest_world(library: Pr
         assert "wider" in text
 
 
-def test_what_cannot_be_asked_is_untested_and_what_breaks_is_broken(library: Program, planned: Plan) -> None:
+def test_impossible_questions_are_untested_and_errors_are_broken(library: Program, planned: Plan) -> None:
     class Partly(Obeying):
         def ask(self, request: Request) -> Answer:
             answer = super().ask(request)
@@ -257,7 +257,7 @@ def test_what_cannot_be_asked_is_untested_and_what_breaks_is_broken(library: Pro
     assert rows["page/read"].verdict is Verdict.BROKEN
 
 
-def test_the_reading_that_the_system_follows_is_told(path: Path, library: Program) -> None:
+def test_the_reading_that_the_system_follows_is_reported(path: Path, library: Program) -> None:
     from privtab.conform.readings import readings_of
 
     readings = readings_of(path, library)
@@ -288,7 +288,7 @@ def test_a_known_difference_is_waived_until_its_day(library: Program, planned: P
     assert late.unused == ("the waiver for `page/delete` held until 2030-01-01: ask ann",)
 
 
-def test_a_waiver_of_a_row_that_was_not_asked_about_is_no_finding(library: Program, planned: Plan) -> None:
+def test_a_waiver_of_an_untested_row_is_no_finding(library: Program, planned: Plan) -> None:
     span = Span(path="waivers.yaml", line=1, column=1, end_line=1, end_column=2)
     waivers = [
         Waiver(operation=row, change=Change.WIDER, who="ann", why="known", until=TODAY, span=span)

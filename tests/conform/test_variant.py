@@ -112,7 +112,7 @@ def test_a_reading_is_preferred_and_the_rest_of_the_file_stays(library: Path) ->
     )
 
 
-def test_what_no_small_change_explains_is_told_for_each_row(library: Path) -> None:
+def test_differences_that_no_small_change_explains_are_reported_for_each_row(library: Path) -> None:
     program = load_program(library)
     wild = replace(program.rules["page", "read"], requires=program.rules["page", "edit"].requires)
     other = replace(program.rules["page", "delete"], requires=program.rules["page", "read"].requires)

@@ -52,7 +52,7 @@ def test_what_reaches_outside_is_refused(call: str, tmp_path: Path) -> None:
     assert "undefined function" in answer.stdout + answer.stderr
 
 
-def test_it_is_the_pinned_opa_without_what_is_not_deterministic() -> None:
+def test_capabilities_are_those_of_the_pinned_opa_without_nondeterministic_builtins() -> None:
     command = [str(binary.find()), "capabilities", "--current"]
     current = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
     pinned = json.loads(_resources.opa_capabilities().read_text(encoding="utf-8"))

@@ -88,7 +88,7 @@ def test_containers_cannot_write_but_who_deploys(compose: dict[str, Any]) -> Non
     assert writable == {"registry": [], "deploy": ["/registry"], "opa": [], "job": []}
 
 
-def test_what_is_mounted_is_there(compose: dict[str, Any]) -> None:
+def test_mounted_files_and_volumes_exist(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         for volume in service["volumes"]:
             declared = volume["source"] in compose["volumes"]
@@ -122,7 +122,7 @@ def plain(word: str) -> str:
 
 
 @pytest.mark.slow
-def test_its_commands_end_in_a_sidecar_that_decides(compose: dict[str, Any], tmp_path: Path) -> None:
+def test_the_commands_of_the_compose_file_start_a_sidecar_that_decides(compose: dict[str, Any], tmp_path: Path) -> None:
     """What the containers run, run here: other places for volumes and addresses, and nothing else."""
     ports = {"registry:8080": free_port(), "0.0.0.0:8181": free_port()}
 

@@ -227,7 +227,7 @@ def test_a_part_that_dies_ends_the_others(stack: Callable[..., Stack], tmp_path:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_deployed_is_not_started(stack: Callable[..., Stack], tmp_path: Path) -> None:
+def test_a_policy_that_cannot_be_deployed_is_not_started(stack: Callable[..., Stack], tmp_path: Path) -> None:
     policy = small(tmp_path)
     policy.write_text(policy.read_text(encoding="utf-8").replace("READ (table)", "REED (table)"), encoding="utf-8")
     running = stack("--policy", str(policy), "--state", str(tmp_path / "state.yaml"))

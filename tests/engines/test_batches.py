@@ -119,7 +119,7 @@ def test_long_columns_answer_as_one_by_one(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_what_columns_cannot_say_is_asked_one_by_one(
+def test_requests_that_columns_cannot_express_are_decided_one_by_one(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The only conditions that are not for columns ask for more privileges than fit a word: here more than none."""
@@ -202,7 +202,7 @@ def test_flags_and_groups_may_be_columns(tmp_path: Path) -> None:
         assert [answers.reason(row) for row in (3, 4)] == ["null", "null"]
 
 
-def test_requests_that_bring_groups_are_asked_one_by_one(tmp_path: Path) -> None:
+def test_requests_with_groups_are_decided_one_by_one(tmp_path: Path) -> None:
     policy = tmp_path / "p.yaml"
     policy.write_text(
         "privtab: 1\nsystem: g\nversion: '1'\nentities: {thing:}\nprivileges: [USE]\n"
@@ -297,7 +297,7 @@ def test_flags_hold_for_all_rows(batches: Batches) -> None:
     assert ask("careful") == [False, False]
 
 
-def test_a_listing_is_asked_without_the_last_name(batches: Batches) -> None:
+def test_a_listing_is_decided_without_the_last_name(batches: Batches) -> None:
     answers = batches.decide_columns(["ann", "bob", "bob"], ["s/a", "s/a", "s/a/1"], action="list", type="box")
     assert answers.allowed.tolist() == [True, True, False]
     assert not answers.reasons.any()

@@ -203,7 +203,7 @@ def test_a_start_without_an_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         Instance(bytes(endless), b"{}", [])
 
 
-def test_what_a_module_says_when_it_gives_up_is_told() -> None:
+def test_the_message_of_an_aborting_module_is_in_the_error() -> None:
     head = '(import "env" "memory" (memory 2))'
     text = MODULE.replace(head, f'(import "env" "opa_abort" (func $abort (param i32))) {head}')
     text = text.replace(

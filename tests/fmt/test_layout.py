@@ -127,7 +127,7 @@ def test_a_comment_beside_a_long_line_stays_out_of_the_column() -> None:
 
 
 @pytest.mark.parametrize("text", ["a: [1\n", "a: &x 1\nb: *x\n", "a: 1\n---\nb: 2\n", "a: !t 1\n", ""])
-def test_what_cannot_be_laid_out_has_findings(text: str) -> None:
+def test_a_file_that_cannot_be_laid_out_has_findings(text: str) -> None:
     result, found = format_source(SourceFile.of("a.yaml", text))
     assert result is None
     assert found

@@ -423,7 +423,7 @@ def test_unity_catalog_grants_and_owners(tmp_path: Path) -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_values_that_a_document_needs_are_asked_for(lake: Path, tmp_path: Path) -> None:
+def test_values_that_a_document_needs_are_required(lake: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs `metalake`: --set NAME=VALUE"):
         imported("gravitino", str(tmp_path), "gravitino/1.1.0")
     with pytest.raises(UsageError, match="does not use `region`"):

@@ -410,7 +410,7 @@ def test_modes_hold_for_guarded_functions(bundles: Any, caplog: pytest.LogCaptur
         ({"resource": "dataset", "arg": "path", "with_": {"to": "project"}}, r"with_\['to'\]"),
     ],
 )
-def test_what_can_never_be_asked_is_refused_when_it_is_written(
+def test_a_request_that_can_never_be_decided_is_refused_when_it_is_declared(
     guard: Guard, arguments: dict[str, Any], says: str
 ) -> None:
     def read(path: str) -> None: ...
@@ -419,7 +419,7 @@ def test_what_can_never_be_asked_is_refused_when_it_is_written(
         guard.requires("read", **arguments)(read)
 
 
-def test_it_goes_on_functions_alone(guard: Guard) -> None:
+def test_the_decorator_takes_functions_alone(guard: Guard) -> None:
     class Reads:
         def __call__(self, path: str) -> None: ...
 

@@ -101,7 +101,7 @@ def requests_of(*users: str) -> list[Request]:
     return [Request(user=user, action="read", resource=Entity("dataset", "web/salaries")) for user in users]
 
 
-def test_a_span_tells_what_was_asked_and_what_came_of_it(opa: OpaServer, watching: Watching) -> None:
+def test_a_span_has_the_request_and_the_decision(opa: OpaServer, watching: Watching) -> None:
     with Client(opa.url, system="studio", hooks=[watching.hook]) as client:
         client.check("ann", "read", "dataset:web/salaries")
         with pytest.raises(AccessDenied) as denied:
@@ -144,7 +144,7 @@ def test_a_span_tells_what_was_asked_and_what_came_of_it(opa: OpaServer, watchin
     assert not trace.get_current_span().get_span_context().is_valid, "no span is left open"
 
 
-def test_users_and_resources_are_on_spans_where_that_is_said(client: Embedded, bundles: Any) -> None:
+def test_users_and_resources_are_on_spans_where_that_is_configured(client: Embedded, bundles: Any) -> None:
     watching = Watching(identities=True)
     with Embedded(*bundles, hooks=[watching.hook]) as embedded:
         embedded.check("ann", "read", "dataset:web/salaries")

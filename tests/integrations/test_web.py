@@ -153,7 +153,7 @@ def ask(url: str, user: str, method: str, path: str) -> requests.Response:
         return session.send(prepared, timeout=5)
 
 
-def test_every_request_is_asked_before_the_application_sees_it(served: Served, client: Embedded) -> None:
+def test_every_request_is_decided_before_the_application_sees_it(served: Served, client: Embedded) -> None:
     with served(client) as url:
         for user, method, path, status in CASES:
             assert ask(url, user, method, path).status_code == status, (user, method, path)
@@ -182,7 +182,7 @@ def test_a_refusal_is_a_problem_document_that_says_as_much_as_it_may(served: Ser
             assert ("detail" in ask(url, "ann", "GET", "/datasets/web").json()) is (tell == "reasons")
 
 
-def test_without_an_answer_nothing_passes_and_nothing_is_told(served: Served, nobody_there: Client) -> None:
+def test_without_an_answer_nothing_passes_and_nothing_is_disclosed(served: Served, nobody_there: Client) -> None:
     for guard in (nobody_there, Guard()):
         with served(guard) as url:
             answer = ask(url, "ann", "GET", "/datasets/web/clicks")
@@ -192,7 +192,7 @@ def test_without_an_answer_nothing_passes_and_nothing_is_told(served: Served, no
             assert ask(url, "", "GET", "/health").status_code == 200
 
 
-def test_unmapped_requests_pass_where_that_is_said(served: Served, client: Embedded) -> None:
+def test_unmapped_requests_pass_where_that_is_configured(served: Served, client: Embedded) -> None:
     with served(client, unmapped="allow") as url:
         assert ask(url, "", "GET", "/nowhere").status_code == 200
         assert ask(url, "ben", "GET", "/datasets/web/salaries").status_code == 403
@@ -210,7 +210,7 @@ def test_observing_lets_pass_and_says_what_it_would_refuse(
             assert any(record.levelno == logging.WARNING for record in caplog.records), path
 
 
-def test_the_server_s_own_user_is_asked_for_where_nobody_else_says(client: Embedded) -> None:
+def test_the_remote_user_of_the_server_is_used_by_default(client: Embedded) -> None:
     def authenticated(environ: Any, start_response: Any) -> Any:
         environ["REMOTE_USER"] = "ben"
         return WsgiMiddleware(wsgi_app, routes=ROUTES, guard=client)(environ, start_response)
@@ -267,7 +267,7 @@ def test_a_websocket_is_refused_before_it_is_accepted(client: Embedded) -> None:
         (("GET", "/{x}", "read", "dataset:{y}"), r"no `\{y\}`"),
     ],
 )
-def test_a_route_that_can_never_be_asked_is_refused_when_it_is_written(arguments: Any, says: str) -> None:
+def test_a_route_that_can_never_be_decided_is_refused_when_it_is_declared(arguments: Any, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         route(*arguments)
 

@@ -171,7 +171,7 @@ def test_a_flag_asks_for_more_and_an_object_counts_for_itself(tmp_path: Path) ->
         move("shop:r/t")
 
 
-def test_effects_are_told_with_an_allow_alone(tmp_path: Path) -> None:
+def test_only_an_allow_lists_effects(tmp_path: Path) -> None:
     shop = program(tmp_path, "inheritance: none")
     state = State(grants=(grant("user:ann", "ALL", "shelf:r/s/x"),))
     assert evaluate(shop, state, look(action="fill")).effects == ("grant ALL (shelf:r/s/x)",)

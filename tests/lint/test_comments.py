@@ -34,7 +34,7 @@ def good(text: str) -> tuple[Ignore, ...]:
         ("a: two\n  lines # c\n", ["# c"]),
     ],
 )
-def test_comments_are_told_from_texts(text: str, expected: list[str]) -> None:
+def test_comments_are_distinguished_from_texts(text: str, expected: list[str]) -> None:
     assert [text[start:end] for start, end in comments(text)] == expected
 
 

@@ -97,7 +97,7 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
         ("[lint]\nseverity = 1\n", (2, 12), "`severity` is `1`, not a table", "write a table of codes"),
     ],
 )
-def test_what_is_wrong_is_told_at_its_place(
+def test_mistakes_are_reported_at_their_place(
     text: str, place: tuple[int, int], message: str, help_: str | None, tmp_path: Path
 ) -> None:
     (found,) = wrong(tmp_path, text)
@@ -112,7 +112,7 @@ def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "place"), [("[lint\n", (1, 6)), ("[lint]\na = \n", (2, 5)), ("a = '", (1, 6))])
-def test_what_is_no_toml_is_told_where_it_breaks(text: str, place: tuple[int, int], tmp_path: Path) -> None:
+def test_invalid_toml_is_reported_where_it_breaks(text: str, place: tuple[int, int], tmp_path: Path) -> None:
     (found,) = wrong(tmp_path, text)
     assert found.code == "C001"
     assert (found.span.line, found.span.column) == place

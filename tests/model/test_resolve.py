@@ -165,7 +165,7 @@ def test_one_mistake_is_one_finding(name: str) -> None:
     assert [d.code for d in findings("privtab: 1\nsystem: shop\nversion: x\n" + text)] == expected
 
 
-def test_mistakes_in_different_stages_are_told_together() -> None:
+def test_mistakes_in_different_stages_are_reported_together() -> None:
     text = "privtab: 1\nsystem: Shop\nversion: x\nentities: {shop: }\nprivileges: [READ]\ntables: {shop: {open: REED (shop), close: READ shop}}\n"
     assert [d.code for d in findings(text)] == ["P010", "P101", "P011"]
 

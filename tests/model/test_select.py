@@ -182,7 +182,7 @@ def test_a_shared_row_is_read_otherwise_for_all_its_types_at_once(resolve: Resol
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-def test_what_is_said_of_one_type_goes_first(resolve: Resolve, turn: int) -> None:
+def test_a_reading_of_one_type_takes_precedence(resolve: Resolve, turn: int) -> None:
     readings = dict([("item/look", "none"), ("any/look", "more")][::turn])
     policy = resolve(SHARED, readings=readings)
     assert text(policy, "item", "look")[0] == "anyone"

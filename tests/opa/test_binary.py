@@ -82,14 +82,14 @@ def test_a_variable_that_names_something_else_is_an_error_even_where_another_is_
         binary.find()
 
 
-def test_a_binary_that_is_replaced_is_asked_again(empty: Path) -> None:
+def test_the_version_of_a_replaced_binary_is_read_again(empty: Path) -> None:
     path = says(empty / "opa", "1.2.3")
     assert binary.version(path) == "1.2.3"
     says(path, "1.2.30")
     assert binary.version(path) == "1.2.30"
 
 
-def test_it_says_which_opa_is_taken_and_why(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_choice_of_an_opa_has_its_reason(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_path = says(empty / "bin" / "opa", binary.PINNED)
     monkeypatch.setenv("PATH", f"{on_path.parent}:/bin")
     assert binary.choose().why == f"it is on PATH and says it is version {binary.PINNED}"
@@ -121,7 +121,7 @@ def test_only_what_was_built_here_counts_where_that_is_required(empty: Path, mon
     assert binary.install() == binary.find()
 
 
-def test_a_hash_that_is_asked_for_holds_for_every_opa(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_required_hash_holds_for_every_opa(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_path = says(empty / "bin" / "opa", binary.PINNED)
     monkeypatch.setenv("PATH", f"{on_path.parent}:/bin")
     monkeypatch.setenv("PRIVTAB_OPA_SHA256", hashlib.sha256(on_path.read_bytes()).hexdigest().upper())
@@ -186,7 +186,7 @@ def go(folder: Path, *, version: str = "go1.26.3", build: str = "") -> Path:
     )
 
 
-def test_it_is_built_with_the_go_on_path_into_the_cache(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opa_is_built_with_the_go_on_path_into_the_cache(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = go(empty / "go")
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     monkeypatch.setenv("GOPROXY", "https://proxy.example")
@@ -242,7 +242,9 @@ def test_a_build_of_another_version_is_refused(empty: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_an_old_go_is_not_used_and_an_index_out_of_reach_is_told(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_go_is_not_used_and_an_index_out_of_reach_is_reported(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tool = go(empty / "go", version="go1.19.8")
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -254,7 +256,7 @@ def test_an_old_go_is_not_used_and_an_index_out_of_reach_is_told(empty: Path, mo
     assert not (tool.parent / "called").exists()
 
 
-def test_a_cache_that_cannot_be_written_is_told(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (empty / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(empty / "file"))
     with pytest.raises(OpaError, match="XDG_CACHE_HOME"):

@@ -117,7 +117,7 @@ def test_containers_get_what_they_need_and_no_more(pod: str, container: dict[str
         assert "/" + path.split("/")[1] in mounts, f"{path} is on no volume"
 
 
-def test_what_is_named_is_there() -> None:
+def test_named_documents_exist() -> None:
     by_kind_and_name = {(d["kind"], d["metadata"]["name"]): d for d in DOCUMENTS}
     for name, template in pods().items():
         for volume in template["spec"].get("volumes", []):
@@ -141,7 +141,7 @@ def test_what_is_named_is_there() -> None:
         assert any(selector.items() <= own.items() for own in labels.values()), selector
 
 
-def test_ports_that_are_asked_are_open() -> None:
+def test_probed_ports_are_open() -> None:
     for name, template in pods().items():
         for container_spec in containers(template):
             ports = {port["name"]: port["containerPort"] for port in container_spec.get("ports", [])}

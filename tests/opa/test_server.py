@@ -118,7 +118,7 @@ def test_the_log_goes_where_it_is_wanted(opa_binary: Path, tmp_path: Path) -> No
 # --- what may go wrong ---
 
 
-def test_a_bundle_that_does_not_compile_is_told_at_once(opa_binary: Path, bundle: Bundle) -> None:
+def test_a_bundle_that_does_not_compile_is_reported_at_once(opa_binary: Path, bundle: Bundle) -> None:
     started = time.monotonic()
     bad = bundle("one", 1, rego="package one.rules\n\nvalue := undefined_function(1)\n")
     with pytest.raises(OpaError, match=r"bundle `one`: .*undefined_function"), OpaServer([bad], binary=opa_binary):
@@ -126,14 +126,14 @@ def test_a_bundle_that_does_not_compile_is_told_at_once(opa_binary: Path, bundle
     assert time.monotonic() - started < 10
 
 
-def test_a_truncated_bundle_is_told_at_once(opa_binary: Path, bundle: Bundle) -> None:
+def test_a_truncated_bundle_is_reported_at_once(opa_binary: Path, bundle: Bundle) -> None:
     path = bundle("one", 1)
     path.write_bytes(path.read_bytes()[:120])
     with pytest.raises(OpaError, match="bundle `one`"), OpaServer([path], binary=opa_binary):
         pass
 
 
-def test_bundles_that_claim_the_same_root_are_told(opa_binary: Path, bundle: Bundle) -> None:
+def test_bundles_that_claim_the_same_root_are_reported(opa_binary: Path, bundle: Bundle) -> None:
     bundles = [bundle("one", 1), bundle("one", 2, file="other.tar.gz")]
     with pytest.raises(OpaError, match="overlapping roots"), OpaServer(bundles, binary=opa_binary):
         pass
@@ -166,12 +166,12 @@ def test_a_signature_is_checked(opa_binary: Path, tmp_path: Path) -> None:
                 pass
 
 
-def test_a_missing_bundle_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_missing_bundle_is_reported_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(OpaError, match="there is no"):
         OpaServer([tmp_path / "none.tar.gz"])
 
 
-def test_a_bad_option_is_told_with_the_words_of_opa(opa_binary: Path) -> None:
+def test_a_bad_option_is_reported_with_the_words_of_opa(opa_binary: Path) -> None:
     with (
         pytest.raises(OpaError, match="unknown flag: --nonsense"),
         OpaServer(binary=opa_binary, extra_args=["--nonsense"]),
@@ -179,12 +179,12 @@ def test_a_bad_option_is_told_with_the_words_of_opa(opa_binary: Path) -> None:
         pass
 
 
-def test_a_binary_that_cannot_be_run_is_told(tmp_path: Path) -> None:
+def test_a_binary_that_cannot_be_run_is_reported(tmp_path: Path) -> None:
     with pytest.raises(OpaError, match="could not be started"), OpaServer(binary=tmp_path / "opa"):
         pass
 
 
-def test_a_port_that_is_taken_is_told(opa_binary: Path) -> None:
+def test_a_port_that_is_taken_is_reported(opa_binary: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with (

@@ -25,7 +25,9 @@ def test_the_same_modules_give_the_same_bytes(opa_binary: Path) -> None:
         ({"p.rego": MODULE}, "p/other", "p/other"),
     ],
 )
-def test_what_opa_says_is_told(modules: dict[str, str], entrypoint: str, message: str, opa_binary: Path) -> None:
+def test_the_message_of_opa_is_in_the_error(
+    modules: dict[str, str], entrypoint: str, message: str, opa_binary: Path
+) -> None:
     with pytest.raises(OpaError, match=message):
         wasm.build(modules, [entrypoint], opa_binary)
 

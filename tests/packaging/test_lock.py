@@ -34,7 +34,7 @@ def test_a_lock_file_is_not_stale(name: str, extras: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("name", "extras"), LOCKS)
-def test_a_stale_lock_file_is_told(name: str, extras: list[str], locked: ModuleType) -> None:
+def test_a_stale_lock_file_is_reported(name: str, extras: list[str], locked: ModuleType) -> None:
     lock = (ROOT / name).read_text(encoding="utf-8")
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert locked.stale(lock, pyproject, extras) == []

@@ -54,7 +54,7 @@ def harmed(
     return registry, ids, path
 
 
-def test_what_is_whole_is_listed_and_the_rest_told(
+def test_intact_records_are_listed_and_the_others_reported(
     harmed: tuple[Registry, list[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     registry, ids, path = harmed
@@ -130,7 +130,7 @@ def test_the_record_of_what_runs_is_mended_from_what_runs(registry: Registry, pa
     assert registry.release("dev", "shop", canary=Canary(state=state)).policy == running.id
 
 
-def test_what_lies_there_and_is_nothing_is_told_and_passed_over(registry: Registry, packed: ExampleBundles) -> None:
+def test_foreign_files_are_reported_and_passed_over(registry: Registry, packed: ExampleBundles) -> None:
     revision = registry.put(packed.policies[0])
     registry.release("dev", "shop", policy=revision.id)
     strays = ["revisions/my notes/x.json", "channels/my notes/x", "channels/dev/old copy/x"]

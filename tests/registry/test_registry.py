@@ -167,7 +167,7 @@ def test_what_writers_left_behind_goes_with_a_sweep(registry: Registry, packed: 
     assert sorted(path.name for path in folder.glob(".new-*")) == [".new-young"]
 
 
-def test_a_switch_whose_copies_fail_is_told_as_one(registry: Registry, packed: ExampleBundles, tmp_path: Path) -> None:
+def test_a_switch_whose_copies_fail_has_one_error(registry: Registry, packed: ExampleBundles, tmp_path: Path) -> None:
     first, second = (registry.put(policy).id for policy in packed.policies)
     registry.release("dev", "shop", policy=first)
     copy = tmp_path / "registry/channels/dev/shop/policy.tar.gz"

@@ -147,7 +147,7 @@ def test_a_text_that_a_comma_cut_off(refuses: Refuses) -> None:
     assert (found.code, found.help) == ("T001", "a comma between braces ends a text: put the whole text in quotes")
 
 
-def test_everything_that_is_wrong_is_said_at_once(refuses: Refuses) -> None:
+def test_all_mistakes_are_reported_at_once(refuses: Refuses) -> None:
     found = refuses("cases:\n  - {user: x}\n  - {action: read}\nsuits: []")
     assert [(d.code, d.span.line) for d in found] == [("T002", 3), ("T002", 3), ("T002", 4), ("T002", 4), ("T001", 5)]
     found = refuses('cases:\n  - {user: x}\n  - {user: x, action: raed, resource: "item:s/a/x", decision: deny}')

@@ -112,7 +112,7 @@ def test_mistakes_of_two_files_come_together(tmp_path: Path) -> None:
     assert [Path(d.span.path).name for d in caught.value.diagnostics] == ["a.scenarios.yaml", "b.scenarios.yaml"]
 
 
-def test_what_is_no_yaml_is_said_where_it_is(tmp_path: Path) -> None:
+def test_invalid_yaml_is_reported_where_it_is(tmp_path: Path) -> None:
     write(tmp_path, a=POLICY, a__scenarios="scenarios: 1\ncases: [\n")
     with pytest.raises(PolicyInvalid, match="P002"):
         plans([tmp_path])
@@ -122,13 +122,13 @@ def test_what_is_no_yaml_is_said_where_it_is(tmp_path: Path) -> None:
     ("text", "message"),
     [("", "P003"), ('scenarios: 1\npolicy: "{', "P002"), ("scenarios: 1\npolicy: no.yaml\n", "T101")],
 )
-def test_a_file_that_is_named_is_told_of_whatever_is_wrong_with_it(tmp_path: Path, text: str, message: str) -> None:
+def test_a_named_file_is_reported_whatever_is_wrong_with_it(tmp_path: Path, text: str, message: str) -> None:
     write(tmp_path, bad__scenarios=text)
     with pytest.raises(PolicyInvalid, match=message):
         plans([tmp_path / "bad.scenarios.yaml"])
 
 
-def test_an_empty_file_is_told_how_one_begins(tmp_path: Path) -> None:
+def test_an_empty_file_is_reported_with_an_example(tmp_path: Path) -> None:
     write(tmp_path, bad__scenarios="")
     with pytest.raises(PolicyInvalid) as caught:
         plans([tmp_path / "bad.scenarios.yaml"])
@@ -136,7 +136,7 @@ def test_an_empty_file_is_told_how_one_begins(tmp_path: Path) -> None:
     assert found.help == "a scenario file begins with `scenarios: 1` and `policy: FILE.yaml`"
 
 
-def test_each_bad_reading_is_told_of_where_it_stands(tmp_path: Path) -> None:
+def test_each_bad_reading_is_reported_at_its_place(tmp_path: Path) -> None:
     head = "variant: night\nreadings:\n  store/open: loose\n  store/opne: strict\n"
     write(
         tmp_path,

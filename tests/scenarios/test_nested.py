@@ -66,15 +66,13 @@ def test_needs_on_one_level_do_not_tell_levels_apart(reads: Reads) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_called_equivalent_is_told_apart_by_no_state(seed: int) -> None:
+def test_no_state_distinguishes_equivalent_mutants(seed: int) -> None:
     compare_equivalence(seed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(3, 203, 10))
-def test_what_is_called_equivalent_in_many_policies_is_told_apart_by_no_state(
-    subtests: pytest.Subtests, first: int
-) -> None:
+def test_no_state_distinguishes_equivalent_mutants_of_many_policies(subtests: pytest.Subtests, first: int) -> None:
     for seed in range(first, first + 10):
         with subtests.test(seed=seed):
             compare_equivalence(seed)

@@ -81,7 +81,7 @@ def test_a_part_may_be_named_by_a_parameter(reads: Reads) -> None:
     assert allowed.count("READ (shelf:s/a)") == 1
 
 
-def test_an_unknown_parameter_in_a_part_named_by_one_is_told_once(refuses: Refuses) -> None:
+def test_an_unknown_parameter_in_a_part_named_by_one_is_reported_once(refuses: Refuses) -> None:
     text = """\
         params: {held: [one, two], other: [1, 2]}
         let: {load_one: [["READ (item:s/{other}/{name})"]], load_two: load_one}

@@ -87,7 +87,7 @@ def test_the_gate(reads: Reads) -> None:
         ("object", "{ask: do shelf:s/a, with: {to: 'store:t'}, by: [[READ (store:t)]]}", "never (where `to` is a `shelf`)"),
     ],
 )  # fmt: skip
-def test_what_is_not_asked_is_not_noticed(reads: Reads, name: str, weaker: str, unseen: str) -> None:
+def test_mutants_that_no_case_reaches_survive(reads: Reads, name: str, weaker: str, unseen: str) -> None:
     found = survivors(reads, ROWS[name][0], weaker)
     if name == "flag":
         # Asked without the flag alone, the drop of the flag is seen and what it asks for is not.

@@ -58,7 +58,7 @@ def test_names_may_name_names(reads: Reads) -> None:
         ("by: [[~]]", "T003", "an atom is empty, not text"),
     ],
 )
-def test_what_is_wrong_is_said_where_it_stands(refuses: Refuses, entry: str, code: str, message: str) -> None:
+def test_mistakes_are_reported_where_they_stand(refuses: Refuses, entry: str, code: str, message: str) -> None:
     text = f"let: {{round: square, square: {{all: [square]}}}}\nneeds:\n  - {{ask: read item:s/a/x, {entry}}}"
     [found, *_] = refuses(text)
     assert (found.code, found.message) == (code, message)

@@ -194,7 +194,7 @@ def test_an_answer_that_nobody_takes_is_given_up_and_a_slow_reader_is_not() -> N
     assert not bounds.open
 
 
-def test_a_body_beyond_the_limit_is_refused_and_told_so(started: Started) -> None:
+def test_a_body_beyond_the_limit_is_refused_with_a_reason(started: Started) -> None:
     server = started()
     path = "/logs" if requests.get(f"{server.url}/fleet", timeout=20).ok else "/access/v1/evaluation"
     for size in (5 << 20, 40 << 20):

@@ -42,7 +42,7 @@ def test_lines_are_names_tokens_and_scopes(tmp_path: Path) -> None:
         (f"a sha256:{'A' * 64}\n", "hash"),
     ],
 )
-def test_what_is_wrong_is_told_without_the_token(tmp_path: Path, text: str, says: str) -> None:
+def test_errors_name_the_mistake_without_the_token(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "tokens"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as raised:

@@ -85,7 +85,7 @@ def test_each_row_is_decided_by_its_own_roles(spark: SparkSession, tmp_path: Pat
     assert [allowed for allowed, _ in expected] == [row in (0, 1, 6, 8) for row in range(len(ROWS))]
 
 
-def test_what_cannot_decide_them_refuses(spark: SparkSession, tmp_path: Path) -> None:
+def test_engines_without_active_roles_refuse_them(spark: SparkSession, tmp_path: Path) -> None:
     path = policy(tmp_path, ", active_roles: request")
     with pytest.raises(UsageError, match="joins do not decide requests with active roles"):
         decided(spark, path, plan="joins")

@@ -149,7 +149,7 @@ def test_groups_count_only_where_the_policy_takes_them(ask: Ask, spark: SparkSes
     ],
     ids=str,
 )
-def test_a_mistake_of_the_program_is_told_before_any_row_is_read(
+def test_a_mistake_of_the_program_is_reported_before_any_row_is_read(
     arguments: dict[str, Any], error: type[Exception], message: str, ask: Ask
 ) -> None:
     with pytest.raises(error) as caught:
@@ -163,7 +163,7 @@ def test_what_is_no_policy_is_refused(wrong: Any) -> None:
         open_policy(wrong)
 
 
-def test_columns_of_other_kinds_and_columns_of_nothing_are_told(ask: Ask) -> None:
+def test_columns_of_other_kinds_and_columns_of_nothing_are_reported(ask: Ask) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"subject": F.col("usr")}, "subject: [UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
         ({"resource": ("box", "nothing.there")}, "the path of resource: [UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
@@ -178,7 +178,7 @@ def test_columns_of_other_kinds_and_columns_of_nothing_are_told(ask: Ask) -> Non
             ask(**arguments)
 
 
-def test_what_is_no_frame_no_name_and_no_limits_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_frames_names_and_limits_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     files = decision_rows.files(tmp_path)
     df = spark.range(1).select(F.lit("ann").alias("user"), F.lit("box:s/a/1").alias("box"))
     arguments: dict[str, Any] = {"subject": "user", "action": "look", "resource": "box"}

@@ -120,7 +120,7 @@ def test_figures_are_of_the_matrix(written: tuple[Path, dict[str, Any]]) -> None
 
 
 @pytest.mark.slow
-def test_findings_are_told(written: tuple[Path, dict[str, Any]]) -> None:
+def test_findings_are_reported(written: tuple[Path, dict[str, Any]]) -> None:
     folder, summary = written
     found = list(csv.DictReader((folder / "findings.csv").open(newline="")))
     by_kind = {kind: [row["about"] for row in found if row["kind"] == kind] for kind in findings.WHAT}
@@ -150,7 +150,7 @@ def test_no_name_becomes_markup(written: tuple[Path, dict[str, Any]]) -> None:
     assert not re.findall(r"(?:https?:)?//[a-z]", re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
 
 
-def test_a_page_says_what_was_asked_about_and_what_was_not_looked_for(written: tuple[Path, dict[str, Any]]) -> None:
+def test_a_page_lists_what_it_covers_and_what_it_does_not_check(written: tuple[Path, dict[str, Any]]) -> None:
     folder, summary = written
     text = (folder / "report.html").read_text()
     assert summary["origin"]["asked"]["operations"] == "all"

@@ -79,7 +79,7 @@ def test_a_choice_of_joins_tells_how_they_go_and_limits_move_it(
         JoinLimits(keep="disk")  # type: ignore[arg-type]
 
 
-def test_a_stream_that_is_too_much_for_the_kernel_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_that_is_too_much_for_the_kernel_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("'ann' AS user", "'s/a/1' AS path")
     files = decision_rows.files(tmp_path)
     assert plan(stream, *files, **BOX).plan == "kernel"

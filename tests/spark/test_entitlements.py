@@ -205,7 +205,7 @@ def test_a_group_or_a_role_has_what_somebody_has_who_holds_nothing_else(seed: in
         assert {(row["operation"], f"{row['type']}:{row['path']}") for row in found} == expected
 
 
-def test_what_matters_most_is_told_and_by_which_group(program: Program) -> None:
+def test_the_most_important_way_is_listed_with_its_group(program: Program) -> None:
     found = {(r["user"], r["operation"], r["path"]): r for r in rows(program, STATE, SHELVES)}
     assert set(found) == {
         ("ann", "look", "m/s/1"),
@@ -223,7 +223,7 @@ def test_what_matters_most_is_told_and_by_which_group(program: Program) -> None:
     assert found["cid", "fill", "m/s/2"]["via_kind"] == "owner"
 
 
-def test_the_group_that_is_told_is_one_by_which_the_role_counts_there(program: Program) -> None:
+def test_the_listed_group_is_one_by_which_the_role_counts_there(program: Program) -> None:
     # Ann holds the role in person in one shop, by one group in another, and by a third everywhere.
     shops = ("m/s", "m/t", "m/u")
     state = replace(

@@ -51,5 +51,5 @@ org.apache.spark.api.python.PythonException
     ],
     ids=["java", "worker", "plain", "long"],
 )
-def test_stacks_are_left_out_and_causes_told(text: str, shown: list[str]) -> None:
+def test_stacks_are_left_out_and_causes_reported(text: str, shown: list[str]) -> None:
     assert first_lines(text).splitlines() == shown

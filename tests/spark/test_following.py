@@ -235,7 +235,7 @@ def test_each_micro_batch_is_decided_by_the_state_of_its_moment(
     assert [(row["batch"], row["allowed"]) for row in answers] == [(0, True), (1, False)]
 
 
-def test_what_cannot_follow_is_refused_and_said(
+def test_states_that_cannot_be_followed_are_refused_with_a_reason(
     stream: Stream, policy_and_state: tuple[str, str], spark: SparkSession
 ) -> None:
     program = pipeline.load_program(policy_and_state[0])

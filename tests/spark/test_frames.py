@@ -61,7 +61,7 @@ def test_pandas_on_spark_may_be_a_state_and_what_a_matrix_is_about(spark: SparkS
     assert [row["user"] for row in rows.collect()] == ["ann"]
 
 
-def test_a_frame_of_pandas_is_told_what_to_write(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_frame_of_pandas_is_refused_with_advice(spark: SparkSession, tmp_path: Path) -> None:
     import pandas as pd
 
     with pytest.raises(UsageError, match=r"a DataFrame is not a Spark DataFrame; write `spark.createDataFrame\(df\)`"):

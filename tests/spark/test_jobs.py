@@ -184,7 +184,7 @@ def test_what_goes_wrong_has_an_exit_code_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_wrong_in_a_file_is_told_by_its_line_before_spark_is_started(
+def test_mistakes_in_a_file_are_reported_by_line_before_spark_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     people, entities = tmp_path / "people.txt", tmp_path / "entities.txt"

@@ -81,7 +81,7 @@ def test_a_large_state_comes_as_a_file_that_is_sent_once(spark: SparkSession, re
         ]
 
 
-def test_an_answer_is_asked_for_once_however_often_it_is_used(
+def test_an_answer_is_computed_once_however_often_it_is_used(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     df = decision_rows.frame(spark, [("ann", "s/a/1"), ("ann", "s/a/2")], "user string, path string")

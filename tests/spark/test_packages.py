@@ -19,7 +19,7 @@ def test_well_known_ones_bring_their_settings() -> None:
     assert "spark.sql.catalog.spark_catalog" in found
 
 
-def test_what_is_said_stays() -> None:
+def test_explicit_settings_stay() -> None:
     settings = {EXTENSIONS: "mine", "spark.sql.catalog.spark_catalog": "ours"}
     assert with_packages([DELTA], settings, remote=False) == settings | {PACKAGES: DELTA}
     assert with_packages([], settings, remote=True) == settings

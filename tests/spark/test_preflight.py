@@ -66,7 +66,7 @@ def session_report(folder: Path, executors: Path, remote: str) -> dict[str, Any]
 
 @CONNECT
 @pytest.mark.slow
-def test_executors_without_packages_are_told_in_one_sentence_and_joins_decide(tmp_path: Path, remote: str) -> None:
+def test_executors_without_packages_are_reported_in_one_sentence_and_joins_decide(tmp_path: Path, remote: str) -> None:
     bare, _ = python(tmp_path / "bare", ())
     found = session_report(tmp_path, bare, remote)
     lacking = f"the Python of Spark's executors, {bare} ({VERSION}), has no `pyarrow` and no `numpy`"

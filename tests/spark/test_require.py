@@ -20,7 +20,7 @@ from privtab.state.load import load
 from privtab.state.validate import validate
 
 
-def test_an_allow_is_told_and_a_denial_raised_with_what_is_missing(tmp_path: Path) -> None:
+def test_an_allow_is_returned_and_a_denial_raised_with_what_is_missing(tmp_path: Path) -> None:
     policy, state = decision_rows.files(tmp_path)
     allowed = require(policy, state, "user:ann", "look", "box:s/a/1")
     assert (allowed.allowed, allowed.rule) == (True, "deck/box/look")
@@ -52,7 +52,7 @@ def test_an_allow_is_told_and_a_denial_raised_with_what_is_missing(tmp_path: Pat
     ],
     ids=str,
 )
-def test_what_is_no_request_is_told(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_an_invalid_request_is_reported(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest) as raised:
         require(
             *decision_rows.files(tmp_path), **{"subject": "ann", "action": "look", "resource": "box:s/a/1", **arguments}

@@ -86,7 +86,7 @@ def test_columns_may_be_chosen_by_the_schema(spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
-def test_filters_of_a_query_reach_the_matrix_where_that_is_asked_for(
+def test_filters_of_a_query_reach_the_matrix_on_request(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     register(spark, pushdown=True)

@@ -59,7 +59,7 @@ def test_parquet_that_unpacks_to_very_much(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_text_that_is_said_often_is_held_once(tmp_path: Path, program: Program) -> None:
+def test_a_repeated_text_is_stored_once(tmp_path: Path, program: Program) -> None:
     repeated(tmp_path / "grants.parquet", 20_000, "x" * 1_000_000)
     tracemalloc.start()
     state, findings = checked(program, load(tmp_path))

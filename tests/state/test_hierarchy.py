@@ -213,7 +213,7 @@ def test_a_chain_has_a_bound() -> None:
     assert len(state.memberships) == chains.MOST_LINKS
 
 
-def test_a_large_cycle_is_told_without_all_its_names() -> None:
+def test_a_large_cycle_is_reported_without_all_its_names() -> None:
     rows = [{"user": f"group:g{n}", "group": f"g{(n + 1) % 3000}"} for n in range(3000)]
     state, found = checked(small(), memberships=rows)
     assert state.memberships == ()

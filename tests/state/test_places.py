@@ -27,7 +27,7 @@ def test_each_good_row_knows_its_line_whatever_was_left_out(tmp_path: Path) -> N
     assert (state, findings) == validate(program, load(path))
 
 
-def test_a_row_without_a_line_is_told_by_its_number() -> None:
+def test_a_row_without_a_line_is_named_by_its_number() -> None:
     program = pipeline.load_program("gravitino/1.1.0")
     raw = from_tables({"members": [{"user": "ann", "of": "metalake:m"}]}, "state.json")
     _, places, _ = validate_with_places(program, raw)

@@ -416,7 +416,7 @@ def test_opening_what_is_no_store_of_this_version_says_what_to_do(
         Journal.open(url)
 
 
-def test_what_cannot_be_a_store_is_refused(url: str, program: Program, store: Store) -> None:
+def test_a_database_that_cannot_be_a_store_is_refused(url: str, program: Program, store: Store) -> None:
     with pytest.raises(StoreError, match="holds a store already"):
         Store.create(url, program)
     same(store)

@@ -143,7 +143,7 @@ def test_a_trial_ends_good_bad_or_without_a_word() -> None:
     assert observe(growing(RuleCount(), RuleCount()), DURING, trial(quiet_ok=True), None).good
 
 
-def test_sides_are_told_apart_by_the_policy_else_by_the_state() -> None:
+def test_sides_are_distinguished_by_the_policy_or_else_by_the_state() -> None:
     assert sides(DURING) == ("new", "old")
     state = Channel(channel="dev", system="shop", policy="p", state="s", canary=Canary(policy="p", state="t"))
     assert sides(state) == ("t", "s")
@@ -162,7 +162,7 @@ def tried(since: str, canary: RuleCount, others: RuleCount, started: str = "1") 
     return Fleet(tallies=late, trials={"dev/shop": (since, tallies)}, started=started)
 
 
-def test_what_was_decided_before_the_canary_and_told_late_does_not_count() -> None:
+def test_late_reports_of_decisions_before_the_canary_do_not_count() -> None:
     counted = CanaryCounts(DURING, tried("t1", RuleCount(), RuleCount()))
     found = counted.now(tried("t1", RuleCount(allowed=5), RuleCount(allowed=7)))
     assert found == {(True, "r"): RuleCount(allowed=5), (False, "r"): RuleCount(allowed=7)}

@@ -63,7 +63,7 @@ def test_lint_stops_at_the_severity_of_the_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["reference", "both"])
-def test_scenarios_beside_the_policy_are_asked(tmp_path: Path, engine: str) -> None:
+def test_scenarios_beside_the_policy_are_run(tmp_path: Path, engine: str) -> None:
     path = write(tmp_path)
 
     def gate() -> Gate:
@@ -143,7 +143,7 @@ def test_what_changed_only_through_can_is_folded_into_the_row_that_changed(
     assert not any(line.startswith(("item/read", "shelf/load")) for line in lines)
 
 
-def test_what_makes_the_difference_is_told_where_the_cells_are_the_same(
+def test_the_cause_of_a_difference_is_reported_where_the_cells_are_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")

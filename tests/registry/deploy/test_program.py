@@ -72,6 +72,6 @@ def test_conditions_are_shown_in_the_words_of_the_tables() -> None:
         (archive({"privtab_program/x/data.json": b"["}), "cannot be read"),
     ],
 )
-def test_what_is_no_program_is_said(bundle: bytes, message: str) -> None:
+def test_an_invalid_program_is_reported(bundle: bytes, message: str) -> None:
     with pytest.raises(FileError, match=message):
         program_in(bundle, "policy 1234")

@@ -227,7 +227,7 @@ def test_reports_and_logs_are_taken_within_bounds(registry: Registry, monkeypatc
     within(registry, body)
 
 
-def test_the_fleet_is_told_by_channel(registry: Registry, packed: ExampleBundles) -> None:
+def test_the_fleet_is_listed_by_channel(registry: Registry, packed: ExampleBundles) -> None:
     registry.release("prod", "shop", policy=registry.put(packed.policies[1]).id)
 
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
@@ -272,7 +272,7 @@ def test_a_storage_that_never_answered_is_no_registry(tmp_path: Path) -> None:
     within(Down(Registry.open(str(tmp_path)).store), body)
 
 
-def test_a_switch_is_told_only_when_its_bundle_can_be_sent(registry: Registry, packed: ExampleBundles) -> None:
+def test_a_switch_is_announced_only_when_its_bundle_can_be_sent(registry: Registry, packed: ExampleBundles) -> None:
     new = registry.put(packed.policies[1])
     lost = [True]
     blob = registry.blob

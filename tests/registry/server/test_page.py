@@ -15,7 +15,9 @@ Serving = Callable[..., Server]
 EVIL = "<script>alert(1)</script>\"'&"
 
 
-def test_it_shows_channels_releases_and_sidecars(serving: Serving, registry: Registry, packed: ExampleBundles) -> None:
+def test_the_page_shows_channels_releases_and_sidecars(
+    serving: Serving, registry: Registry, packed: ExampleBundles
+) -> None:
     second = registry.put(packed.policies[1]).id
     registry.release("dev", "shop", canary=Canary(policy=second, share=0.25), why=EVIL, by=EVIL)
     server = serving()
@@ -43,7 +45,7 @@ def test_it_shows_channels_releases_and_sidecars(serving: Serving, registry: Reg
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;&#34;&#39;&amp;") == 3, "why, by, and the sidecar's name"
 
 
-def test_its_links_lead_somewhere(serving: Serving) -> None:
+def test_links_of_the_page_lead_somewhere(serving: Serving) -> None:
     server = serving()
     for path in ("/fleet", "/metrics", "/channels/", "/revisions/", "/blobs/", "/registry.json"):
         assert f'href="{path[1:]}"' in server.get("/").text
@@ -60,12 +62,12 @@ def test_an_empty_registry_says_what_to_do(serving: Serving, tmp_path: Path) -> 
     assert "No sidecar has asked" in page
 
 
-def test_a_record_that_cannot_be_read_is_told(serving: Serving, registry: Registry) -> None:
+def test_a_record_that_cannot_be_read_is_reported(serving: Serving, registry: Registry) -> None:
     registry.store.replace("revisions/shop/policy/0123456789abcdef.json", b"{")
     assert "1 of the records cannot be read" in serving().get("/").text
 
 
-def test_it_is_for_operators(serving: Serving, tmp_path: Path) -> None:
+def test_the_page_is_for_operators(serving: Serving, tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("ops operator-token-0123456789 operator\nweb sidecar-token-0123456789 sidecar\n")
     server = serving("--token-file", tokens)

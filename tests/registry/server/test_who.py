@@ -182,7 +182,7 @@ def test_who_has_asked_for_a_channel_that_is_to_be_counts_for_it(registry: Regis
     within(registry, body)
 
 
-def test_who_cannot_be_told_apart_is_waited_for_and_does_not_count() -> None:
+def test_sidecars_that_cannot_be_distinguished_are_waited_for_and_do_not_count() -> None:
     from privtab.registry.deploy.nodes import LoadedBundle
 
     def look(revision: str) -> Any:

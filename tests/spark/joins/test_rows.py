@@ -223,7 +223,7 @@ def test_more_privileges_than_one_column_has_bits(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.slow
-def test_what_joins_do_is_told_in_words(spark: SparkSession, program: Program) -> None:
+def test_the_plan_of_joins_is_described_in_words(spark: SparkSession, program: Program) -> None:
     requests = [Request(user="ann", action="read", resource=Entity("table", f"c/s/t{n}")) for n in range(50)]
     rows = frame(spark, program, requests).drop("action", "type", "with_to_type", "with_to_path")
     text = explain_joins(

@@ -43,14 +43,14 @@ def test_lines_with_passwords_are_not_shown(tmp_path: Path) -> None:
     assert "pa55word" not in str(error.value)
 
 
-def test_bytes_that_are_not_utf_8_are_told(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf_8_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "sources.yaml"
     path.write_bytes(b"tables: {grants: {path: \xff}}\n")
     with pytest.raises(UsageError, match="P001"):
         read_configuration(path)
 
 
-def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot read"):
         read_configuration(tmp_path / "sources.yaml")
 

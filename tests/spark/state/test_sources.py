@@ -91,7 +91,7 @@ def test_a_folder_has_a_file_for_each_table(spark: SparkSession, shop: Program, 
     )  # fmt: skip
 
 
-def test_everything_wrong_with_a_configuration_is_told_at_once(
+def test_everything_wrong_with_a_configuration_is_reported_at_once(
     spark: SparkSession, shop: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_SECRET", "pa55word")
@@ -175,7 +175,7 @@ def test_what_came_from_the_environment_is_in_no_log(
     assert "nope" in capfd.readouterr().err, "PySpark's own log is as it was"
 
 
-def test_columns_that_nobody_asked_for_are_refused_unless_told(spark: SparkSession, shop: Program) -> None:
+def test_unknown_columns_are_refused_unless_extra_ones_are_ignored(spark: SparkSession, shop: Program) -> None:
     spark.sql("select 'ann' as principal, 'clerk' as role, 'lake:l' as scpoe").createOrReplaceTempView("held")
     with pytest.raises(UsageError, match="unknown column `scpoe` \\(did you mean `scope`\\?\\)"):
         read_state(spark, {"assignments": "held"}, shop)
