@@ -35,6 +35,16 @@ def import_documents() -> list[str]:
     return sorted(path.stem for path in imports().glob("*.yaml"))
 
 
+def pushes() -> Path:
+    """The shipped mapping documents of `privtab state push`: `<system>.yaml`."""
+    return _folder("push_src")
+
+
+def push_documents() -> list[str]:
+    """The names of the shipped mapping documents."""
+    return sorted(path.stem for path in pushes().glob("*.yaml"))
+
+
 def rules() -> Path:
     """The pages of findings: `P101-unknown-privilege.md`."""
     return _folder("docs/rules")

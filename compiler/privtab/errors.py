@@ -18,6 +18,7 @@ PrivtabError
 ├── RegistryError             a registry of bundles could not be read or written (exit code 3)
 │   ├── RegistryConflict      another change came first (exit code 1)
 │   └── BundleRefused         a bundle that must not be stored: broken, of no known kind, not signed (exit code 1)
+├── PushError                 a system that rights are pushed to could not be read or changed (exit code 3)
 ├── StoreError                a store of grants could not be read or written (exit code 3)
 │   └── StoreConflict         another change came first, or the store does not hold a row to remove (exit code 1)
 └── DecisionError             no answer that may be treated as an allow
@@ -141,6 +142,10 @@ class RegistryConflict(RegistryError):
 
 class BundleRefused(RegistryError):
     """A bundle must not be stored: it cannot be read, is of no known kind, does not match its revision, or is not signed."""
+
+
+class PushError(PrivtabError):
+    """A system that rights are pushed to could not be read or changed."""
 
 
 class StoreError(PrivtabError):

@@ -37,6 +37,7 @@ PAGES = (
     "docs/reference/diff.md",
     "docs/reference/state-diff.md",
     "docs/reference/store.md",
+    "docs/reference/push.md",
 )
 HEAD = "head.yaml"
 
@@ -58,11 +59,11 @@ class Block:
 
     @property
     def is_policy(self) -> bool:
-        """Whether it is a policy, or sections of one: not a state, scenarios or an import document."""
+        """Whether it is a policy, or sections of one: not a state, scenarios, an import or a mapping document."""
         return (
             self.language == "yaml"
             and not {"state", "sketch"} & self.says.keys()
-            and not self.text.startswith(("scenarios:", "import:"))
+            and not self.text.startswith(("scenarios:", "import:", "push:"))
         )
 
     def names(self, directive: str) -> list[str]:

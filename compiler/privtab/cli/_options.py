@@ -89,11 +89,16 @@ def readings(options: list[str] | None) -> dict[str, str]:
 
 def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> State:
     """Read and check a state; its errors go to standard error, and result in exit code 1 unless `allow_partial`."""
-    state, _, errors = _load_and_check(program, path)
+    return load_state_and_places(program, path, allow_partial=allow_partial)[0]
+
+
+def load_state_and_places(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, Places]:
+    """As `load_state`, with the position of each row."""
+    state, places, errors = _load_and_check(program, path)
     if errors and not allow_partial:
         complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
         raise typer.Exit(ExitCode.FINDINGS)
-    return state
+    return state, places
 
 
 def moment_of(at: str | None) -> int:

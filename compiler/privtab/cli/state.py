@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab._staged import write
-from privtab.cli import _spark_state, _state_diff, _state_import
+from privtab.cli import _spark_state, _state_diff, _state_import, _state_push
 from privtab.cli._options import (
     AtOption,
     FormatOption,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PANEL = "Ship"
 
-app = typer.Typer(help="Validate, compare, import and pack states: who holds what.", no_args_is_help=True)
+app = typer.Typer(help="Validate, compare, import, pack and push states: who holds what.", no_args_is_help=True)
 
 StateArgument = Annotated[Path, typer.Argument(metavar="STATE", help=STATE_HELP)]
 
@@ -172,4 +172,5 @@ def _pack_shards(program: Program, good: State, output: Path, made_of: Provenanc
 
 _spark_state.add_to(app)
 _state_import.add_to(app)
+_state_push.add_to(app)
 _state_diff.add_to(app)

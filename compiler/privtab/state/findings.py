@@ -1,6 +1,7 @@
 """The codes of findings in a state, and findings as text and as JSON.
 
-`S0…` is about a file or a whole table, `S1…` about one row, `S2…` is for `privtab state lint`. An error removes the row from the state (or all rows of
+`S0…` is about a file or a whole table, `S1…` about one row, `S2…` is for `privtab state lint`, `S3…` for `privtab state
+push`. An error removes the row from the state (or all rows of
 the table that could not be read); a warning or a note does not.
 """
 
@@ -74,6 +75,11 @@ CODES = {
     "S205": "unused-role",
     "S206": "direct-grant",
     "S207": "superfluous-row",
+    "S301": "not-expressible",
+    "S302": "holds-for-a-time",
+    "S303": "not-a-native-name",
+    "S304": "shared-native-name",
+    "S305": "second-owner",
 }
 
 _UNREAD = frozenset({"S001", "S002", "S007", "S107"})

@@ -1,0 +1,189 @@
+"""`privtab state push`: the rows of a state as native privileges of another system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privtab._install import how_to_install
+from privtab._resources import push_documents
+from privtab.cli._options import (
+    AtOption,
+    FormatOption,
+    PartialOption,
+    PolicyOption,
+    StateOption,
+    VariantOption,
+    load_state_and_places,
+    moment_of,
+)
+from privtab.cli._output import Format, complain, err, out, print_if_data, show_state_findings
+from privtab.errors import UsageError
+from privtab.exit_codes import ExitCode
+from privtab.key_values import key_values
+from privtab.plural import count
+
+if TYPE_CHECKING:
+    from privtab.pushdown.run import Pushed
+
+MAX_SHOWN = 20
+"""How many lines of each list are shown."""
+
+
+def push(
+    document: Annotated[
+        str,
+        typer.Argument(
+            metavar="DOCUMENT", help=f"Mapping document: a name ({', '.join(push_documents())}) or a YAML file."
+        ),
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="URL of the database or server, or a file of its policies.")
+    ],
+    policy: PolicyOption,
+    state: StateOption,
+    apply: Annotated[bool, typer.Option("--apply", help="Carry out what is shown.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if the target differs from the state.")] = False,
+    expand: Annotated[
+        bool,
+        typer.Option("--expand", help="Grant what follows from inheritance, denials and scopes, object by object."),
+    ] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Compare the decisions of policy and target; apply only if they agree.")
+    ] = False,
+    revoke_foreign: Annotated[
+        bool, typer.Option("--revoke-foreign", help="Revoke also what privtab did not grant.")
+    ] = False,
+    allow_foreign: Annotated[
+        bool, typer.Option("--allow-foreign", help="With --check: accept rights that privtab did not grant.")
+    ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Name that granted rights are recorded under. Default: the system."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Value that the mapping document needs; repeatable."),
+    ] = None,
+    at: AtOption = None,
+    variant: VariantOption = None,
+    allow_partial: PartialOption = False,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Push a state to another system as native privileges.
+
+    Shows what would change, and changes nothing without --apply. Rows that the system cannot express are findings, and stop the push.
+
+    Example:
+
+    \b
+      privtab state push postgresql postgresql+psycopg://admin@db/sales -p postgresql/15 -s state.yaml
+      privtab state push warehouse.yaml postgresql+psycopg://admin@db/sales -p lake.yaml -s store:grants.db --expand --apply
+      privtab state push postgresql postgresql+psycopg://admin@db/sales -p postgresql/15 -s state.yaml --check --format json
+    """
+    if check and apply:
+        raise UsageError("`--check` changes nothing: leave out `--apply`, or check afterwards")
+    from privtab.cli._stored import load_policy
+
+    try:
+        from privtab.pushdown.document import load
+        from privtab.pushdown.run import push as pushed
+    except ImportError as error:
+        raise UsageError(f"`privtab state push` needs {error.name}: {how_to_install('import')}") from error
+    program = load_policy(policy, variant=variant)
+    mapping = load(document, program, key_values(set_, "--set", example="metalake=prod"))
+    rows, places = load_state_and_places(program, state, allow_partial=allow_partial)
+    if at is not None:
+        moment = moment_of(at)
+        rows, places = rows.at(moment), places.some(rows.held(moment))
+    result = pushed(
+        program,
+        rows,
+        mapping,
+        target,
+        pusher=name or program.system,
+        places=places,
+        expand=expand,
+        revoke_foreign=revoke_foreign,
+        compare=compare,
+        apply=apply,
+    )
+    if not print_if_data(format_, _as_json(result)):
+        _show(result)
+    failed = bool(result.wanted.findings or result.disagreements)
+    if result.wanted.findings:
+        complain(f"{count(len(result.wanted.findings), 'row')} cannot be expressed: nothing is pushed")
+    elif result.disagreements:
+        complain(f"the target would decide {count(len(result.disagreements), 'request')} otherwise: nothing is pushed")
+    elif check and (result.plan.changes or (result.plan.foreign and not allow_foreign)):
+        complain(f"{result.where} differs from {state}")
+        failed = True
+    if failed:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to `privtab state`."""
+    app.command("push")(push)
+
+
+def _as_json(result: Pushed) -> dict[str, Any]:
+    from privtab.pushdown.rights import in_order
+    from privtab.state.findings import to_json
+
+    def listed(rights: Iterable[Any]) -> list[str]:
+        return [str(right) for right in in_order(set(rights))]
+
+    return {
+        "target": result.where,
+        "applied": result.applied,
+        "drift": result.drifted,
+        "create": sorted(map(str, result.plan.create)),
+        "grant": listed(result.plan.grant),
+        "revoke": listed(result.plan.revoke),
+        "foreign": listed(result.plan.foreign),
+        "requests": list(result.requests),
+        "findings": to_json(result.wanted.findings),
+        "left_out": dict(result.wanted.left_out),
+        "outside": result.wanted.outside,
+        "absent": dict(result.wanted.absent),
+        "unlimited": list(result.unlimited),
+        "disagreements": None if result.disagreements is None else [str(d) for d in result.disagreements],
+    }
+
+
+def _show(result: Pushed) -> None:
+    from privtab.pushdown.rights import in_order
+
+    wanted, plan = result.wanted, result.plan
+    if wanted.findings:
+        show_state_findings(wanted.findings)
+        return
+    _list("left out", [f"{reason}: {count(number, 'row')}" for reason, number in wanted.left_out.items()])
+    _list("not there", [f"{what}: {count(number, 'right')}" for what, number in wanted.absent.items()])
+    if wanted.outside:
+        err().print(f"about entities elsewhere: {count(wanted.outside, 'row')}")
+    _list("not granted by privtab, and kept", [str(right) for right in in_order(set(plan.foreign))])
+    _list("decided otherwise", [str(disagreement) for disagreement in result.disagreements or ()])
+    for request in result.requests:
+        out().print(request, soft_wrap=True)
+    numbers = [
+        f"{len(things):,} to {verb}"
+        for verb, things in (("create", plan.create), ("grant", plan.grant), ("revoke", plan.revoke))
+        if things
+    ]
+    err().print(
+        f"{result.where}: {', '.join(numbers) or 'nothing'}{', done' if numbers and result.applied else ''}",
+        soft_wrap=True,
+    )
+
+
+def _list(title: str, lines: list[str]) -> None:
+    if lines:
+        err().print(f"{title}:")
+        for line in lines[:MAX_SHOWN]:
+            err().print(f"  {line}", soft_wrap=True)
+        if len(lines) > MAX_SHOWN:
+            err().print(f"  and {len(lines) - MAX_SHOWN:,} more; --format json lists all")

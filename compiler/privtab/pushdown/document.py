@@ -1,0 +1,262 @@
+"""Mapping documents: what the rows of a state are in a target. `docs/reference/push.md` describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal, TypeAlias
+
+from privtab import _resources, source
+from privtab.diagnostics import Diagnostic, Located, in_order
+from privtab.errors import FormatError, PolicyInvalid, UsageError
+from privtab.hints import did_you_mean
+from privtab.importing.template import Template
+from privtab.ir.nodes import Program
+from privtab.names import KINDS
+from privtab.pushdown.rights import OWNER
+from privtab.pushdown.target import TARGETS, Traits, target_module
+from privtab.state.nodes import ALL_TABLES
+from privtab.syntax.node_reader import DocumentReader, Mistake, near
+from privtab.syntax.yaml_tree import Mapping, Node, Sequence, compose
+
+MARK = "push"
+KEYS = ("title", "target", "within", "objects", "privileges", "owners", "names", "host", "leave_out", "operations")
+LEFT_OUT = ("tables", "types", "privileges")
+Part: TypeAlias = Literal["tables", "types", "privileges"]
+Needed: TypeAlias = tuple[tuple[str, str], ...]
+"""Native privileges that are needed together: (entity type, privilege or OWNER)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A mapping document, checked against a policy."""
+
+    path: str
+    target: str
+    traits: Traits
+    within: MappingOf[str, str]
+    """Names of entities on the path, by type: the target is only about what lies below them."""
+    objects: MappingOf[str, str]
+    """Entity type → kind of object."""
+    privileges: MappingOf[str, MappingOf[str, tuple[str, ...]]]
+    """Privilege of the policy → entity type → native privileges."""
+    owners: MappingOf[str, tuple[str, ...]]
+    """Entity type → native privileges that an owner holds beside ownership."""
+    names: MappingOf[str, Template]
+    """Kind of principal → its native name."""
+    host: str
+    left_out: MappingOf[Part, MappingOf[str, str]]
+    """What the document declares to have no counterpart, with the reason."""
+    operations: MappingOf[tuple[str, str], tuple[Needed, ...]] = field(default_factory=dict)
+    """(entity type, operation) → alternatives of what the target requires for it."""
+
+
+def load(document: str, program: Program, values: MappingOf[str, str]) -> Document:
+    """Read a mapping document by path or by name. Raises UsageError, and PolicyInvalid with every finding.
+
+    `values`: what placeholders under `within` stand for.
+    """
+    file = source.load(find(document))
+    found: list[Diagnostic] = []
+    root = compose(file, found, f"a mapping document begins with `{MARK}: 1`")
+    read = None if root is None else _Reader(file, found, program, values).document(root)
+    if read is None or found:
+        raise PolicyInvalid(in_order(found))
+    return read
+
+
+def find(document: str) -> Path:
+    """The file of a mapping document: a path, else the name of a shipped one. Raises UsageError."""
+    path = Path(document)
+    if path.is_file():
+        return path
+    shipped = _resources.pushes() / f"{document}.yaml"
+    if path.suffix not in {".yaml", ".yml"} and shipped.is_file():
+        return shipped
+    names = _resources.push_documents()
+    advice = did_you_mean(document, names) or f"there are {', '.join(names)}"
+    raise UsageError(f"no mapping document `{document}`: {advice}")
+
+
+class _Reader(DocumentReader):
+    """The reader of mapping documents."""
+
+    NAMES: ClassVar = {"N001": "bad-mapping-document"}
+    CODES: ClassVar = dict.fromkeys(Mistake, "N001")
+
+    def __init__(
+        self, file: source.SourceFile, found: list[Diagnostic], program: Program, values: MappingOf[str, str]
+    ) -> None:
+        super().__init__(file, found)
+        self._program = program
+        self._values = values
+
+    def document(self, root: Node) -> Document | None:
+        """The whole document."""
+        fields = self.fields(root, "a mapping document", (MARK, *KEYS), (MARK, "title", "target", "objects"))
+        if fields is None:
+            return None
+        self.word(fields[MARK], f"`{MARK}`", ("1",))
+        self.text(fields["title"], "`title`")
+        target = self.word(fields["target"], "`target`", tuple(TARGETS))
+        if target is None:
+            return None
+        traits = target_module(target).TRAITS
+        within = {type_: self._value(text) for type_, text in self._typed_texts(fields.get("within"), "`within`")}
+        objects = self._objects(fields["objects"], traits, within)
+        privileges = {
+            key.text: self._native(value, f"`{key.text}`", objects, traits)
+            for key, value in self.entries(fields.get("privileges"), "`privileges`")
+            if self._is_known(key, tuple(self._program.privileges), "privilege")
+        }
+        return Document(
+            path=self.source.path,
+            target=target,
+            traits=traits,
+            within={type_: name for type_, name in within.items() if name is not None},
+            objects=objects,
+            privileges=privileges,
+            owners=self._native(fields.get("owners"), "`owners`", objects, traits),
+            names=self._names(fields.get("names")),
+            host="%" if (host := self.text(fields.get("host"), "`host`")) is None else host.value,
+            left_out=self._left_out(fields.get("leave_out")),
+            operations=self._operations(fields.get("operations"), objects, traits),
+        )
+
+    def _is_known(self, key: Node, known: tuple[str, ...], what: str) -> bool:
+        text = self.text(key, f"a {what}")
+        if text is None or text.value in known:
+            return text is not None
+        self.report("N001", key, f"the policy has no {what} `{text.value}`", near(text.value, known, f"{what}s"))
+        return False
+
+    def _typed_texts(self, node: Node | None, what: str) -> list[tuple[str, Located[str]]]:
+        """Texts by entity type."""
+        found = []
+        for key, value in self.entries(node, what):
+            text = self.text(value, f"`{key.text}`")
+            if self._is_known(key, tuple(self._program.entities), "type") and text is not None:
+                found.append((key.text, text))
+        return found
+
+    def _value(self, text: Located[str]) -> str | None:
+        try:
+            return Template(text.value).plain(self._values)
+        except FormatError as error:
+            self.report("N001", text.span, f"{error}: give it by --set NAME=VALUE")
+            return None
+
+    def _objects(self, node: Node, traits: Traits, within: MappingOf[str, str | None]) -> dict[str, str]:
+        """The kinds of objects by entity type; the names of a path must be those of the kind."""
+        found = {}
+        for type_, kind in self._typed_texts(node, "`objects`"):
+            if kind.value not in traits.kinds:
+                self.report(
+                    "N001", kind.span, f"the target has no {kind.value}", near(kind.value, traits.kinds, "kinds")
+                )
+                continue
+            if any(self._program.entities[above].nested for above in self._program.chain(type_)):
+                self.report("N001", kind.span, f"`{type_}` nests, and objects of a target do not")
+                continue
+            if any(self._program.entities[above].flat for above in self._program.chain(type_)):
+                self.report("N001", kind.span, f"the ids of `{type_}` do not say where its entities lie")
+                continue
+            names = self.path_types(type_, within)
+            own = traits.kinds[kind.value]
+            if len(names) not in (len(own), len(own) + 1) or (not own and names):
+                written = ", ".join(names) or "nothing"
+                self.report(
+                    "N001",
+                    kind.span,
+                    f"the path of `{type_}` has the names {written}, and a {kind.value} has {', '.join(own) or 'none'}",
+                    "`within` says which entity above contains all objects of the target",
+                )
+            found[type_] = kind.value
+        return found
+
+    def path_types(self, type_: str, within: MappingOf[str, object]) -> tuple[str, ...]:
+        """The types on a path that give native names."""
+        chain = self._program.chain(type_)
+        return tuple(name for name in chain if not self._program.entities[name].single and name not in within)
+
+    def _native(
+        self, node: Node | None, what: str, objects: MappingOf[str, str], traits: Traits
+    ) -> dict[str, tuple[str, ...]]:
+        """Native privileges by entity type."""
+        found = {}
+        for key, value in self.entries(node, what):
+            if not self._is_known(key, tuple(objects), "mapped type"):
+                continue
+            empty = isinstance(value, Sequence) and not value.items
+            texts = () if empty else self.texts(value, f"`{key.text}`")
+            found[key.text] = tuple(t.value for t in texts if self._is_native(t, objects[key.text], traits))
+        return found
+
+    def _is_native(self, text: Located[str], kind: str, traits: Traits, *, owned: bool = False) -> bool:
+        known = None if traits.privileges is None else (*traits.privileges[kind], *((OWNER,) if owned else ()))
+        if known is None or text.value in known:
+            return True
+        advice = near(text.value, known, "its privileges are")
+        self.report("N001", text.span, f"a {kind} of the target has no privilege `{text.value}`", advice)
+        return False
+
+    def _names(self, node: Node | None) -> dict[str, Template]:
+        """The native names of principals."""
+        found = {kind: Template("{name}") for kind in KINDS}
+        for key, value in self.entries(node, "`names`"):
+            text = self.text(value, f"`{key.text}`")
+            if key.text not in KINDS:
+                self.unknown(key, value, "`names`", KINDS)
+            elif text is not None and "{name}" not in text.value:
+                self.report("N001", text.span, f"`{key.text}` must contain `{{name}}`: two of them would have one name")
+            elif text is not None:
+                found[key.text] = Template(text.value)
+        return found
+
+    def _left_out(self, node: Node | None) -> dict[Part, dict[str, str]]:
+        """What is left out, with reasons."""
+        names: dict[Part, tuple[str, ...]] = {
+            "tables": ALL_TABLES,
+            "types": tuple(self._program.entities),
+            "privileges": tuple(self._program.privileges),
+        }
+        found: dict[Part, dict[str, str]] = {part: {} for part in names}
+        for key, value in self.entries(node, "`leave_out`"):
+            part = next((part for part in names if part == key.text), None)
+            if part is None:
+                self.unknown(key, value, "`leave_out`", LEFT_OUT)
+                continue
+            for name, why in self.entries(value, f"`{key.text}`"):
+                reason = self.text(why, f"the reason for `{name.text}`")
+                if self._is_known(name, names[part], part[:-1]) and reason is not None:
+                    found[part][name.text] = reason.value
+        return found
+
+    def _operations(
+        self, node: Node | None, objects: MappingOf[str, str], traits: Traits
+    ) -> dict[tuple[str, str], tuple[Needed, ...]]:
+        """What the target requires for an operation."""
+        found = {}
+        rows = {f"{type_}/{operation}": (type_, operation) for type_, operation in self._program.rules}
+        for key, value in self.entries(node, "`operations`"):
+            if not self._is_known(key, tuple(rows), "operation"):
+                continue
+            type_ = rows[key.text][0]
+            if type_ not in objects:
+                self.report("N001", key, f"`{type_}` is not under `objects`")
+                continue
+            alternatives = (value,) if isinstance(value, Mapping) else self.items(value, f"`{key.text}`")
+            known = tuple(t for t in self._program.chain(type_) if t in objects)
+            needed = []
+            for alternative in alternatives:
+                pairs = [
+                    (inner.text, text)
+                    for inner, texts in self.entries(alternative, f"`{key.text}`")
+                    if self._is_known(inner, known, "mapped type on its path")
+                    for text in self.texts(texts, f"`{inner.text}`")
+                    if self._is_native(text, objects[inner.text], traits, owned=True)
+                ]
+                needed.append(tuple((name, text.value) for name, text in pairs))
+            found[rows[key.text]] = tuple(needed)
+        return found

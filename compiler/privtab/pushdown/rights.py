@@ -1,0 +1,158 @@
+"""Native rights: what a target system can hold. A right is one fact; rights are compared, recorded and shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, assert_never
+
+from privtab.state.nodes import Effect
+
+AccountKind: TypeAlias = Literal["login", "group", "role", "everyone"]
+"""Who rights belong to. Targets without groups of their own have groups as roles; `everyone` is PUBLIC in SQL."""
+OWNER = "OWNER"
+"""How mapping documents name ownership where they name native privileges."""
+GRANT_OPTION = " WITH GRANT OPTION"
+"""The suffix of a privilege that its holder may pass on."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Account:
+    """Someone who holds rights in the target; `name` is native. `host`: for targets whose logins have one."""
+
+    kind: AccountKind
+    name: str
+    host: str = ""
+
+    def __str__(self) -> str:
+        """As in reports: `role analyst`."""
+        at = f"@{self.host}" if self.host else ""
+        return "everyone" if self.kind == "everyone" else f"{self.kind} {self.name}{at}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Object:
+    """An object of the target: its kind there, and its native names from the outermost down."""
+
+    kind: str
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """As in reports: `table sales.orders`."""
+        return f"{self.kind} {'.'.join(self.names)}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NativeGrant:
+    """An account is allowed or denied a native privilege on an object."""
+
+    account: Account
+    effect: Effect
+    privilege: str
+    object: Object
+
+    def __str__(self) -> str:
+        """As in reports."""
+        return f"{self.privilege} on {self.object} {'to' if self.effect == 'allow' else 'denied to'} {self.account}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NativeMembership:
+    """An account holds a role, or is in a group, with all that this may do."""
+
+    account: Account
+    role: Account
+
+    def __str__(self) -> str:
+        """As in reports."""
+        return f"{self.role} to {self.account}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NativeOwnership:
+    """An account owns an object."""
+
+    object: Object
+    owner: Account
+
+    def __str__(self) -> str:
+        """As in reports."""
+        return f"ownership of {self.object} to {self.owner}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DefaultRole:
+    """A role is in force as soon as a login connects, for targets where a held role need not be."""
+
+    account: Account
+    role: Account
+
+    def __str__(self) -> str:
+        """As in reports."""
+        return f"default {self.role} of {self.account}"
+
+
+Right: TypeAlias = NativeGrant | NativeMembership | NativeOwnership | DefaultRole
+_ORDER: tuple[type, ...] = (NativeOwnership, NativeMembership, DefaultRole, NativeGrant)
+
+
+def in_order(rights: set[Right]) -> tuple[Right, ...]:
+    """Rights in the order in which they are granted."""
+    return tuple(sorted(rights, key=lambda right: (_ORDER.index(type(right)), to_text(right))))
+
+
+def to_text(right: Right) -> str:
+    """A right as one line of JSON, for records."""
+    match right:
+        case NativeGrant():
+            parts = ["grant", *_account(right.account), right.effect, right.privilege, *_object(right.object)]
+        case NativeMembership():
+            parts = ["member", *_account(right.account), *_account(right.role)]
+        case NativeOwnership():
+            parts = ["owner", *_object(right.object), *_account(right.owner)]
+        case DefaultRole():
+            parts = ["default", *_account(right.account), *_account(right.role)]
+        case _:
+            assert_never(right)
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def from_text(text: str) -> Right:
+    """Read what `to_text` wrote. Raises ValueError for anything else."""
+    match json.loads(text):
+        case ["grant", kind, name, host, ("allow" | "deny") as effect, privilege, object_kind, names]:
+            return NativeGrant(Account(kind, name, host), effect, privilege, Object(object_kind, tuple(names)))
+        case ["member", kind, name, host, role_kind, role, role_host]:
+            return NativeMembership(Account(kind, name, host), Account(role_kind, role, role_host))
+        case ["owner", object_kind, names, kind, name, host]:
+            return NativeOwnership(Object(object_kind, tuple(names)), Account(kind, name, host))
+        case ["default", kind, name, host, role_kind, role, role_host]:
+            return DefaultRole(Account(kind, name, host), Account(role_kind, role, role_host))
+    raise ValueError(f"`{text:.80}` is no recorded right")
+
+
+def _account(account: Account) -> list[str]:
+    return [account.kind, account.name, account.host]
+
+
+def _object(object_: Object) -> list[object]:
+    return [object_.kind, list(object_.names)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What is in a target, as far as a mapping document concerns it."""
+
+    accounts: frozenset[Account]
+    objects: frozenset[Object]
+    rights: frozenset[Right]
+    inherent: frozenset[Right] = frozenset()
+    """Those of `rights` that owners have of objects merely because they own them."""
+    unlimited: frozenset[Account] = frozenset()
+    """Accounts that may do anything, whatever is granted."""
+    recorded: frozenset[Right] = frozenset()
+    """Rights that pushes under this name granted."""
+    recorded_elsewhere: frozenset[Right] = frozenset()
+    """Rights that pushes under other names granted."""
+    within: tuple[str, ...] = field(default=())
+    """The names of what contains all objects, such as the database of the connection, if objects are named without it."""

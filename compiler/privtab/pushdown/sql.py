@@ -1,0 +1,125 @@
+"""What targets with SQL share: the connection, quoting by SQLAlchemy, and the record of what was granted, kept in the target itself."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import Connection, Dialect, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from privtab.errors import PushError, UsageError
+from privtab.pushdown.rights import Right, from_text, to_text
+
+RECORD = "privtab"
+"""The schema or database with the table of recorded rights."""
+
+
+class Quoting:
+    """Identifiers and texts in the SQL of one database, written by SQLAlchemy."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        """`dialect`: with a parameter style that leaves `%` alone."""
+        self._preparer = dialect.identifier_preparer
+        self._text: Any = sqlalchemy.String().literal_processor(dialect)  # type: ignore[no-untyped-call]
+
+    def name(self, *names: str) -> str:
+        """A name, or names joined by dots."""
+        return ".".join(map(self._preparer.quote_identifier, names))
+
+    def text(self, text: str) -> str:
+        """A text literal."""
+        literal: str = self._text(text)
+        return literal
+
+
+def engine(where: str, dialect: str) -> tuple[Engine, str]:
+    """The database at an address, and the address without its password. Raises UsageError."""
+    try:
+        url = sqlalchemy.make_url(where)
+        created = sqlalchemy.create_engine(url)
+    except (SQLAlchemyError, ImportError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"`{where.partition('://')[0]}://…` cannot be opened by SQLAlchemy: {reason}") from error
+    if created.dialect.name != dialect and url.get_backend_name() != dialect:
+        raise UsageError(f"the mapping document is for {dialect}, and the address is of {url.get_backend_name()}")
+    return created, url.render_as_string(hide_password=True)
+
+
+class Sql:
+    """A connection in one transaction; what the database refuses is a PushError with its first line."""
+
+    def __init__(self, connection: Connection, where: str) -> None:
+        self._connection = connection.execution_options(no_parameters=True)
+        self.where = where
+
+    def rows(self, query: str) -> Sequence[Any]:
+        """The rows of a query."""
+        with self.errors():
+            return self._connection.exec_driver_sql(query).all()
+
+    def run(self, statements: Iterable[str]) -> None:
+        """Run statements as they are written."""
+        for statement in statements:
+            with self.errors(statement):
+                self._connection.exec_driver_sql(statement)
+
+    def commit(self) -> None:
+        """End the transaction for good."""
+        with self.errors():
+            self._connection.commit()
+
+    @contextlib.contextmanager
+    def errors(self, statement: str = "") -> Iterator[None]:
+        """Turn what the database reports into a PushError; `statement`: what it was asked."""
+        try:
+            yield
+        except SQLAlchemyError as error:
+            message = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            asked = f" (`{statement}`)" if statement else ""
+            raise PushError(f"{self.where}: {message}{asked}") from error
+
+
+@contextlib.contextmanager
+def connected(created: Engine, where: str) -> Iterator[Sql]:
+    """A connection, whose transaction is rolled back unless it was committed."""
+    try:
+        try:
+            connection = created.connect()
+        except SQLAlchemyError as error:
+            message = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            raise PushError(f"{where}: {message}") from error
+        with connection:
+            yield Sql(connection, where)
+            connection.rollback()
+    finally:
+        created.dispose()
+
+
+def recorded(rows: Iterable[tuple[str, str]], pusher: str, where: str) -> tuple[frozenset[Right], frozenset[Right]]:
+    """The rights that pushes under this name recorded, and those of all others. `rows`: (pusher, right)."""
+    own: set[Right] = set()
+    others: set[Right] = set()
+    for name, text in rows:
+        try:
+            (own if name == pusher else others).add(from_text(text))
+        except ValueError as error:
+            raise PushError(f"{where}: the record of earlier pushes cannot be read: {error}") from error
+    return frozenset(own), frozenset(others)
+
+
+def record_statements(quoting: Quoting, before: frozenset[Right], after: frozenset[Right], pusher: str) -> list[str]:
+    """The changes of the record."""
+    table, name = quoting.name(RECORD, "pushed"), quoting.text(pusher)
+    columns = f"{quoting.name('pusher')}, {quoting.name('held')}"
+    gone = [
+        f"DELETE FROM {table} WHERE {quoting.name('pusher')} = {name} AND {quoting.name('held')} = {quoting.text(text)}"
+        for text in sorted(map(to_text, before - after))
+    ]
+    new = [
+        f"INSERT INTO {table} ({columns}) VALUES ({name}, {quoting.text(text)})"
+        for text in sorted(map(to_text, after - before))
+    ]
+    return [*gone, *new]

@@ -1,0 +1,88 @@
+"""What every target is: one protocol, and the list of targets. A new target is one module and its line in `TARGETS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from privtab.pushdown.rights import Account, Inventory, Object, Right
+
+if TYPE_CHECKING:
+    from privtab.pushdown.document import Document
+    from privtab.pushdown.plan import Plan
+
+TARGETS = {
+    "postgresql": "privtab.pushdown.postgresql",
+}
+"""The module of each target by the word that mapping documents use; its `TRAITS` describe it, its `opened` opens it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a target can express."""
+
+    kinds: Mapping[str, tuple[str, ...]]
+    """For each kind of object, the kinds of its names from the outermost down."""
+    privileges: Mapping[str, tuple[str, ...]] | None
+    """For each kind of object, the native privileges; None if they are not listed."""
+    denials: bool = False
+    inherits: bool = False
+    """Whether a privilege on an object counts for everything in it."""
+    memberships: bool = True
+    """Whether roles and groups are granted to accounts."""
+    owners: bool = True
+    groups_are_roles: bool = True
+    """Whether groups and roles share the target's roles."""
+    one_namespace: bool = False
+    """Whether no login has the name of a role."""
+    login_hosts: bool = False
+    """Whether a login has a host beside its name."""
+
+
+class Session(Protocol):
+    """One push to an opened target."""
+
+    @property
+    def where(self) -> str:
+        """How the target is shown."""
+
+    def prepare(self) -> None:
+        """Before anything is read that will be changed: keep other pushes away. Raises PushError."""
+
+    def read(self) -> Inventory:
+        """What is there now. Raises PushError."""
+
+    def natural(self, wanted: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+        """The wanted rights in the target's own terms."""
+
+    def moved(self, inventory: Inventory, wanted: frozenset[Right]) -> Inventory:
+        """What will be there after the owners change, as a side effect of that."""
+
+    def requests(self, plan: Plan) -> tuple[str, ...]:
+        """What the plan sends, in order, as text."""
+
+    def apply(self, plan: Plan) -> None:
+        """Carry out the plan and its record, all or nothing where the target can. Raises PushError."""
+
+
+class TargetModule(Protocol):
+    """What the module of a target has."""
+
+    TRAITS: Traits
+
+    def name_problem(self, item: Account | Object) -> str | None:
+        """Why the target cannot have this name; None if it can."""
+
+    def opened(
+        self, where: str, document: Document, pusher: str, options: Mapping[str, str]
+    ) -> AbstractContextManager[Session]:
+        """The target at an address. Raises UsageError for an address of another kind, PushError if it is not reached."""
+
+
+def target_module(name: str) -> TargetModule:
+    """The module of a target."""
+    module: TargetModule = import_module(TARGETS[name])
+    return module

@@ -1,0 +1,313 @@
+"""Which rights a target should hold: the rows of a state, one by one, in the target's terms. What these lack is a finding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from privtab.ir.names import PrivilegeNames
+from privtab.ir.nodes import Program
+from privtab.moments import ALWAYS
+from privtab.pushdown.document import Document
+from privtab.pushdown.expand import expanded
+from privtab.pushdown.mapping import NativeNames
+from privtab.pushdown.rights import (
+    Account,
+    Inventory,
+    NativeGrant,
+    NativeMembership,
+    NativeOwnership,
+    Object,
+    Right,
+)
+from privtab.pushdown.target import TargetModule
+from privtab.request import Entity
+from privtab.state.findings import in_order
+from privtab.state.nodes import ALL_TABLES, Assignment, Grant, RowLocation, State, StateFinding
+from privtab.state.places import NOWHERE, Places
+
+EXPAND = "`--expand` grants what follows from the rows: to roles where that is exact, else to users"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The rights that a target should hold, and what became of the other rows."""
+
+    rights: frozenset[Right]
+    findings: tuple[StateFinding, ...]
+    """Rows that the target cannot express: nothing may be pushed without them."""
+    left_out: Mapping[str, int]
+    """Rows without a counterpart, as the mapping document declares: the reason and their number."""
+    outside: int
+    """Rows about entities that are not of this target."""
+    absent: Mapping[str, int]
+    """Logins and objects that rows name and the target does not have, and the number of their rights."""
+
+
+def wanted_rights(
+    program: Program,
+    state: State,
+    document: Document,
+    inventory: Inventory,
+    module: TargetModule,
+    *,
+    places: Places = NOWHERE,
+    expand: bool = False,
+) -> Wanted:
+    """The rights that the rows of a state are in a target.
+
+    `expand`: grants follow from all rows together, for the objects that the target has now, which is how inheritance, denials and scopes
+    are expressed where the target has none. Raises UsageError for rows that cannot be looked up.
+    """
+    rows = _Rows(program, state, document, inventory, module, places, expand=expand)
+    rows.read()
+    rights = rows.rights
+    if expand and not rows.findings:
+        plain = state.plain("expanding")
+        names = NativeNames(program, document, inventory.within)
+        memberships = frozenset(right for right in rights if isinstance(right, NativeMembership))
+        rights = rights | set(expanded(program, plain, document, inventory, names, memberships))
+    there, absent = _present(rights, inventory)
+    return Wanted(
+        rights=frozenset(there),
+        findings=in_order(rows.findings),
+        left_out=dict(sorted(rows.left_out.items())),
+        outside=rows.outside,
+        absent=dict(sorted(absent.items())),
+    )
+
+
+def accounts_of(right: Right) -> tuple[Account, ...]:
+    """The accounts that a right is about."""
+    match right:
+        case NativeGrant():
+            return (right.account,)
+        case NativeOwnership():
+            return (right.owner,)
+        case _:
+            return (right.account, right.role)
+
+
+def _present(rights: set[Right], inventory: Inventory) -> tuple[set[Right], Counter[str]]:
+    """The rights of logins and about objects that are there, and the number of the others by what is missing."""
+    there: set[Right] = set()
+    absent: Counter[str] = Counter()
+    for right in rights:
+        missing: list[Account | Object] = [
+            account for account in accounts_of(right) if account.kind == "login" and account not in inventory.accounts
+        ]
+        if isinstance(right, NativeGrant | NativeOwnership) and right.object not in inventory.objects:
+            missing.append(right.object)
+        if missing:
+            absent.update(map(str, missing))
+        else:
+            there.add(right)
+    return there, absent
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of a state, read table by table."""
+
+    program: Program
+    state: State
+    document: Document
+    inventory: Inventory
+    module: TargetModule
+    places: Places
+    expand: bool = field(kw_only=True)
+    rights: set[Right] = field(default_factory=set)
+    findings: list[StateFinding] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    outside: int = 0
+    names: NativeNames = field(init=False)
+    _principals: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    _checked: dict[Account | Object, bool] = field(default_factory=dict)
+    _row: tuple[str, int, Mapping[str, object]] = field(default=("", 0, {}), init=False)
+
+    def __post_init__(self) -> None:
+        self.names = NativeNames(self.program, self.document, self.inventory.within)
+
+    def read(self) -> None:
+        """Read all tables."""
+        for table in ALL_TABLES:
+            rows: Sequence[Any] = getattr(self.state, table)
+            reason = self.document.left_out["tables"].get(table)
+            if reason is not None:
+                self.left_out[f"{table}: {reason}"] += len(rows)
+                continue
+            for number, (row, window) in enumerate(zip(rows, self.state.windows_of(table), strict=True)):
+                self._row = (table, number, _cells(table, row))
+                if window != ALWAYS:
+                    advice = "`--at TIME` pushes the rows that hold at that moment"
+                    self.refuse("S302", "the row holds for a time, and rights of the target always hold", advice)
+                    continue
+                match table:
+                    case "memberships":
+                        self.membership(*row)
+                    case "assignments":
+                        self.assignment(row)
+                    case "grants":
+                        self.grant(row)
+                    case "owners":
+                        self.owner(*row)
+                    case _:
+                        self.refuse("S301", f"rows of `{table}` have no counterpart in {self.document.target}")
+        self.left_out = Counter({reason: number for reason, number in self.left_out.items() if number})
+
+    def membership(self, user: str, group: str) -> None:
+        """A user or a group is in a group."""
+        if "state" not in self.program.semantics.groups:
+            self.refuse("S301", "the policy takes groups from requests only, and the target would take this row")
+            return
+        member = user if user.startswith("group:") else f"user:{user}"
+        self.member(member, f"group:{group}")
+
+    def assignment(self, row: Assignment) -> None:
+        """A principal holds a role."""
+        role = self.program.roles.get(row.role)
+        if row.scope is not None and not self.expand:
+            self.refuse(
+                "S301", f"the role is held within `{row.scope}`, and roles of the target are held everywhere", EXPAND
+            )
+        elif role is not None and role.grants and not self.expand:
+            self.refuse("S301", f"the policy gives `{row.role}` default grants on all entities of a type", EXPAND)
+        elif row.scope is None and (role is None or role.scope is None):
+            self.member(row.principal, f"role:{row.role}")
+        else:
+            self.account(row.principal)
+
+    def member(self, member: str, role: str) -> None:
+        """A principal is a member of a role or a group."""
+        if not self.document.traits.memberships:
+            self.refuse("S301", f"who is a member of what is not said in {self.document.target}")
+            return
+        accounts = self.account(member), self.account(role)
+        if accounts[0] is not None and accounts[1] is not None:
+            self.rights.add(NativeMembership(accounts[0], accounts[1]))
+
+    def grant(self, row: Grant) -> None:
+        """A principal is allowed or denied a privilege."""
+        type_ = row.entity.type
+        reason = self.document.left_out["types"].get(type_)
+        if reason is not None:
+            self.left_out[f"{type_}: {reason}"] += 1
+            return
+        object_ = None
+        if type_ in self.document.objects:
+            object_ = self.object(row.entity)
+            if object_ is None:
+                return
+        account = self.account(row.grantee)
+        for privilege in PrivilegeNames(self.program).given(row.privilege, type_, row.effect):
+            natives = list(self.natives(row, privilege))
+            if object_ is not None and account is not None and not self.expand:
+                self.rights |= {NativeGrant(account, row.effect, native, object_) for native in natives}
+
+    def natives(self, row: Grant, privilege: str) -> Iterator[str]:
+        """The native privileges for one privilege of a row, unless the target would mean more or less by them."""
+        reason = self.document.left_out["privileges"].get(privilege)
+        mapped = self.document.privileges.get(privilege, {})
+        type_, target = row.entity.type, self.document.target
+        below = [t for t in mapped if t != type_ and type_ in self.program.chain(t)]
+        inherited = bool(below) and self.program.semantics.inheritance == "down"
+        if reason is not None:
+            self.left_out[f"{privilege}: {reason}"] += 1
+        elif type_ not in mapped and not inherited:
+            why = "under `privileges`, or under `leave_out` with a reason"
+            self.refuse("S301", f"`{privilege}` on a {type_} has no counterpart in {target}", f"name it {why}")
+        elif self.expand:
+            pass
+        elif row.effect == "deny" and not self.document.traits.denials:
+            self.refuse("S301", f"{target} has no denials", EXPAND)
+        elif below and inherited and not self.document.traits.inherits:
+            names = " and ".join(f"every {t}" for t in below)
+            self.refuse("S301", f"the grant is also about {names} in the {type_}, and one of {target} is not", EXPAND)
+        elif below and not inherited and self.document.traits.inherits:
+            self.refuse("S301", f"in {target}, the grant would also be about what lies in the {type_}", EXPAND)
+        else:
+            yield from mapped.get(type_, ())
+
+    def owner(self, entity: Entity, owner: str) -> None:
+        """A principal owns an entity."""
+        reason = self.document.left_out["types"].get(entity.type)
+        if reason is not None:
+            self.left_out[f"{entity.type}: {reason}"] += 1
+            return
+        if entity.type not in self.document.owners or not self.document.traits.owners:
+            advice = "name it under `owners`, or leave out the table `owners`, with a reason"
+            self.refuse("S301", f"the owner of a {entity.type} has no counterpart in {self.document.target}", advice)
+            return
+        object_, account = self.object(entity), self.account(owner)
+        if object_ is None or account is None:
+            return
+        others = [
+            r for r in self.rights if isinstance(r, NativeOwnership) and r.object == object_ and r.owner != account
+        ]
+        if others:
+            self.refuse(
+                "S305", f"{object_} has one owner in {self.document.target}, and another row says {others[0].owner}"
+            )
+            return
+        self.rights.add(NativeOwnership(object_, account))
+        self.rights |= {NativeGrant(account, "allow", native, object_) for native in self.document.owners[entity.type]}
+
+    def object(self, entity: Entity) -> Object | None:
+        """The object of an entity; None, and counted or reported, if it is not of the target."""
+        object_ = self.names.object(entity)
+        if object_ is None:
+            self.outside += 1
+            return None
+        return object_ if self.check_name(object_, None) else None
+
+    def account(self, principal: str) -> Account | None:
+        """The account of a principal; None, with a finding, if it cannot be."""
+        account = self.names.account(principal)
+        return account if self.check_name(account, principal) else None
+
+    def check_name(self, item: Account | Object, principal: str | None) -> bool:
+        """Whether the target can have a name, and no other principal has it there; a finding if not."""
+        if item not in self._checked:
+            problem = self.module.name_problem(item)
+            self._checked[item] = problem is None
+            if problem is not None:
+                self.refuse("S303", f"{item} cannot be in {self.document.target}: {problem}")
+        if principal is not None and isinstance(item, Account):
+            one = self.document.traits.one_namespace
+            advice = "`names` in the mapping document can tell them apart"
+            shared = ("", item.name, "") if one else (item.kind, item.name, item.host)
+            first = self._principals.setdefault(shared, principal)
+            if first != principal:
+                self.refuse("S304", f"`{first}` and `{principal}` would both be {item}", advice)
+                return False
+            if one and item.kind == "role" and Account("login", item.name) in self.inventory.accounts:
+                self.refuse(
+                    "S304",
+                    f"`{item.name}` is a login in {self.document.target}, and `{principal}` cannot be one",
+                    advice,
+                )
+                return False
+        return self._checked[item]
+
+    def refuse(self, code: str, message: str, advice: str | None = None) -> None:
+        """Report the row that is being read."""
+        table, number, cells = self._row
+        place = self.places.of(table, number) or RowLocation(path="state", table=table, row=number + 1)
+        self.findings.append(StateFinding(place=place, message=message, code=code, help=advice, row=cells))
+
+
+def _cells(table: str, row: Any) -> Mapping[str, object]:
+    """The cells of a row, for findings."""
+    match table:
+        case "members":
+            return {"user": row[0], "of": str(row[1])}
+        case "memberships":
+            return {"user": row[0], "group": row[1]}
+        case "owners":
+            return {"entity": str(row[0]), "owner": row[1]}
+        case "service_admins":
+            return {"user": row}
+    names = row.__slots__
+    return {name: str(getattr(row, name)) for name in names if getattr(row, name) is not None}
