@@ -92,7 +92,7 @@ def test_warnings_come_with_the_program(tmp_path: Path) -> None:
     assert [d.name for d in found] == ["never-required"]
 
 
-def test_what_checks_find_never_stops_a_policy() -> None:
+def test_findings_of_checks_never_stop_a_policy() -> None:
     finders = [module for module in checks.catalogue() if hasattr(module, "find")]
     assert finders
     assert [module.KIND.code for module in finders if module.KIND.severity is Severity.ERROR] == []

@@ -59,7 +59,7 @@ def test_objects_that_the_row_does_not_look_at_are_nobody_s_concern(known: Vocab
         ("context", {"with": {"object": "table:m"}}),
     ],
 )
-def test_what_is_no_request_says_which_part(part: str, value: object) -> None:
+def test_an_invalid_request_names_the_wrong_part(part: str, value: object) -> None:
     with pytest.raises(InvalidRequest, match=part):
         Request.from_json({**FULL, part: value})
 
@@ -151,6 +151,6 @@ def test_the_parts_of_a_decision_are_attributes() -> None:
 
 
 @pytest.mark.parametrize("value", [None, True, {}, {"decision": "true"}, {"decision": True, "context": []}])
-def test_what_is_no_decision_is_an_error(value: object) -> None:
+def test_an_invalid_decision_is_an_error(value: object) -> None:
     with pytest.raises(ValueError, match="not a decision"):
         Decision.from_json(value)

@@ -44,7 +44,7 @@ def test_every_value_is_read_as_it_was_written(value: Any, ascii_: bool) -> None
         ("", "Expecting value"),
     ],
 )
-def test_what_has_two_meanings_is_refused(text: str | bytes, message: str) -> None:
+def test_ambiguous_json_is_refused(text: str | bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         loads(text)
 

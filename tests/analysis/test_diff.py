@@ -104,7 +104,7 @@ def test_operations_that_come_and_go() -> None:
     assert row(found, "item/hide").before is None
 
 
-def test_who_refers_to_a_row_changes_with_it() -> None:
+def test_rows_that_refer_to_a_row_change_with_it() -> None:
     found = compared(("  shelf:\n    open: READ (shelf)", "  shelf:\n    open: READ/WRITE (shelf)"))
     assert verdicts(found) == {"shelf/open": "wider", "item/open": "wider"}
     assert row(found, "item/open").parts == ()

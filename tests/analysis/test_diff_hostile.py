@@ -39,7 +39,7 @@ def test_a_copy_in_another_order_is_equal(name: str) -> None:
     assert not diff(program(text), program(turned)).changes
 
 
-def test_what_is_not_decided_is_unknown_and_fails_every_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecided_rows_are_unknown_and_fail_every_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     before = program(hostile.tangled_cnf(12, 5, 20))
     after = program(hostile.tangled_cnf(12, 6, 20))
     monkeypatch.setattr(circuits, "CONFLICTS", 0)

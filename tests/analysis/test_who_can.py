@@ -69,7 +69,7 @@ def check_principals(world: tuple[int, int]) -> None:
 @pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(WORLDS)
-def test_what_is_needed_besides_is_what_is_needed(world: tuple[int, int]) -> None:
+def test_needs_of_principals_are_exact(world: tuple[int, int]) -> None:
     check_needs(world)
 
 

@@ -44,7 +44,7 @@ ASKED = {
     ],
     ids=range(15),
 )
-def test_what_is_no_json_object_is_a_bad_request(library: Server, path: str, body: bytes, says: str) -> None:
+def test_a_body_that_is_no_json_object_is_a_bad_request(library: Server, path: str, body: bytes, says: str) -> None:
     response = library.post(path, data=body)
     assert response.status_code == 400
     assert says in response.text
@@ -222,7 +222,7 @@ def test_an_operation_open_to_anyone_is_marked(library: Server) -> None:
     assert not any("nobody" in result["id"] for result in answer["results"])
 
 
-def test_who_is_the_object_is_found(library: Server) -> None:
+def test_a_subject_who_is_the_object_is_found(library: Server) -> None:
     body = {"subject": {"type": "user"}, "action": {"name": "greet"}, "resource": {"type": "reader", "id": "zoe"}}
     answer = library.answer("/access/v1/search/subject", body)
     assert answer["results"] == [{"type": "user", "id": "zoe"}]
@@ -272,7 +272,7 @@ def test_who_says_much_and_sends_little_is_refused_at_once(library: Server) -> N
         assert connection.recv(4096).startswith(b"HTTP/1.1 413")
 
 
-def test_who_hangs_up_in_the_middle_leaves_nothing_behind(library: Server) -> None:
+def test_clients_that_hang_up_leave_nothing_behind(library: Server) -> None:
     for _ in range(20):
         with connect(library) as connection:
             connection.sendall(head(100) + b'{"subject"')
@@ -281,7 +281,7 @@ def test_who_hangs_up_in_the_middle_leaves_nothing_behind(library: Server) -> No
 
 
 @pytest.mark.parametrize("sent", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", head("many"), head(-1)])
-def test_what_is_no_http_is_refused(library: Server, sent: bytes) -> None:
+def test_invalid_http_is_refused(library: Server, sent: bytes) -> None:
     with connect(library) as connection:
         connection.sendall(sent)
         assert connection.recv(4096).startswith(b"HTTP/1.1 400")

@@ -87,7 +87,7 @@ def test_little_changes_make_little_patches() -> None:
     ]
 
 
-def test_what_would_be_longer_than_the_whole_is_replaced_whole() -> None:
+def test_a_part_whose_patch_would_be_longer_is_replaced_whole() -> None:
     old = {"r": {"k": {str(n): "old" for n in range(50)}, "same": True}}
     new = {"r": {"k": {str(n): "new" for n in range(50)}, "same": True}}
     assert difference(old, new, ["r"]) == [{"op": "replace", "path": "/r/k", "value": new["r"]["k"]}]
@@ -135,7 +135,7 @@ def test_a_root_may_come_and_go() -> None:
         ({"op": "move", "path": "/a/b"}, "`move` is not a patch operation"),
     ],
 )
-def test_what_opa_refuses_is_refused(operation: dict[str, Any], message: str) -> None:
+def test_deltas_that_opa_refuses_are_refused(operation: dict[str, Any], message: str) -> None:
     with pytest.raises(BrokenBundle, match=message):
         applied({"a": {"b": True}}, [operation])
 
@@ -245,7 +245,7 @@ def test_an_empty_delta_is_never_made(lake: Program) -> None:
     assert delta_for(bundle, bundle) is None
 
 
-def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_bundles_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BrokenBundle):
         delta_for(b"no bundle", b"no bundle")
     with pytest.raises(BrokenBundle, match="is not JSON"):
@@ -268,7 +268,7 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
         ("a/z/data.json", {"c": 1}, "lies below `z`, which is not an object"),
     ],
 )
-def test_what_a_patch_cannot_be_is_a_broken_bundle(name: str, content: Any, message: str) -> None:
+def test_an_invalid_patch_is_a_broken_bundle(name: str, content: Any, message: str) -> None:
     files = {"a/data.json": json_bytes({"z": 1}), name: json_bytes(content)}
     with pytest.raises(BrokenBundle, match=message):
         contents(archive(files))

@@ -133,7 +133,7 @@ def unpacking(size: int, *names: str) -> Iterable[bytes]:
     yield bytes(1024)
 
 
-def test_what_unpacks_to_more_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_that_unpack_to_more_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "LARGEST", 3_000_000)
     bundle = gzip.compress(b"".join(unpacking(1_048_576, "a.bin", "b.bin", "c.bin")))
     for look in (lambda: inspect(bundle), lambda: verify(bundle, Trust(()))):
@@ -150,7 +150,7 @@ def test_what_unpacks_to_more_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> N
         ("MOST_ENTRIES", b"{}", "more than 1 files"),
     ],
 )
-def test_what_is_too_much_to_be_looked_at(
+def test_bundles_that_are_too_large_to_inspect(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, name: str, text: bytes, says: str
 ) -> None:
     bundle = gzip.compress(tar(member(DATA, text)))
@@ -187,7 +187,7 @@ def test_json_that_nobody_can_read(registry: Registry, text: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("format_", ["text", "json"])
-def test_what_a_bundle_says_does_not_reach_the_terminal(
+def test_texts_of_a_bundle_do_not_reach_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], metadata: dict[str, Any], format_: str
 ) -> None:
     manifest = json.dumps({"revision": "\x1b[2J", "roots": ["\x1b[3J"], "metadata": metadata}).encode()

@@ -87,7 +87,7 @@ def test_a_role_within_a_scope_is_no_grant_of_its_own() -> None:
     assert found.counts["roles within a scope"] == 1
 
 
-def test_what_holds_for_a_time_is_counted_too(program: Program) -> None:
+def test_rows_with_windows_are_counted_too(program: Program) -> None:
     march = Window(moment("2026-03-01T00:00:00Z"), moment("2026-04-01T00:00:00Z"))
     rows = state()
     windows = {"grants": [march] * 2 + [ALWAYS] * 5, "owners": [march], "assignments": [march] + [ALWAYS] * 3}
@@ -146,7 +146,7 @@ def test_those_of_others_are_looked_at_politely(files: dict[str, bytes]) -> None
     json.dumps(found.to_json())
 
 
-def test_what_is_no_bundle(tmp_path: Path) -> None:
+def test_files_that_are_no_bundles(tmp_path: Path) -> None:
     for content in (b"", b"text", archive({})):
         with pytest.raises(BrokenBundle):
             inspect(content)

@@ -44,7 +44,7 @@ def trust(pair: signing_keys.KeyPair, scope: str = "") -> Trust:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_signed_verifies(bundle: bytes, kind: str) -> None:
+def test_signed_bundles_verify(bundle: bytes, kind: str) -> None:
     pair = signing_keys.pair(kind)
     done = signed(bundle, pair.signing(scope="prod", sequence=7))
     found = verify(done, trust(pair, "prod"))
@@ -76,7 +76,7 @@ def test_a_state_is_signed_as_well() -> None:
 @pytest.mark.parametrize(
     "what", signing_keys.tampered(signed(archive({"data.json": b"{}"}), signing_keys.pair().signing()))
 )
-def test_what_was_tampered_with_is_refused(bundle: bytes, what: str) -> None:
+def test_tampered_bundles_are_refused(bundle: bytes, what: str) -> None:
     spoilt = signing_keys.tampered(signed(bundle, signing_keys.pair().signing()))[what]
     with pytest.raises(SignatureRefused):
         verify(spoilt, trust(signing_keys.pair()))
@@ -122,7 +122,7 @@ def test_every_changed_byte_is_found(bundle: bytes) -> None:
         ({"files": []}, "not among those that were signed"),
     ],
 )
-def test_what_a_signature_says_wrong_is_refused(bundle: bytes, change: dict[str, Any], says: str) -> None:
+def test_wrong_claims_of_a_signature_are_refused(bundle: bytes, change: dict[str, Any], says: str) -> None:
     """Signed with the right key, so that it is the claim that is refused."""
     pair = signing_keys.pair()
     done = signed(bundle, pair.signing())
@@ -184,7 +184,7 @@ def test_older_ones_are_refused(bundle: bytes) -> None:
         verify(signed(bundle, pair.signing()), trust(pair), newer_than=0)
 
 
-def test_what_is_no_bundle(bundle: bytes, tmp_path: Path) -> None:
+def test_files_that_are_no_bundles(bundle: bytes, tmp_path: Path) -> None:
     pair = signing_keys.pair()
     done = signed(bundle, pair.signing())
     for broken in (b"", b"nothing", done[: len(done) // 2], done[:-4], archive({})):
@@ -241,7 +241,7 @@ def test_short_and_strange_keys_are_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
-def test_what_opa_signs_verifies(opa_binary: Path, tmp_path: Path, kind: str) -> None:
+def test_bundles_signed_by_opa_verify(opa_binary: Path, tmp_path: Path, kind: str) -> None:
     pair = signing_keys.pair(kind)
     private, public = pair.write(tmp_path)
     source = tmp_path / "source"

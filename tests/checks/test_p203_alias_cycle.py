@@ -17,7 +17,7 @@ def test_two(only: Callable[..., Any]) -> None:
     assert found.under == "B"
 
 
-def test_itself(only: Callable[..., Any]) -> None:
+def test_an_alias_of_itself(only: Callable[..., Any]) -> None:
     found = only(
         """\
         privileges: {READ: , A: {alias_of: A}}

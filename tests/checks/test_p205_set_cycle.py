@@ -17,7 +17,7 @@ def test_two_sets(only: Callable[..., Any]) -> None:
     assert found.under == "A"
 
 
-def test_itself(only: Callable[..., Any]) -> None:
+def test_a_set_that_contains_itself(only: Callable[..., Any]) -> None:
     found = only("sets: {A: [READ, A]}\n", "P205")
     assert found.message == "the set `A` contains itself"
     assert found.help == "sets must eventually resolve to privileges"

@@ -280,7 +280,7 @@ def test_a_call_for_all_names_no_item() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_superfluous_is_what_trying_says() -> None:
+def test_superfluous_parts_are_those_found_by_trying() -> None:
     counts = compared(range(14))
     assert min(counts.values()) > 4, counts
 
@@ -302,7 +302,7 @@ def test_objects_of_many_types_are_judged_alike(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.long
-def test_what_is_superfluous_in_many_policies() -> None:
+def test_superfluous_parts_in_many_policies() -> None:
     assert min(compared(range(14, 700)).values()) > 100
 
 

@@ -97,7 +97,7 @@ def test_each_call_of_a_client_takes_them(client: Client | Embedded) -> None:
     assert client.check_many(requests * 300) == [True, False, True, False, False] * 300
 
 
-def test_what_is_no_list_of_names_is_refused(client: Client | Embedded) -> None:
+def test_invalid_lists_of_active_roles_are_refused(client: Client | Embedded) -> None:
     bad: tuple[Any, ...] = ("clerk", [""], [1], 5, ["*"])
     for active in bad:
         with pytest.raises(InvalidRequest, match="role"):

@@ -113,7 +113,7 @@ def test_nothing_is_made_when_every_answer_is_known(folder: Path) -> None:
     assert (folder / "made").read_text() == "x"
 
 
-def test_what_is_known_is_waived(folder: Path) -> None:
+def test_known_differences_are_waived(folder: Path) -> None:
     (folder / "known.yaml").write_text(
         "waivers:\n  - {operation: page/delete, change: wider, who: ann, why: known, until: 2999-01-01}\n"
     )
@@ -166,7 +166,7 @@ def test_a_server_that_reads_a_file_gets_the_state_and_the_file_is_put_back(fold
         server.stop()
 
 
-def test_what_is_left_behind_is_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_remains_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     del folder
     command = ["conform", "library.yaml", "--driver", "lax_system:Leaving", "--url", "lax://here"]
     assert run(command) == 1

@@ -246,7 +246,9 @@ def test_a_gate_that_finds_no_policy_is_bad_usage(privtab: Run, repository: Path
         assert "`policies` in privtab.toml" in ran.err
 
 
-def test_what_is_not_there(privtab: Run, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_policies_and_revisions(
+    privtab: Run, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for arguments, code, message in [
         (("HEAD~9:policy_src/shop/now.yaml", "shop/now"), 2, "git knows no revision `HEAD~9`"),
         (("HEAD:policy_src/shop/no.yaml", "shop/now"), 3, "no `policy_src/shop/no.yaml` in `HEAD`"),

@@ -51,7 +51,7 @@ def test_principals_are_listed_where_ways_are_too_many(folder: Path, capsys: pyt
     assert [row["principal"] for row in json.loads(capsys.readouterr().out)["principals"]] == ["role:boss", "user:all"]
 
 
-def test_what_is_not_decided_is_named_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_undecided_rows_are_named_and_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = hostile.any_objects(3, 40)
     (tmp_path / "p.yaml").write_text(text)
     (tmp_path / "s.json").write_text(hostile.state(text))

@@ -33,7 +33,7 @@ def written(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["data", "service"])
-def test_what_is_written_passes_every_check(
+def test_the_written_policy_passes_every_check(
     privtab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
     ran = privtab("init", tmp_path / "shop", "--start", start)

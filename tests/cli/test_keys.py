@@ -43,7 +43,7 @@ def test_a_key_with_a_password(privtab: Callable[..., Any], tmp_path: Path, monk
     assert "PRIVTAB_SIGNING_KEY_PASSWORD" in ran.err
 
 
-def test_what_opa_needs(privtab: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_key_configuration_for_opa(privtab: Callable[..., Any], tmp_path: Path) -> None:
     pair, other = signing_keys.pair(), signing_keys.pair("RS256")
     files = [key_pair.write(tmp_path, name)[1] for name, key_pair in (("ec", pair), ("rsa", other))]
     found = json.loads(privtab("keys", "config", *files, "--scope", "prod", "--bundle", "policy").out)
@@ -68,7 +68,7 @@ def test_keys_of_other_tools(privtab: Callable[..., Any], tmp_path: Path) -> Non
     assert from_private.out.split()[0] == from_public.out.split()[0]
 
 
-def test_what_is_no_key(privtab: Callable[..., Any], tmp_path: Path) -> None:
+def test_files_that_are_no_keys(privtab: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("text")
     assert privtab("keys", "show", tmp_path / "text").code == 2
     assert privtab("keys", "show", tmp_path / "gone").code == 3

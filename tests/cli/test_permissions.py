@@ -13,7 +13,7 @@ PRIVTAB = f"{sys.executable} -m privtab"
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("umask", "file_mode", "folder_mode"), [("022", 0o644, 0o755), ("077", 0o600, 0o700)])
-def test_what_is_written_follows_the_umask(
+def test_written_files_follow_the_umask(
     umask: str, file_mode: int, folder_mode: int, policy: Path, state: Path, tmp_path: Path
 ) -> None:
     """Bundles and registries say who may do what: they are no more public than their user wants files to be."""

@@ -166,7 +166,7 @@ def test_no_command_repeats_its_arguments_raw(command: tuple[str, ...], privtab:
         "opa run -p {odd}",
     ],
 )
-def test_what_files_say_is_printed_as_text(line: str, privtab: Privtab, folder: Path) -> None:
+def test_texts_of_files_are_printed_as_text(line: str, privtab: Privtab, folder: Path) -> None:
     ran = privtab(*(word.replace("{odd}", ODD) for word in line.split(" ")))
     assert ran.code in range(4)
     check(ran)
@@ -187,7 +187,7 @@ def texts(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def test_what_is_kept_in_a_registry_is_printed_as_text(privtab: Privtab, folder: Path) -> None:
+def test_texts_of_a_registry_are_printed_as_text(privtab: Privtab, folder: Path) -> None:
     (folder / "shop.scenarios.yaml").unlink()
     arguments = ["-r", ODD, "--why", ODD, "--skip-tests", ODD]
     assert privtab("deploy", "shop.yaml", "--state", "good.yaml", *arguments).code == 0

@@ -116,7 +116,7 @@ def test_sockets_send_at_once() -> None:
         ("", False),
     ],
 )
-def test_what_is_this_machine_alone(host: str, loopback: bool) -> None:
+def test_addresses_of_this_machine_alone(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
 
 

@@ -90,7 +90,7 @@ def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, q
 
 
 @pytest.mark.slow
-def test_who_is_behind_is_seen(privtab: Privtab, fleet: SidecarFleet) -> None:
+def test_sidecars_that_are_behind_are_shown(privtab: Privtab, fleet: SidecarFleet) -> None:
     fleet.end("two", kill=True)
     fleet.policy.write_text(WIDER, encoding="utf-8")
     assert privtab("deploy", fleet.policy, "-r", fleet.registry, "--fail-on", "none").code == 0
@@ -141,7 +141,7 @@ def test_a_server_that_does_not_answer(privtab: Privtab, fleet: SidecarFleet) ->
     assert "dev/shop" in ran.out, "what the registry says is told all the same"
 
 
-def test_who_is_not_let_in_is_named() -> None:
+def test_refused_sidecars_are_named() -> None:
     """Such a sidecar cannot report, so nothing else tells of it."""
     from privtab.registry.deploy.fleet import fleet_of
 

@@ -48,7 +48,9 @@ def test_a_dry_run_shows_who_gains_what_and_changes_nothing(lake: Path, capsys: 
     assert len(log(capsys)) == 2
 
 
-def test_what_gives_a_sensitive_operation_is_confirmed(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_that_give_a_sensitive_operation_need_confirmation(
+    lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert change("root", "grant", "lake:l", "--add", OWNER) == 1
     printed = capsys.readouterr()
     assert "`--yes` confirms it" in printed.err

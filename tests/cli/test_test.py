@@ -79,7 +79,7 @@ def test_shares_that_are_too_small(privtab: Callable[..., Any], policy: Path, sc
     assert privtab("test", policy, "--min-coverage", "1", "--min-mutation", "1").code == 0
 
 
-def test_what_is_suggested_proves_everything(privtab: Callable[..., Any], policy: Path, scenarios: Path) -> None:
+def test_suggested_cases_kill_every_mutant(privtab: Callable[..., Any], policy: Path, scenarios: Path) -> None:
     ran = privtab("test", policy, "--suggest")
     assert ran.code == 0
     assert ran.out.splitlines()[1:3] == ["scenarios: 1", f"policy: {policy.name}"]

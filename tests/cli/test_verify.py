@@ -19,7 +19,7 @@ def build(privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path
     return tmp_path / "build" / "shop" / "1"
 
 
-def test_what_holds_and_what_does_not(privtab: Callable[..., Any], build: Path, tmp_path: Path) -> None:
+def test_valid_and_invalid_signatures(privtab: Callable[..., Any], build: Path, tmp_path: Path) -> None:
     key = PAIR.write(tmp_path)[1]
     both = build / "policy.tar.gz", build / "state.tar.gz"
     ran = privtab("verify", *both, "--verification-key", key)

@@ -86,7 +86,7 @@ def test_anyone(privtab: Callable[..., Any], tmp_path: Path) -> None:
     )
 
 
-def test_what_the_policy_does_not_know_is_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
+def test_unknown_names_are_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     for ask in (["reed", "item:s/a/y"], ["read", "item"], ["read", "item:s"], ["move", "item:s/a/y"]):
         ran = privtab("who-can", *ask, "-p", policy, "-s", state)
         assert (ran.code, ran.out) == (2, ""), ask

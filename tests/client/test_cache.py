@@ -50,7 +50,7 @@ def test_allows_and_denials_are_kept_alike(
     assert sum(line.startswith("POST") for line in server.requests) == 1
 
 
-def test_what_a_caller_does_to_his_decision_is_nobody_elses(opa: OpaServer) -> None:
+def test_changes_of_a_returned_decision_do_not_reach_the_cache(opa: OpaServer) -> None:
     """Whoever takes effects off the list as they carry them out takes them from themselves alone."""
     with Client(opa.url, cache_size=10, cache_refresh=60) as client:
         first = client.decide(OTHER)

@@ -167,7 +167,7 @@ def test_many_at_once(client: Embedded) -> None:
         (("bob", "move", "box:s/a/1"), "needs context.with.target"),
     ],
 )
-def test_what_is_no_request_is_refused(client: Embedded, arguments: tuple[Any, ...], message: str) -> None:
+def test_invalid_requests_are_refused(client: Embedded, arguments: tuple[Any, ...], message: str) -> None:
     for ask in (client.check, client.decide, client.require):
         with pytest.raises(InvalidRequest, match=message):
             ask(*arguments)
@@ -402,7 +402,7 @@ def test_a_bundle_that_breaks_leaves_the_last_good_one(
         assert client.problem is None
 
 
-def test_what_is_too_old_is_not_believed(bundle_files: BundleFiles) -> None:
+def test_a_state_that_is_too_old_is_not_used(bundle_files: BundleFiles) -> None:
     with Embedded(bundle_files.policy, bundle_files.state, refresh=0.05, max_staleness=0.4) as client:
         time.sleep(0.5)
         assert client.check("ann", "look", "box:s/a/1"), "it was looked at just now"

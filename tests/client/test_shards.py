@@ -92,7 +92,7 @@ def client(
         yield asker
 
 
-def test_what_lies_in_an_active_shard_is_answered(client: Client | Embedded) -> None:
+def test_requests_in_an_active_shard_are_answered(client: Client | Embedded) -> None:
     assert client.check("ann", "read", HERE)
     assert not client.check("bob", "read", HERE)
     assert client.decide("bob", "read", HERE).missing
@@ -130,7 +130,7 @@ def test_a_root_that_has_no_shard_is_an_ordinary_denial(client: Client | Embedde
         ),
     ],
 )
-def test_what_needs_a_missing_shard_has_no_answer(
+def test_requests_that_need_a_missing_shard_have_no_answer(
     client: Client | Embedded, ask: Callable[[Client | Embedded], object]
 ) -> None:
     with pytest.raises(DecisionUnavailable, match="no state bundle is active for `lake:~!` of system `lake`"):

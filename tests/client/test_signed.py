@@ -70,7 +70,7 @@ def signed_files(tmp_path: Path) -> SignedFiles:
     return SignedFiles(tmp_path)
 
 
-def test_what_is_signed_with_the_key_answers(signed_files: SignedFiles) -> None:
+def test_bundles_signed_with_the_key_are_used(signed_files: SignedFiles) -> None:
     with Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key) as client:
         assert client.check("ann", "look", "box:s/1")
     with Embedded(signed_files.policy, signed_files.state, verification_key=[OTHER.public, signed_files.key]) as client:
@@ -97,7 +97,7 @@ def test_the_environment_names_the_key(signed_files: SignedFiles, monkeypatch: p
 
 
 @pytest.mark.parametrize("what", signing_keys.tampered(signed(archive({"data.json": b"{}"}), OURS.signing())))
-def test_what_was_tampered_with_is_refused(signed_files: SignedFiles, what: str) -> None:
+def test_tampered_bundles_are_refused(signed_files: SignedFiles, what: str) -> None:
     for path in (signed_files.policy, signed_files.state):
         good = path.read_bytes()
         signed_files.put(path, signing_keys.tampered(good)[what])

@@ -194,7 +194,7 @@ def test_addresses(url: str, authority: str) -> None:
         "http://u:p4ss@opa",
     ],
 )
-def test_what_is_no_address(url: str) -> None:
+def test_invalid_addresses(url: str) -> None:
     for kind in (Client, AsyncClient):
         with pytest.raises(UsageError) as caught:
             kind(url)

@@ -254,7 +254,7 @@ def test_what_may_change_comes_last_and_has_an_entity_of_its_own(library: Progra
     assert set(deleted) <= existing
 
 
-def test_what_is_created_does_not_exist_before(library: Program) -> None:
+def test_entities_to_be_created_do_not_exist_before(library: Program) -> None:
     planned = plan(library, changes=lambda rule: rule.creates)
     existing = {str(entity) for entity in planned.world.entities}
     created = {str(q.request.resource) for q in planned.questions if q.row == "page/create" and q.named}

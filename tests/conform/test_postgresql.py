@@ -156,7 +156,7 @@ def test_a_world_that_cannot_be_made_ends_the_test_and_is_removed(url: str, tmp_
     assert left_behind(url) == []
 
 
-def test_what_the_test_did_not_make_stays(url: str) -> None:
+def test_objects_that_the_test_did_not_create_stay(url: str) -> None:
     import sqlalchemy
 
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)

@@ -45,7 +45,7 @@ def test_all_shipped_policies_make_do_with_them(tmp_path: Path) -> None:
         'uuid.rfc4122("x")',
     ],
 )
-def test_what_reaches_outside_is_refused(call: str, tmp_path: Path) -> None:
+def test_builtins_that_reach_outside_are_refused(call: str, tmp_path: Path) -> None:
     (tmp_path / "x.rego").write_text(f"package x\n\ny := {call}\n", encoding="utf-8")
     answer = check(tmp_path)
     assert answer.returncode != 0

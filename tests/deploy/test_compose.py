@@ -62,7 +62,7 @@ def usual(text: str) -> str:
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
 
 
-def test_what_the_image_is_built_of_is_there_and_what_it_installs_exists(compose: dict[str, Any]) -> None:
+def test_the_files_and_packages_of_the_image_exist(compose: dict[str, Any]) -> None:
     text = compose["services"]["registry"]["build"]["dockerfile_inline"]
     copied = [word for line in re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE) for word in line.split()]
     assert all((ROOT / name).exists() for name in copied)

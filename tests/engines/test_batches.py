@@ -235,7 +235,7 @@ def test_requests_with_groups_are_decided_one_by_one(tmp_path: Path) -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_request_is_never_answered_in_columns(wrong: dict[str, Any], batches: Batches) -> None:
+def test_invalid_requests_are_never_answered_in_columns(wrong: dict[str, Any], batches: Batches) -> None:
     """Asked one by one it is refused, and so it is among many."""
     good = Request(user="ann", action="look", resource=Entity("box", "s/a/1"))
     assert batches.allow_requests([good] * 3) == [True] * 3
@@ -348,7 +348,7 @@ def test_one_wrong_request_sends_all_of_them_the_long_way(batches: Batches, spoi
     assert batches.allow_requests(requests) is None
 
 
-def test_what_columns_refuse_is_what_the_names_refuse(batches: Batches) -> None:
+def test_columns_refuse_what_the_vocabulary_refuses(batches: Batches) -> None:
     """Every path that is well formed here is so for a request alone, and the other way round."""
     vocabulary = Vocabulary.from_program(batches.engine.program)
     chance = random.Random(7)

@@ -148,14 +148,14 @@ def test_an_unnamed_call_holds_nothing_on_what_is_to_be(lake: Program) -> None:
         ("change", "settings:c/a/", "a name is empty"),
     ],
 )
-def test_what_is_no_path(action: str, resource: str, message: str, lake: Program) -> None:
+def test_invalid_paths(action: str, resource: str, message: str, lake: Program) -> None:
     with pytest.raises(InvalidRequest) as refused:
         vocabulary(lake).check(Request(user="ann", action=action, resource=Entity.parse(resource)))
     assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("resource", ["table:c/a/t", "table:c/1/2/3/4/t", "table:c/a/", "table:c/1/2/3/4/"])
-def test_what_is_a_path(resource: str, lake: Program) -> None:
+def test_valid_paths(resource: str, lake: Program) -> None:
     vocabulary(lake).check(Request(user="ann", action="list", resource=Entity.parse(resource)))
 
 

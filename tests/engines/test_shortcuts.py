@@ -41,7 +41,7 @@ def test_quick_answers_are_the_references(seed: int, tmp_path: Path) -> None:
     assert answered > total / 10
 
 
-def test_what_is_no_request_has_no_quick_answer(tmp_path: Path) -> None:
+def test_invalid_requests_have_no_quick_answer(tmp_path: Path) -> None:
     policy = tmp_path / "p.yaml"
     policy.write_text(
         "privtab: 1\nsystem: s\nversion: '1'\nentities: {a: {b: {c:}}}\nprivileges: [P]\n"

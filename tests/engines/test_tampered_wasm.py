@@ -244,7 +244,7 @@ def test_the_text_form_is_refused() -> None:
         Instance(MODULE.format(body="(i32.const 4096)", heap=16384).encode(), b"{}", ["x"])
 
 
-def test_its_thread_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_ends_with_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_TICK", 0.05)
     before = set(threading.enumerate())
     instance = Instance(module(), b"{}", ["x"])

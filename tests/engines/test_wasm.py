@@ -123,7 +123,7 @@ def test_listings_are_filtered(shipped: tuple[WasmEngine, Reference, Program]) -
         assert engine.visible(request, items) == expected
 
 
-def test_what_may_be_no_request_goes_the_long_way(shipped: tuple[WasmEngine, Reference, Program]) -> None:
+def test_possibly_invalid_requests_are_checked_in_full(shipped: tuple[WasmEngine, Reference, Program]) -> None:
     engine, _, program = shipped
     names = vocabulary(program)
     chance = random.Random(5)

@@ -88,7 +88,7 @@ def test_comments_stay_with_what_they_are_about(before: str, after: str) -> None
     assert laid_out(before) == after
 
 
-def test_what_is_too_long_breaks() -> None:
+def test_long_values_are_broken_into_lines() -> None:
     row = ", ".join(f"column_{n}: value_{n}" for n in range(8))
     table = laid_out(f"a: {{{row}}}\nb:\n- {{{row}}}\n").splitlines()
     assert table[1] == "  column_0: value_0"

@@ -86,7 +86,7 @@ def test_ranger_policies_are_grants_and_denials(tmp_path: Path, lake: Path) -> N
         ({"resources": {"path": {"values": ["/data"]}}}, "its resources are path", 0),
     ],
 )
-def test_what_ranger_says_beyond_a_state_is_reported(
+def test_parts_of_ranger_policies_that_no_state_can_express_are_reported(
     tmp_path: Path, lake: Path, more: dict[str, object], why: str, left: int
 ) -> None:
     path = tmp_path / "export.json"

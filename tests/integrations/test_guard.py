@@ -87,7 +87,7 @@ def test_each_argument_of_a_template_is_one_name(guard: Guard) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "", True, 1.5, ["web/x"], b"web/x", Entity("project", "web")])
-def test_what_names_no_entity_is_refused(guard: Guard, ran: list[Any], value: Any) -> None:
+def test_arguments_that_name_no_entity_are_refused(guard: Guard, ran: list[Any], value: Any) -> None:
     @guard.requires("read", "dataset", arg="path")
     def read(path: Any) -> None:
         ran.append(path)
@@ -241,7 +241,7 @@ def test_a_block_is_entered_for_an_allow_alone(guard: Guard) -> None:
         pytest.fail("entered")
 
 
-def test_who_acts_is_undone_at_the_end_of_the_block() -> None:
+def test_the_caller_is_reset_at_the_end_of_the_block() -> None:
     with acting_as("ann"):
         with acting_as("ben"):
             assert caller() == Caller(user="ben")

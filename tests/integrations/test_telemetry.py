@@ -236,7 +236,7 @@ def test_a_trace_that_is_followed_is_carried_on_with_and_without_a_library(sent:
     "wrong",
     [None, "", "nonsense", PARENT.upper(), "ff" + PARENT[2:], f"{PARENT}\r\nX: y", "00-" + "0" * 32 + PARENT[35:]],
 )
-def test_what_is_no_trace_context_is_left_out(sent: Any, wrong: Any) -> None:
+def test_an_invalid_trace_context_is_left_out(sent: Any, wrong: Any) -> None:
     url, headers = sent
     with Client(url, system="studio", retries=0, hooks=[TraceHeaders()]) as client:
         with following(wrong, "vendor=1"), pytest.raises(DecisionError):

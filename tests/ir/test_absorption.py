@@ -36,14 +36,14 @@ def condition(semantics: str, cell: str) -> tuple[Program, Formula]:
         ("inheritance: down, owner: {holds: [A]}", "A (box) and owner (box)", {"owner box"}),
     ],
 )
-def test_what_is_left(semantics: str, cell: str, remaining: set[str]) -> None:
+def test_remaining_atoms(semantics: str, cell: str, remaining: set[str]) -> None:
     program, formula = condition(semantics, cell)
     shorter = absorbed(canonical(program), formula)
     assert {f"{getattr(a, 'privilege', 'owner')} {a.target.type}" for a in atoms(shorter)} == remaining  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_it_means_the_same(seed: int) -> None:
+def test_absorption_keeps_the_meaning(seed: int) -> None:
     program = generated_programs.program(seed)
     exact, form = ImplicationChecker(program), canonical(program)
     for rule in program.rules.values():

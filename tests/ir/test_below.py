@@ -58,7 +58,7 @@ def test_a_counterexample_is_a_state(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS, quick=10))
-def test_what_implies_another_allows_no_more_in_any_state(seed: int) -> None:
+def test_a_stronger_condition_allows_no_more_in_any_state(seed: int) -> None:
     program = generated_programs.program(seed, "below")
     exact = ImplicationChecker(program)
     pairs = [(a, b) for a, b in product(rules(program), repeat=2) if a.entity == b.entity and a is not b]

@@ -114,7 +114,7 @@ def test_the_round_trip_is_proved_on_every_kind_of_value(tmp_path: Path) -> None
         (lambda d: d["rules"]["file"]["read"].update(call={"or": [], "and": []}), r"read\.call is not a condition"),
     ],
 )
-def test_what_is_wrong_is_named(change: Callable[[Any], object], message: str, tmp_path: Path) -> None:
+def test_mistakes_are_named(change: Callable[[Any], object], message: str, tmp_path: Path) -> None:
     (tmp_path / "clinic.yaml").write_text(EVERYTHING)
     document = written(load_program(tmp_path / "clinic.yaml"))
     change(document)

@@ -190,7 +190,7 @@ def test_only_an_allow_lists_effects(tmp_path: Path) -> None:
         (look(action="move"), "needs context.with.to"),
     ],
 )
-def test_what_the_policy_does_not_know_is_no_request(tmp_path: Path, request_: Request, message: str) -> None:
+def test_unknown_names_make_a_request_invalid(tmp_path: Path, request_: Request, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         evaluate(program(tmp_path, "inheritance: none"), State(), request_)
 

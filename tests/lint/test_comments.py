@@ -83,7 +83,7 @@ def test_a_comment_covers_the_entry_beside_or_below_it(text: str, lines: tuple[i
         ("ignore_file P305 why", "unknown word `ignore_file`", "did you mean `ignore-file`?"),
     ],
 )
-def test_what_is_wrong_with_a_comment_is_a_finding(comment: str, message: str, help_: str) -> None:
+def test_mistakes_in_comments_are_findings(comment: str, message: str, help_: str) -> None:
     _, (found,) = read(f"a: 1  # privtab: {comment}\n")
     assert (found.code, found.message, found.help) == ("P402", message, help_)
 

@@ -60,7 +60,7 @@ def test_the_narrowest_comment_counts_so_a_wider_one_may_be_unused() -> None:
 
 
 @pytest.mark.parametrize("code", ["P001", "P002", "P003"])
-def test_what_is_no_yaml_has_no_comments(code: str) -> None:
+def test_invalid_yaml_has_no_comments(code: str) -> None:
     assert codes(filter_text("a: [\n# privtab: ignore\n", finding(1, code, Severity.ERROR))) == [(code, 1)]
 
 

@@ -155,7 +155,7 @@ def test_a_reading_may_change_effects(resolve: Resolve) -> None:
         ({"readings": {"shop/open": "x"}}, "the row `shop/open` has no reading `x`; it is not ambiguous"),
     ],
 )
-def test_what_does_not_exist_is_bad_usage(resolve: Resolve, options: dict[str, object], message: str) -> None:
+def test_an_unknown_selection_is_bad_usage(resolve: Resolve, options: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError) as error:
         resolve(VARIANTS, **options)
     assert message in str(error.value)

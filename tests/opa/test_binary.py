@@ -134,7 +134,7 @@ def test_a_required_hash_holds_for_every_opa(empty: Path, monkeypatch: pytest.Mo
         binary.find()
 
 
-def test_what_anybody_can_replace_is_not_even_run(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_binary_that_anybody_can_replace_is_not_run(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = empty / "ran"
     for open_to_all in ("file", "folder"):
         path = script(empty / open_to_all / "opa", f"touch {ran}; echo 'Version: {binary.PINNED}'")
@@ -153,7 +153,7 @@ def test_no_program_of_the_working_directory_is_taken(empty: Path, monkeypatch: 
         binary.find()
 
 
-def test_what_builds_opa_is_pinned_by_hash() -> None:
+def test_the_sources_of_opa_are_pinned_by_hash() -> None:
     folder = _resources.opa() / "build"
     module = (folder / "go.mod").read_text()
     assert f"github.com/open-policy-agent/opa v{binary.PINNED}" in module

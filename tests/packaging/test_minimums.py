@@ -48,7 +48,7 @@ def test_no_version_with_an_advisory_is_allowed() -> None:
                 assert max(least) >= first, f"{requirement} allows versions before {first}"
 
 
-def test_what_is_needed_to_run_has_a_minimum_everywhere() -> None:
+def test_requirements_at_run_time_have_a_minimum_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for extra, texts in project["optional-dependencies"].items():
         for requirement in map(Requirement, texts):

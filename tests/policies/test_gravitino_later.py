@@ -152,7 +152,7 @@ def test_groups_own_from_1_3_on() -> None:
     assert kinds == {"1.2.0": {"user"}, "1.3.0": {"user", "group"}}
 
 
-def test_who_creates_owns(version: Version) -> None:
+def test_creators_become_owners(version: Version) -> None:
     """134 of both: the creator of an object automatically becomes its owner; nothing else gives anything."""
     rules = program_of(version.name).rules.values()
     creations = {("register", t) for t in ("model", "job_template", "function")} | {("run", "job")}
@@ -233,7 +233,7 @@ def readings_of(name: str) -> set[tuple[str, str]]:
     return {(f"{of_rows[r.id]}/{r.operation}", n) for r in rules if r.ambiguous for n, _ in r.ambiguous.readings}
 
 
-def test_what_was_ambiguous_is_so_still(version: Version) -> None:
+def test_ambiguous_rows_are_still_ambiguous(version: Version) -> None:
     """All readings of 1.1.0 are there, but those of grants that the document decided in 1.2.0; the new ones are tested above."""
     decided = {
         (f"{t}/{verb}_privilege", "metalake_owner")

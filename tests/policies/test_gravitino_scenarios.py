@@ -29,7 +29,7 @@ def program() -> Program:
     return load_program(FOLDER / "1.1.0.yaml")
 
 
-def test_what_success_brings_is_what_the_policy_says(program: Program, scenarios: Mapping[str, Any]) -> None:
+def test_effects_are_those_of_the_policy(program: Program, scenarios: Mapping[str, Any]) -> None:
     """Ownership and membership in `then` of a creation are the effects of its rule."""
     for walkthrough in scenarios["walkthroughs"]:
         for step in walkthrough["steps"]:

@@ -75,7 +75,7 @@ CREATIONS = {
 }
 
 
-def test_who_creates_owns(program: Program) -> None:
+def test_creators_become_owners(program: Program) -> None:
     """120: the creator of an object automatically becomes its owner; nothing else gives anything."""
     becoming = {(r.operation, r.entity) for r in program.rules.values() if any(e.what == "owner" for e in r.effects)}
     assert becoming == CREATIONS

@@ -64,7 +64,7 @@ HALF = (
 
 
 @pytest.mark.slow
-def test_what_is_no_name_is_refused_by_every_engine(opa_binary: Path, tmp_path: Path) -> None:
+def test_invalid_names_are_refused_by_every_engine(opa_binary: Path, tmp_path: Path) -> None:
     with serving([POLICY], opa_binary) as (url, (world,)), http.Session() as session:
         put_state(session, url, world.program, STATE)
         reference = Reference(world.program, STATE)

@@ -50,7 +50,7 @@ CHANGES: dict[str, tuple[Callable[[Files], Files], str]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", ["policies", "states"])
-def test_what_is_wrong_is_refused(registry: Registry, packed: ExampleBundles, kind: str, change: str) -> None:
+def test_wrong_bundles_are_refused(registry: Registry, packed: ExampleBundles, kind: str, change: str) -> None:
     changed, says = CHANGES[change]
     bundle = archive(changed(files_of(getattr(packed, kind)[0])))
     with pytest.raises(BundleRefused, match=says):
@@ -59,7 +59,7 @@ def test_what_is_wrong_is_refused(registry: Registry, packed: ExampleBundles, ki
 
 
 @pytest.mark.parametrize("harm", [lambda _: b"", lambda _: b"hello", lambda b: b[:-10], lambda b: b[: len(b) // 2]])
-def test_what_is_not_whole_is_refused(
+def test_incomplete_bundles_are_refused(
     registry: Registry, packed: ExampleBundles, harm: Callable[[bytes], bytes]
 ) -> None:
     with pytest.raises(BundleRefused):

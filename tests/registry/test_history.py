@@ -110,7 +110,7 @@ def test_an_entry_of_another_shape_cannot_be_read(registry: Registry, ran: list[
     assert registry.channel("dev", "shop").broken.keys() == {2}
 
 
-def test_what_a_newer_privtab_wrote_is_not_broken(registry: Registry, ran: list[Channel]) -> None:
+def test_entries_of_a_newer_privtab_are_not_broken(registry: Registry, ran: list[Channel]) -> None:
     registry.store.replace(names.entry("dev", "shop", 2), encoded(ran[1].to_json() | {"privtab_channel": 2}))
     looks: tuple[Callable[[], object], ...] = (
         lambda: registry.channel("dev", "shop"),

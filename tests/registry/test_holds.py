@@ -108,7 +108,7 @@ def test_a_switch_to_what_is_being_removed_is_refused(
 
 
 @pytest.mark.slow
-def test_what_is_put_while_it_is_swept_is_there_afterwards(
+def test_a_bundle_stored_during_a_sweep_exists_afterwards(
     two_policies: tuple[Registry, list[str]], packed: ExampleBundles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where its bundle lay there without a record, which is the moment before its record comes."""
@@ -136,7 +136,9 @@ def put_and_switch(registry: Registry, bundle: bytes) -> None:
         registry.release("dev", "shop", policy=registry.put(bundle, hold=hold).id)
 
 
-def test_what_is_put_stays_until_its_hold_is_closed(local: tuple[Registry, list[str]], packed: ExampleBundles) -> None:
+def test_a_stored_bundle_stays_until_its_hold_is_closed(
+    local: tuple[Registry, list[str]], packed: ExampleBundles
+) -> None:
     """As `deploy` does with a revision that came long ago: between put and switch lie gates."""
     registry, ids = local
     with ExitStack() as hold:

@@ -13,7 +13,7 @@ from privtab.errors import RegistryConflict, RegistryError, UsageError
 from privtab.registry import Canary, Channel, Registry, names
 
 
-def test_what_is_put_is_kept_as_it_is(any_registry: Registry, packed: ExampleBundles) -> None:
+def test_stored_bundles_are_unchanged(any_registry: Registry, packed: ExampleBundles) -> None:
     revision = any_registry.put(packed.policies[0])
     assert (revision.system, revision.kind, revision.size) == ("shop", "policy", len(packed.policies[0]))
     assert revision.metadata["version"] == "1"
@@ -151,7 +151,7 @@ def test_what_came_to_harm_is_seen_and_put_right_by_putting_again(
         assert registry.read(revision) == packed.policies[0]
 
 
-def test_what_writers_left_behind_goes_with_a_sweep(registry: Registry, packed: ExampleBundles, tmp_path: Path) -> None:
+def test_a_sweep_removes_the_remains_of_writers(registry: Registry, packed: ExampleBundles, tmp_path: Path) -> None:
     import os
 
     from privtab.registry.maintenance import sweep

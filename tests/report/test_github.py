@@ -23,7 +23,7 @@ def test_notes_are_notices() -> None:
     assert kinds == ["::error", "::warning", "::notice"]
 
 
-def test_what_would_end_a_field_or_a_line_is_escaped() -> None:
+def test_characters_that_would_end_a_field_or_a_line_are_escaped() -> None:
     text = github.annotations(
         [finding("50% of a,b:c\nmore", Severity.NOTE, span("a,b:c%.yaml"), help="do: this, or that")]
     )

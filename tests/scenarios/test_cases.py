@@ -112,7 +112,7 @@ def test_lists_of_actions_and_resources_are_as_many_cases(reads: Reads) -> None:
         ("just text", "T003", "a case is `just text`, not a mapping"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_case(refuses: Refuses, case: str, code: str, message: str) -> None:
+def test_mistakes_in_a_case(refuses: Refuses, case: str, code: str, message: str) -> None:
     [found, *_] = refuses(f"cases:\n  - {case}")
     assert (found.code, found.message, found.span.line) == (code, message, 3)
 

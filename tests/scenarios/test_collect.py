@@ -98,7 +98,7 @@ def test_readings_of_the_command_line_replace_those_of_the_files(tmp_path: Path)
         ("suits: []", "T001 unknown key `suits` in a scenario file"),
     ],
 )
-def test_what_is_wrong_with_a_head(tmp_path: Path, head: str, message: str) -> None:
+def test_mistakes_in_a_head(tmp_path: Path, head: str, message: str) -> None:
     write(tmp_path, a=POLICY, a__scenarios=f"scenarios: 1\n{head}\n{CASE}")
     with pytest.raises(PolicyInvalid, match=message):
         plans([tmp_path])

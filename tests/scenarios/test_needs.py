@@ -27,7 +27,7 @@ def test_each_set_is_enough_each_atom_is_needed_and_nothing_else_lets_in(reads: 
     assert failed(plan) == []
 
 
-def test_who_lacks_one_atom_is_denied(reads: Reads) -> None:
+def test_callers_that_lack_one_atom_are_denied(reads: Reads) -> None:
     plan = reads("needs: [{ask: burn item:s/a/x, flags: [really], by: [[WRITE (item:s/a/x), OWN (item:s/a/x)]]}]")
     found = answers(plan)
     assert found["WRITE (item:s/a/x); without OWN (item:s/a/x)"] is False

@@ -61,7 +61,7 @@ def test_each_case_has_its_own_resource_and_user(reads: Reads) -> None:
         ("{name: x}", "parameter `name` is `x`, not a list", None),
     ],
 )
-def test_what_is_wrong_with_parameters(refuses: Refuses, params: str, message: str, help_: str | None) -> None:
+def test_mistakes_in_parameters(refuses: Refuses, params: str, message: str, help_: str | None) -> None:
     found = refuses(
         f'params: {params}\ncases: [{{user: ann, action: read, resource: "item:s/a/{{name}}", decision: deny}}]'
     )

@@ -106,7 +106,7 @@ def test_who_is_let_in_alone_does_not_show_who_is_not(reads: Reads) -> None:
     assert [m.text for m in scored(reads(text, policy)).survived] == ["without `READ (shelf)`: anyone may"]
 
 
-def test_what_means_the_same_is_no_fault(reads: Reads) -> None:
+def test_equivalent_mutants_are_no_faults(reads: Reads) -> None:
     found = survivors(reads, "READ (shelf) or READ + WRITE (shelf)", "{ask: do shelf:s/a, by: [[READ (shelf:s/a)]]}")
     assert found.survived == ()
     assert found.equivalent > 0

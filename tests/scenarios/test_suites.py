@@ -18,7 +18,7 @@ suites:
 """
 
 
-def test_what_is_not_listed_must_be_denied(reads: Reads) -> None:
+def test_unlisted_operations_must_be_denied(reads: Reads) -> None:
     rest = """\
     allow:
       ann: {read: ["item:s/a/*"]}
@@ -51,7 +51,7 @@ def test_a_cell_that_is_listed_wrongly_fails(reads: Reads) -> None:
         ("unlisted: allow", "T004", "`unlisted` is `allow`"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_suite(refuses: Refuses, rest: str, code: str, message: str) -> None:
+def test_mistakes_in_a_suite(refuses: Refuses, rest: str, code: str, message: str) -> None:
     [found, *_] = refuses(f"{HEAD}    {rest}\n")
     assert (found.code, found.message) == (code, message)
 

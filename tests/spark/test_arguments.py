@@ -158,7 +158,7 @@ def test_a_mistake_of_the_program_is_reported_before_any_row_is_read(
 
 
 @pytest.mark.parametrize("wrong", [{"a": 1}, "deck/none", None, "", 7], ids=str)
-def test_what_is_no_policy_is_refused(wrong: Any) -> None:
+def test_invalid_policies_are_refused(wrong: Any) -> None:
     with pytest.raises(Exception, match=r"not the program|not a policy|no policy"):
         open_policy(wrong)
 

@@ -109,7 +109,7 @@ def test_no_answer_ends_the_job_or_denies(spark: SparkSession, bundles: Path, op
         asks[1].collect()
 
 
-def test_what_is_no_client_is_refused(spark: SparkSession) -> None:
+def test_invalid_connections_are_refused(spark: SparkSession) -> None:
     df = decision_rows.frame(spark, [("ann", "s/a/1")], "user string, path string")
     for connect, on_error in ((7, "fail"), ("http://127.0.0.1:1", "ignore")):
         with pytest.raises(UsageError):

@@ -166,7 +166,7 @@ def test_state_writes_good_rows(spark: SparkSession, tmp_path: Path, capsys: pyt
         ("visible", ["--resource", "what", "--user", "x", "--conf", "oops"], 2, "write KEY=VALUE"),
     ],
 )
-def test_what_goes_wrong_has_an_exit_code_and_leaves_nothing(
+def test_failures_have_an_exit_code_and_leave_nothing(
     spark: SparkSession,
     requests: Path,
     tmp_path: Path,

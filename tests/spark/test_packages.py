@@ -29,7 +29,7 @@ def test_explicit_settings_stay() -> None:
 
 
 @pytest.mark.parametrize("package", ["delta", "io.delta:delta-spark_2.13", "a:b:1,c:d:2", "a::1", ""])
-def test_what_is_no_package(package: str) -> None:
+def test_invalid_packages(package: str) -> None:
     with pytest.raises(UsageError, match="write GROUP:ARTIFACT:VERSION"):
         with_packages([package], {}, remote=False)
 

@@ -73,7 +73,7 @@ STATES = st.builds(
 @pytest.mark.parametrize("format_", ["yaml", "json", "csv", "parquet", "yaml files", "json files"])
 @given(state=STATES)
 @settings(max_examples=8)
-def test_what_is_written_is_read_back(
+def test_written_states_are_read_back(
     format_: str, state: State, program: Program, dump: Callable[[State, Path, str], Path]
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -120,7 +120,7 @@ def test_a_state_without_windows_is_the_same_at_any_moment(checked: Checked) -> 
     assert state.at(0) is state
 
 
-def test_what_reads_no_windows_refuses_them(checked: Checked, program: Program) -> None:
+def test_readers_without_windows_refuse_them(checked: Checked, program: Program) -> None:
     state, _ = checked(grants=[{**GRANT, "until": MARCH}])
     with pytest.raises(UsageError, match="takes no rows with `from` or `until`, and `grants` has some"):
         Holdings(program, state)

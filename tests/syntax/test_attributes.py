@@ -65,7 +65,7 @@ attributes:
         ("users: {name: text}", "P006 unknown key `users` in `attributes`"),
     ],
 )
-def test_what_cannot_be_read(text: str, finding: str) -> None:
+def test_mistakes_in_attributes(text: str, finding: str) -> None:
     policy, found = read(f"attributes: {{{text}}}\n")
     assert policy is None
     assert any(line.startswith(finding) for line in found), found

@@ -95,7 +95,7 @@ def test_files_without_a_value_are_empty(text: str) -> None:
 
 
 @pytest.mark.parametrize("deep", [DEEPEST + 1, 3000])
-def test_what_is_nested_too_deeply_is_one_finding(deep: int) -> None:
+def test_yaml_that_is_nested_too_deeply_is_one_finding(deep: int) -> None:
     # libyaml has a limit of its own.
     assert tree("[" * deep + "]" * deep) in ((None, ["P004"]), (None, ["P004", "P002"]))
     assert tree("[" * DEEPEST + "]" * DEEPEST)[1] == []

@@ -38,11 +38,11 @@ class DocumentedDriver(Driver):
 
     def calls(self, world: World) -> int:
         """As Driver.calls."""
-        return sum(len(step.calls) for step in self._names.made(world))
+        return sum(len(step.calls) for step in self._names.creation(world))
 
     def prepare(self, world: World) -> None:
         """As Driver.prepare."""
-        steps = list(self._names.made(world))
+        steps = list(self._names.creation(world))
         self._world = world
         for step in steps:
             for call in step.calls:
@@ -58,11 +58,11 @@ class DocumentedDriver(Driver):
         """As Driver.clean."""
         if self._world is None:
             return ()
-        return self._removed(step for step in self._names.dropped(self._world) if step.what in self._made)
+        return self._removed(step for step in self._names.removal(self._world) if step.what in self._made)
 
     def clean_world(self, world: World) -> tuple[str, ...]:
         """As Driver.clean_world."""
-        return self._removed(self._names.dropped(world))
+        return self._removed(self._names.removal(world))
 
     def _removed(self, steps: Iterable[Step]) -> tuple[str, ...]:
         """Carry out the steps of a removal; returns what could not be removed, and why."""

@@ -65,7 +65,7 @@ class SystemNames:
         """A principal, as in `user:alice`."""
         return self._written(text.partition(":")[2])
 
-    def made(self, world: World) -> Iterator[Step]:
+    def creation(self, world: World) -> Iterator[Step]:
         """The steps that create a world, in order; owners before grants, since a new owner takes over the grants of the old one."""
         for kind, names in (("users", world.users), ("groups", world.groups), ("roles", world.roles)):
             for name in names:
@@ -74,7 +74,7 @@ class SystemNames:
             yield self._entity(entity, drop=False)
         yield from self._rows(world)
 
-    def dropped(self, world: World) -> Iterator[Step]:
+    def removal(self, world: World) -> Iterator[Step]:
         """The steps that remove a world, in order."""
         for entity in reversed(world.entities):
             yield self._entity(entity, drop=True)

@@ -57,7 +57,7 @@ def test_few_decisions_say_nothing() -> None:
     assert set(verdicts(found).values()) == {"few"}
 
 
-def test_what_lies_within_the_tolerance_has_not_moved() -> None:
+def test_changes_within_the_tolerance_are_not_moves() -> None:
     found = {
         (True, "r"): RuleCount(allowed=51_000, denied=49_000),
         (False, "r"): RuleCount(allowed=500_000, denied=500_000),

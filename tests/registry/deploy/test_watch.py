@@ -93,7 +93,7 @@ def test_time_is_up_and_the_late_one_is_named() -> None:
     assert [(waiting.sidecar.id, waiting.why) for waiting in look.late] == [("two", "still runs policy old")]
 
 
-def test_who_is_silent_for_long_is_not_waited_for() -> None:
+def test_sidecars_that_are_silent_for_long_are_not_waited_for() -> None:
     gone = sidecar("gone", "old", seen=NOW - timedelta(hours=1))
     look = last(watch(read([sidecar(), gone]), WANTED, "shop", timeout=20, every=0))
     assert look.complete
@@ -182,7 +182,7 @@ def test_a_report_of_another_shape_is_passed_over(status: dict[str, object]) -> 
 
 
 @pytest.mark.parametrize("text", [None, 3, "", "yesterday", "2026-01-01T00:00:00", "0001-01-01T00:00:00Z"])
-def test_what_is_no_moment_is_none(text: object) -> None:
+def test_an_invalid_moment_is_none(text: object) -> None:
     assert parse_time(text) is None
 
 

@@ -347,7 +347,7 @@ def test_memory_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(map(len, counts.values())) <= 1_000
 
 
-def test_what_thousands_tell_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_of_thousands_of_sidecars_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     from privtab.registry.server import decisions
     from privtab.registry.server import fleet as module
 
@@ -412,7 +412,7 @@ def test_a_long_log_holds_nobody_up(registry: Registry) -> None:
     within(registry, body)
 
 
-def test_who_was_not_heard_of_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_sidecars_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = FleetTracker(forget=10)
     fleet.record_status(SidecarIdentity(instance="a", labels={}), "", {})
     now = time.time()

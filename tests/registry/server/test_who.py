@@ -90,7 +90,7 @@ def test_a_token_that_is_bound_is_good_for_one_sidecar(
     within(registry, body, tokens=tokens)
 
 
-def test_what_an_opa_calls_itself_is_nobody_s_name(registry: Registry, tokens: Tokens) -> None:
+def test_the_id_that_an_opa_reports_does_not_identify_it(registry: Registry, tokens: Tokens) -> None:
     """A report without a name changes nothing of the sidecar whose name it has made up."""
     current = registry.channel("dev", "shop")
 
@@ -168,7 +168,7 @@ def test_a_report_without_a_name_counts_where_its_bundles_come_from(registry: Re
     within(registry, body)
 
 
-def test_who_has_asked_for_a_channel_that_is_to_be_counts_for_it(registry: Registry) -> None:
+def test_sidecars_that_asked_for_a_future_channel_count_for_it(registry: Registry) -> None:
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         named = {"X-Privtab-Instance": "one"}
         assert (await client.get(POLICY.replace("dev", "new"), headers=named)).status_code == 404

@@ -215,7 +215,7 @@ def test_wrong_rows_stop_a_build_and_leave_the_last_one(spark: SparkSession, sho
         build(spark, strict, shop, tmp_path)
 
 
-def test_what_is_half_written_is_not_there(tmp_path: Path) -> None:
+def test_a_half_written_build_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "bundles").mkdir()
     (tmp_path / "bundles" / "people-0.tar.gz").write_bytes(b"")
     with pytest.raises(FileError, match="no built state"):

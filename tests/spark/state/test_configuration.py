@@ -26,7 +26,7 @@ GRANTS = "tables:\n  grants: {path: grants.csv}\n"
         ("tables\n", "must be a mapping"),
     ],
 )
-def test_what_has_two_readings_or_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_ambiguous_and_invalid_yaml_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "sources.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as error:

@@ -38,7 +38,7 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
             )
             if program.attributes:
                 last = found[-1]
-                attribute_values = attributes.given(program, values, last.resource, last.with_)
+                attribute_values = attributes.request_attributes(program, values, last.resource, last.with_)
                 found[-1] = replace(last, attributes=attribute_values)
     return active.narrowed(program, found, seed) if program.semantics.active_roles == "request" else found
 

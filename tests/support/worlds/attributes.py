@@ -66,7 +66,9 @@ def comparison(draft: Draft, type_: str, objects: Sequence[str]) -> str | None:
     )
 
 
-def given(program: Program, rnd: random.Random, resource: Entity, with_: Mapping[str, Entity]) -> GivenAttributes:
+def request_attributes(
+    program: Program, rnd: random.Random, resource: Entity, with_: Mapping[str, Entity]
+) -> GivenAttributes:
     """The attributes that a request gives; an entity that is named twice has the same values."""
     declared = program.attributes.from_origin("request")
     by_entity: dict[Entity, dict[str, object]] = {}
