@@ -33,6 +33,10 @@ def run(
         list[str] | None,
         typer.Option("--auditor", metavar="USER", help="User who may read all rows and the journal; repeatable."),
     ] = None,
+    api: Annotated[
+        list[str] | None,
+        typer.Option("--api", metavar="NAME", help="Serve this system's paths and payloads too; repeatable."),
+    ] = None,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")] = 8080,
     public_url: Annotated[
@@ -76,12 +80,14 @@ def run(
     \b
       privtab store serve grants.db --policy lake.yaml --token-file tokens
       privtab store serve grants.db -p lake.yaml --anonymous root --authorise owners=grant
+      privtab store serve grants.db -p gravitino/1.1.0 --token-file tokens --api gravitino
     """
     try:
         from privtab.authzen.app import AppSettings, application
         from privtab.authzen.service import Service
         from privtab.serving.server import address, is_loopback, listen, serve
         from privtab.serving.tokens import Tokens
+        from privtab.store.server import apis
         from privtab.store.server.app import StoreScope, StoreServer, routes
         from privtab.store.server.point import StoreDecisionPoint
         from privtab.store.store import Store
@@ -117,13 +123,16 @@ def run(
             anonymous=anonymous,
             max_body=max_body,
         )
+        found = routes(server)
+        for name in api or ():
+            found += apis.routes(name, server)
         service = Service(StoreDecisionPoint(view), system=program.system)
         settings = AppSettings(
             services={"": service, f"/{program.system}": service},
             base=base,
             tokens=tokens,
             max_body=max_body,
-            routes=routes(server),
+            routes=found,
         )
 
         def ready() -> None:

@@ -65,8 +65,8 @@ class GuardedStore:
         """
         snapshot = self.view.now()
         request = self._request(snapshot, wanted)
-        if self._done(request, wanted, how) is None:
-            self._check_reach(snapshot, request, wanted)
+        if _gives(wanted) and self._done(request, wanted, how) is None:
+            self._check_reach(snapshot, request)
         return self.store.change(
             request,
             add=wanted.add or None,
@@ -79,7 +79,8 @@ class GuardedStore:
         """What `change` would do."""
         snapshot = self.view.now()
         request = self._request(snapshot, wanted)
-        self._check_reach(snapshot, request, wanted)
+        if _gives(wanted):
+            self._check_reach(snapshot, request)
         return self.store.propose(request, add=wanted.add or None, remove=wanted.remove or None)
 
     def perform(self, wanted: Wanted, how: Written) -> Outcome:
@@ -103,11 +104,14 @@ class GuardedStore:
 
     def delete(self, wanted: Wanted, how: Written) -> Outcome:
         """Delete an entity by the operation of the policy that does: every row on it, and below it, goes too."""
-        return self.store.delete_entity(self._deleted(wanted), request_id=how.request_id, expect=how.expect)
+        request = self._deleted(wanted)
+        self._check_reach(self.view.now(), request)
+        return self.store.delete_entity(request, request_id=how.request_id, expect=how.expect)
 
     def propose_deleted(self, wanted: Wanted) -> Plan:
         """What `delete` would do."""
         request = self._deleted(wanted)
+        self._check_reach(self.view.now(), request)
         remove: dict[str, list[Row]] = {}
         for table, row in self.view.now().rows_on(request.resource):
             remove.setdefault(table, []).append(row)
@@ -243,19 +247,15 @@ class GuardedStore:
             self.store.propose(request)  # A caller who is denied must not learn what is there.
             raise StoreConflict(f"{request.resource} exists, or rows are about what lies below it")
 
-    def _check_reach(self, snapshot: Snapshot, request: Request, wanted: Wanted) -> None:
-        """Raise AccessDenied if a role or group of one container would give rights in another one.
+    def _check_reach(self, snapshot: Snapshot, request: Request) -> None:
+        """Raise AccessDenied if the role or group of a request has rights outside of what contains its entity.
 
-        Names of roles and groups are not qualified: who may assign `role:b/admin` must not assign the grants of `role:a/admin`.
+        Names of roles and groups are not qualified: who may assign `role:b/admin` must not assign the grants of `role:a/admin`,
+        nor delete them with it.
         """
         container = (snapshot.where.find(request.resource) or ())[-2:-1]
         kind = self.program.entities[request.resource.type].principal
-        unscoped = any(
-            verb == "add" and not row.get("scope")
-            for table, verb, row in wanted.rows()
-            if table in ("assignments", "memberships")
-        )
-        if not container or kind not in ("group", "role") or not unscoped:
+        if not container or kind not in ("group", "role"):
             return
         for name in (last_name(request.resource.id), request.resource.id):
             reached = _principals(snapshot, f"{kind}:{name}")
@@ -266,6 +266,12 @@ class GuardedStore:
                 message = f"{kind}:{name} has rights outside {container[0]}"
                 context = {"error": {"kind": "reach", "message": message}}
                 raise AccessDenied(request, Decision(allowed=False, context=context))
+
+
+def _gives(wanted: Wanted) -> bool:
+    """Whether a change gives somebody a role or a membership in a group."""
+    tables = ("assignments", "memberships")
+    return any(verb == "add" and table in tables and not row.get("scope") for table, verb, row in wanted.rows())
 
 
 def _principals(snapshot: Snapshot, principal: str) -> set[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from privtab import moments
-from privtab.effects import Change, Effect
+from privtab.effects import PRINCIPAL_TABLES, Change, Effect
 from privtab.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
 from privtab.ir.nodes import Program
 from privtab.locations import Locations
@@ -109,12 +109,7 @@ def _effects(
         change = effect.change or Effect.of(effect, request.user).change
         assert change is not None
         if change.row is None:
-            principal = Entity.parse(change.about or "")
-            rows = about_principal(current.state, change.table, principal, program)
-            for cells in cells_of(rows, change.table):
-                # Whenever they hold: the rows have no `from` and `until` here.
-                values = {name: cells.get(name) for name in COLUMNS[change.table].names}
-                removed += current.rows.matching(change.table, values)
+            removed += _about(program, current, change.table, Entity.parse(change.about or ""))
             continue
         if None in change.row.values():
             raise InvalidRequest(f"`{effect}` does not say on which entity: name the new entity in the resource")
@@ -127,6 +122,14 @@ def _effects(
     return removed, {table: rows for table, rows in added.items() if rows}
 
 
+def _about(program: Program, current: Current, table: str, principal: Entity) -> Iterator[Change]:
+    """The removal of every row of a table about a principal, in what contains it."""
+    for cells in cells_of(about_principal(current.state, table, principal, program), table):
+        # Whenever they hold: the rows have no `from` and `until` here.
+        values = {name: cells.get(name) for name in COLUMNS[table].names}
+        yield from current.rows.matching(table, values)
+
+
 def _deletion(
     program: Program,
     current: Current,
@@ -134,7 +137,7 @@ def _deletion(
     removed: list[Change],
     added: dict[str, list[dict[str, str]]],
 ) -> tuple[list[Change], dict[str, list[dict[str, str]]]]:
-    """As `_effects`, with every row on the resource and below it."""
+    """As `_effects`, with every row on the resource and below it, and every row about it if it is a principal."""
     where = locations(program, current.state)
     key = _named(where, request.resource)
 
@@ -144,6 +147,9 @@ def _deletion(
 
     for table, rows in current.rows.tables.items():
         removed += [Change("remove", table, row=dict(cells)) for _, cells in rows.values() if on_or_below(cells)]
+    if program.entities[request.resource.type].principal is not None:
+        for table in PRINCIPAL_TABLES:
+            removed += _about(program, current, table, request.resource)
     kept = {table: [row for row in rows if not on_or_below(row)] for table, rows in added.items()}
     return removed, {table: rows for table, rows in kept.items() if rows}
 

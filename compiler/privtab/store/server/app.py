@@ -74,6 +74,8 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)
     path: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    raw_path: str = ""
+    """The path as it was sent, in which `%2F` is part of a name."""
 
     @property
     def dry_run(self) -> bool:
@@ -150,6 +152,7 @@ def route(
     method: str = "GET",
     *,
     failed: Callable[[PrivtabError | Refused], Answer] | None = None,
+    media: str = JSON,
 ) -> Route:
     """An endpoint that finds out who asks, reads the body, and turns errors into answers. `failed`: the answer to an error."""
     shape = failed or failure
@@ -161,11 +164,16 @@ def route(
             if method in ("POST", "PUT"):
                 body = _parsed(await read_json_body(request, server.max_body))
             call = Call(
-                user=user, body=body, query=request.query_params, path=request.path_params, headers=request.headers
+                user=user,
+                body=body,
+                query=request.query_params,
+                path=request.path_params,
+                headers=request.headers,
+                raw_path=request.scope["raw_path"].decode("latin-1"),
             )
             status, content = await asyncio.to_thread(handler, server, call)
             note(request.scope, None, caller=user)
-            return json_response(status, content)
+            return json_response(status, content, media=media)
         except (PrivtabError, Refused) as error:
             status, content = shape(error)
             if status >= 500:
@@ -173,7 +181,7 @@ def route(
             headers = dict(error.headers) if isinstance(error, Refused) else {}
             if status == 503:
                 headers["Retry-After"] = "1"
-            return json_response(status, content, headers)
+            return json_response(status, content, headers, media=media)
 
     async def endpoint(request: Request) -> Response:
         return await answered(request, answer, _no_error)
@@ -181,12 +189,14 @@ def route(
     return Route(path, endpoint, methods=[method])
 
 
-def json_response(status: int, content: Any, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(
+    status: int, content: Any, headers: Mapping[str, str] | None = None, *, media: str = JSON
+) -> Response:
     """An answer as JSON, with the number of the last change as its ETag."""
     found = dict(headers or {})
     if status < 300 and isinstance(content, Mapping) and isinstance(content.get("number"), int):
         found["ETag"] = f'"{content["number"]}"'
-    return Response(printable_json(content).encode(), status, found, media_type=JSON)
+    return Response(printable_json(content).encode(), status, found, media_type=media)
 
 
 def failure(error: PrivtabError | Refused) -> Answer:
