@@ -15,6 +15,7 @@ from privtab.hints import hint
 
 Kind: TypeAlias = Literal["user", "entity", "request"]
 """What has an attribute: the caller, an object of the request, or the request itself."""
+KINDS: tuple[Kind, ...] = ("user", "entity", "request")
 TypeName: TypeAlias = Literal["text", "bool", "enum", "set", "integer"]
 Origin: TypeAlias = Literal["state", "request"]
 """Where a value comes from."""
@@ -144,23 +145,16 @@ class Attributes:
 
     def from_origin(self, origin: Origin) -> Attributes:
         """The attributes whose values may come from requests, or from the state."""
-        kinds: tuple[Kind, ...] = ("user", "entity", "request")
-        return Attributes(**{kind: {n: a for n, a in self.of(kind).items() if origin in a.origins} for kind in kinds})
+        return Attributes(**{kind: {n: a for n, a in self.of(kind).items() if origin in a.origins} for kind in KINDS})
 
     def to_json(self) -> dict[str, Any]:
         """The declarations as the program's JSON has them."""
-        kinds: tuple[Kind, ...] = ("user", "entity", "request")
-        return {kind: {name: a.to_json() for name, a in self.of(kind).items()} for kind in kinds if self.of(kind)}
+        return {kind: {name: a.to_json() for name, a in self.of(kind).items()} for kind in KINDS if self.of(kind)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Attributes:
         """Read what `to_json` writes."""
-        return cls(
-            **{
-                kind: {n: Attribute.from_json(a) for n, a in value.get(kind, {}).items()}
-                for kind in ("user", "entity", "request")
-            }
-        )
+        return cls(**{kind: {n: Attribute.from_json(a) for n, a in value.get(kind, {}).items()} for kind in KINDS})
 
 
 NO_ATTRIBUTES = Attributes()

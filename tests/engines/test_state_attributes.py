@@ -7,22 +7,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import generated_programs
 import pytest
 import requests as http
-from engine_agreement import World, ask, differences, put_state, serving
+import worlds
+from engine_agreement import World, ask, differences, differences_at, put_state, serving, sharded_document
+from seeds import seeds
 
 from privtab.attributes import NONE_GIVEN, GivenAttributes
-from privtab.engines.index import Index
+from privtab.engines.index import Index, combined_document
 from privtab.engines.kernel import in_columns
 from privtab.engines.python import PythonEngine
-from privtab.errors import InvalidRequest, UsageError
+from privtab.engines.windowed import WindowedIndex
+from privtab.errors import InvalidRequest
+from privtab.moments import ALWAYS, FIRST, Window
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
-from privtab.state.index import index
+from privtab.state.index import index, unstamped
 from privtab.state.nodes import Assignment, AttributeRow, Grant, State
-from privtab.state.shards import shards
+from privtab.state.shards import merged, parts, shards
 
 POLICY = """
 privtab: 1
@@ -175,6 +180,67 @@ def test_active_roles_narrow_grants_and_leave_attributes() -> None:
             assert (reference.decide(request).allowed, engine.allow(request)) == (allowed, allowed), request
 
 
-def test_states_with_attributes_are_not_sharded(world: tuple[str, World]) -> None:
-    with pytest.raises(UsageError, match="takes attributes from the state cannot be sharded"):
-        shards(world[1].program, STATE)
+def test_parts_of_a_sharded_state_are_the_whole() -> None:
+    program = program_of(SourceFile.of("lake.yaml", POLICY))
+    timed = Grant(grantee="user:ben", effect="allow", privilege="SELECT", entity=Entity("catalog", "d"))
+    further = replace(STATE, attributes=(*STATE.attributes, value("class", "public", entity="schema:e/s")))
+    for state in (
+        STATE,
+        further,
+        replace(further, grants=(*STATE.grants, timed), windows={"grants": (ALWAYS, Window(1, 2))}),
+    ):
+        found = parts(program, unstamped(program, state))
+        assert merged(found) == index(program, state)
+    # A root entity with attributes alone has a shard.
+    assert sorted(shards(program, further)) == ["catalog:c", "catalog:e", "people"]
+
+
+@pytest.mark.parametrize("windows", [False, True])
+def test_sharded_states(opa_binary: Path, windows: bool) -> None:
+    state = replace(
+        STATE,
+        grants=(
+            *STATE.grants,
+            Grant(grantee="user:ben", effect="allow", privilege="SELECT", entity=Entity("catalog", "c")),
+        ),
+        attributes=(
+            *STATE.attributes,
+            value("class", "public", entity="schema:e/s"),
+            value("class", "public", entity="table:e/s/t"),
+        ),
+        windows={"grants": (ALWAYS, Window(FIRST, 4_102_444_800_000_000_000))} if windows else {},
+    )
+    requests = [request for request, _ in CASES]
+    requests += [
+        request_for("list", "e/s/t"),
+        request_for("share", "c/s/t", to="e/s"),
+        request_for("share", "e/s/t", to="e/s"),
+    ]
+    requests += [request_for("browse", "f/s/t"), request_for("list", "f/s")]
+    with serving([POLICY], opa_binary, sharded=True) as (url, [world]), http.Session() as session:
+        put_state(session, url, world.program, state, sharded=True)
+        assert differences_at(session, url, world, state, requests, 1 if windows else None) == []
+    now = state.at(1) if windows else state
+    reference = Reference(world.program, now, world.artifacts.revision)
+    document = sharded_document(world.program, state)
+    indexes = (
+        [WindowedIndex.of(Index(document)).at(1)]
+        if windows
+        else [Index(document), Index(combined_document([document])[0])]
+    )
+    for held in indexes:
+        engine = PythonEngine(world.artifacts.program, held)
+        assert [engine.decide(r).allowed for r in requests] == [reference.decide(r).allowed for r in requests]
+
+
+@pytest.mark.parametrize("seed", seeds(range(40), quick=4))
+def test_generated_states_in_parts(seed: int) -> None:
+    program = generated_programs.program(seed, "attributes", *worlds.TIMED)
+    state = worlds.state(program, seed)
+    whole = index(program, state)
+    assert merged(parts(program, unstamped(program, state))) == whole
+    asked_ = worlds.requests(program, seed, 4)
+    artifacts = policy_artifacts(program).program
+    engines = [PythonEngine(artifacts, held) for held in (Index(whole), Index(sharded_document(program, state)))]
+    answers = [[(d.allowed, d.reasons, d.missing) for d in map(engine.decide, asked_)] for engine in engines]
+    assert answers[0] == answers[1]

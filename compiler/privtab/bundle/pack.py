@@ -16,7 +16,7 @@ from privtab.ir.serialise import program_json
 from privtab.moments import WINDOWED, parts_of
 from privtab.state.index import index_bytes
 from privtab.state.nodes import State
-from privtab.state.shards import PEOPLE, ROLES_OF_ROLES, content, roots, shards
+from privtab.state.shards import FURTHER_BY_NAME, PEOPLE, content, roots, shards
 
 REVISION_DIGITS = 16
 SHARDED = "sharded"
@@ -168,11 +168,11 @@ def shard_bundle(
     metadata: dict[str, Any] = {"kind": "state", "system": system, "state": SHARDED, "shard": key}
     if key == PEOPLE:
         metadata["shards"] = len(document["shards"])
+    always, _ = parts_of(document)
+    further = [part for part in FURTHER_BY_NAME if part in always]
     manifest = {
-        "revision": parts_of(document)[0]["revision"],
-        "roots": roots(
-            system, key, windows=WINDOWED in document, roles_of_roles=ROLES_OF_ROLES in parts_of(document)[0]
-        ),
+        "revision": always["revision"],
+        "roots": roots(system, key, windows=WINDOWED in document, further=further),
         "rego_version": 1,
         "metadata": metadata | provenance_metadata(provenance),
     }

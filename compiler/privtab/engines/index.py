@@ -105,6 +105,7 @@ class EntityHoldings:
         self.members: dict[str, dict[str, frozenset[str]]] = {}
         self.below: Mapping[str, Mapping[str, Mapping[str, Any]]] = document.get("below", {})
         self.owned_below: Mapping[str, Mapping[str, Any]] = document.get("owned_below", {})
+        self.attributes: Mapping[str, Mapping[str, Any]] = document.get("entity_attributes", {})
         self._bits: dict[int, int] = {}
         text, true = texts.__getitem__, repeat(object=True)
         for effect in ("allow", "deny"):
@@ -229,7 +230,9 @@ class Index:
         if len(holdings) == 1:
             self.tables, self.origins, self.members = holdings[0].tables, holdings[0].origins, holdings[0].members
             self.below, self.owned_below = holdings[0].below, holdings[0].owned_below
+            self.entity_attributes = holdings[0].attributes
             return
+        self.entity_attributes = {key: values for part in holdings for key, values in part.attributes.items()}
         for part in holdings:
             self.origins |= part.origins
             for type_, table in part.tables.items():
@@ -252,7 +255,6 @@ class Index:
         self.group_scoped = _scopes(document["group_scoped"])
         self.service_admins = frozenset(document["service_admins"])
         self.user_attributes = document.get("user_attributes", {})
-        self.entity_attributes = document.get("entity_attributes", {})
         self.places: Mapping[str, str] = dict(document.get("places", {}))
         """Entity with a flat id → what contains it."""
         self.containers: Mapping[str, tuple[str, ...]] = {
@@ -346,8 +348,11 @@ def combined_document(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str,
     loaded = {root: parts_of(shards[name]) for root, name in sorted(shard_names.items()) if name in shards}
     merged: dict[str, Any] = {name: value for name, value in always.items() if name != "shards"}
     merged |= _combined(shard for shard, _ in loaded.values()) | {"members": {}}
+    merged |= {"entity_attributes": {}} if "user_attributes" in merged else {}
     for shard, _ in loaded.values():
         merged["members"].update(shard["members"])
+        if "entity_attributes" in merged:
+            merged["entity_attributes"].update(shard["entity_attributes"])
     merged["revision"] = combined(always["revision"], {root: shard["revision"] for root, (shard, _) in loaded.items()})
     if timed := _united(windows, [own for _, own in loaded.values() if own]):
         concerned = {part: merged.pop(part) for part in sorted(merged) if part not in HELD_ALWAYS}

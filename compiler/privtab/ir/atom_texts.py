@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
+from privtab.attributes import Value
 from privtab.ir.levels import level_name
 from privtab.ir.nodes import (
     RESOURCE,
@@ -56,13 +57,19 @@ def term_text(term: Term, place: Callable[[Target], str]) -> str:
     return f"{term.kind}.{term.attribute}" if term.target is None else f"{term.attribute} ({place(term.target)})"
 
 
+def value_text(value: Value) -> str:
+    """The value of an attribute as a condition spells it; a set as a list."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int):
+        return str(value) if _is_word(value) else json.dumps(value, ensure_ascii=False)
+    return f"{{{', '.join(map(value_text, value))}}}"
+
+
 def constants_text(compare: Compare) -> str:
     """The text of the constants of a comparison; texts that are no words are quoted."""
     assert not isinstance(compare.right, Term)
-    texts = [
-        str(c).lower() if isinstance(c, bool) else json.dumps(c, ensure_ascii=False) if not _is_word(c) else str(c)
-        for c in compare.right
-    ]
+    texts = list(map(value_text, compare.right))
     return f"{{{', '.join(texts)}}}" if compare.operator == "in" else texts[0]
 
 

@@ -89,8 +89,7 @@ class Comparisons:
 
     def type_of(self, term: Term) -> Attribute:
         """The declared type of an attribute. Raises Undecided if two policies declare different ones."""
-        declared = [program.attributes.of(term.kind).get(term.attribute) for program in self._programs]
-        types = {replace(type_, on=(), origins=()) for type_ in declared if type_ is not None}
+        types = {type_ for program in self._programs if (type_ := program.attribute(term)) is not None}
         if len(types) != 1:
             raise Undecided(f"not decided: the policies declare `{term.attribute}` differently")
         return types.pop()

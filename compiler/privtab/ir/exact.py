@@ -91,7 +91,7 @@ class ImplicationChecker:
         """Whether both programs are one, without implied privileges, objects with a root in common, and `or below`."""
         program = self.program
         related = self._nests or program.implies or program.shared_root is not None or uses_below(program)
-        return self._side == 0 and not related
+        return self.side == 0 and not related
 
     def _implied_by_sets(self, f: Formula, g: Formula) -> bool | None:
         """What the solver decides, in less time; None if a condition depends on the request or has too many minimal sets."""
@@ -122,10 +122,11 @@ class ImplicationChecker:
             )
         if unnamed is not None:
             f, g = without_name(self.program, f, unnamed), without_name(self.other_program, g, unnamed)
+        self.check_attributes(f, g)
         self._check_below(f, g)
         solver = self.solver
         solver.renew()
-        assumptions = [solver.literal(f, 0), -solver.literal(g, self._side), solver.requests(slots)]
+        assumptions = [solver.literal(f, 0), -solver.literal(g, self.side), solver.requests(slots)]
         return not solver.possible([*assumptions, *(() if flags is None else solver.with_flags(flags))])
 
     def _levels(self, f: Formula, g: Formula) -> Iterator[tuple[Levels, int]]:
@@ -165,7 +166,8 @@ class ImplicationChecker:
         return self._unrolled[levels]
 
     @property
-    def _side(self) -> int:
+    def side(self) -> int:
+        """The number of the other program in the solver."""
         return 0 if self.semantics is self.other_semantics else 1
 
     def alike(self, f: Formula, g: Formula) -> bool:
@@ -195,16 +197,31 @@ class ImplicationChecker:
             case ByType():
                 return all(self._same_path(type_) for type_, _ in node.cases)
             case Compare():
-                return all(self._same_path(target.type) for target in node.targets)
+                return self.same_attributes(node) and all(self._same_path(target.type) for target in node.targets)
             case ServiceAdmin() | And() | Or() | When():
                 return True
             case _:
                 assert_never(node)
 
+    def same_attributes(self, compare: Compare) -> bool:
+        """Whether both programs declare the compared attributes in the same way."""
+        programs = self.program, self.other_program
+        return all(programs[0].attribute(term) == programs[1].attribute(term) for term in compare.terms)
+
     def _same_below(self, target: Target) -> bool:
         """Whether the same types lie below a target in both programs."""
         both = [semantics.at_or_below(target) for semantics in (self.semantics, self.other_semantics)]
         return {*both[0]} == {*both[1]} and all(self._same_path(place.type) for place in both[0])
+
+    def check_attributes(self, f: Formula, g: Formula) -> None:
+        """Raise Undecided for comparisons of attributes that the two programs declare differently."""
+        if self.other_program is self.program or not (self.program.attributes and self.other_program.attributes):
+            return
+        for node in (*followed(self.program, f), *followed(self.other_program, g)):
+            for term in node.terms if isinstance(node, Compare) else ():
+                declared = self.program.attribute(term), self.other_program.attribute(term)
+                if None not in declared and declared[0] != declared[1]:
+                    raise Undecided(f"not decided: the policies declare `{term.attribute}` differently")
 
     def _check_below(self, f: Formula, g: Formula) -> None:
         """Raise Undecided for conditions on what is held below that mean different things in the two programs."""
@@ -245,6 +262,7 @@ class ImplicationChecker:
             raise UnsupportedError("counterexamples for types that nest are not worked out; only whether there is one")
         if unnamed is not None:
             f, g = without_name(self.program, f, unnamed), without_name(self.other_program, g, unnamed)
+        self.check_attributes(f, g)
         self._check_below(f, g)
         search = CounterexampleSearch(self.semantics, self.other_semantics)
         found = list(islice(search.all(f, g, flags, types or {}, alike=self.alike(f, g)), 200))

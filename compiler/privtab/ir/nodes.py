@@ -7,10 +7,10 @@ targets to types on containment chains. A formula has no negation, so it is mono
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from privtab.attributes import NO_ATTRIBUTES, Attributes, Kind, Operator, Scalar
+from privtab.attributes import NO_ATTRIBUTES, Attribute, Attributes, Kind, Operator, Scalar
 from privtab.diagnostics import Span
 from privtab.ir.type_chains import chains, depths
 from privtab.paths import Level
@@ -370,6 +370,13 @@ class Program:
     def depths(self) -> Mapping[str, int]:
         """`depth` of every type."""
         return depths(self.entities)
+
+    def attribute(self, term: Term) -> Attribute | None:
+        """The type and the origins of an attribute, whatever else has it; None if the policy does not declare it there."""
+        found = self.attributes.of(term.kind).get(term.attribute)
+        if found is None or (term.target is not None and term.target.type not in found.on):
+            return None
+        return replace(found, on=())
 
     @property
     def implies(self) -> bool:

@@ -57,9 +57,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     },
     Feature.ATTRIBUTES: {
         Tool.CONFORM: "`conform`",
-        Tool.COVERAGE: "coverage (`--no-coverage` leaves it out)",
-        Tool.DIFF: "`diff`",
-        Tool.MUTATION: "the mutation score",
         Tool.NEEDS: "`needs`",
         Tool.PATHS: "`paths`",
         Tool.SPARK: "Spark",

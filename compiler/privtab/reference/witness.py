@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import assert_never
 
+from privtab.attributes import GivenAttributes, Value
+from privtab.ir.comparisons import Values
 from privtab.ir.facts import (
     Administers,
     Assigned,
@@ -21,11 +24,12 @@ from privtab.ir.facts import (
     Owned,
     OwnedBelow,
 )
-from privtab.ir.nodes import RESOURCE, Program, Rule, Target
+from privtab.ir.nodes import RESOURCE, Program, Rule, Target, Term
 from privtab.paths import base_type, level_of
 from privtab.request import Entity, Request
+from privtab.state import attribute_rows
 from privtab.state.load import to_tables
-from privtab.state.nodes import Assignment, Grant, State, merged
+from privtab.state.nodes import Assignment, AttributeRow, Grant, State, merged
 
 GROUP, REQUEST_GROUP = "team", "guests"
 """Names of the group in the state and of the group that a request brings."""
@@ -41,6 +45,7 @@ class WitnessBuilder:
         types: Mapping[str, str] | None = None,
         facts: Facts = frozenset(),
         *,
+        values: Values = MappingProxyType({}),
         user: str = "alice",
         unnamed: bool = False,
         slash: bool = False,
@@ -48,12 +53,15 @@ class WitnessBuilder:
     ) -> None:
         """`types`: the type of each `with` object that allows several. `facts`: those that the state must have.
 
+        `values`: those of attributes under which the comparisons among the facts hold.
+
         `unnamed`: the request omits the last name of the resource, `slash`: and its path ends with `/`. `separate_ancestors`: objects of different slots share
         no ancestor; otherwise ancestors of one type are the same entity, which reads better if the facts allow it.
         """
         self.program = program
         self.rule = rule
         self.facts = facts
+        self.values = values
         self.user = user
         self.unnamed = unnamed
         self.slash = slash
@@ -81,7 +89,35 @@ class WitnessBuilder:
                 if slot != RESOURCE
             },
             flags=flags,
+            attributes=self._given(),
         )
+
+    def _given(self) -> GivenAttributes:
+        """The values that only the request can give."""
+        found: dict[str, dict[str, Value]] = {}
+        for term, value in self.values.items():
+            if not self.is_in_state(term):
+                slot = term.kind if term.target is None else f"with {term.target.slot}"
+                found.setdefault(slot, {})[term.attribute] = value
+        return GivenAttributes(
+            user=found.get("user", {}),
+            request=found.get("request", {}),
+            entity=found.get(f"with {RESOURCE}", {}),
+            with_={slot: found[f"with {slot}"] for slot in self.types if slot != RESOURCE and f"with {slot}" in found},
+        )
+
+    def is_in_state(self, term: Term) -> bool:
+        """Whether the state gives the value of an attribute."""
+        declared = self.program.attribute(term)
+        return declared is not None and "state" in declared.origins
+
+    def _attribute_rows(self) -> Iterator[AttributeRow]:
+        for term, value in self.values.items():
+            if self.is_in_state(term):
+                entity = None if term.target is None else self.entity(term.target)
+                for text in attribute_rows.texts(value):
+                    user = self.user if entity is None else None
+                    yield AttributeRow(user=user, entity=entity, attribute=term.attribute, value=text)
 
     def entity(self, target: Target) -> Entity:
         """The entity that a target stands for."""
@@ -117,7 +153,8 @@ class WitnessBuilder:
 
     def state(self) -> State:
         """The smallest state with the facts."""
-        return merged(self._rows(fact) for fact in sorted(self.facts, key=repr))
+        rows = [self._rows(fact) for fact in sorted(self.facts, key=repr)]
+        return merged((*rows, State(attributes=tuple(self._attribute_rows()))))
 
     def _rows(self, fact: Fact) -> State:
         match fact:

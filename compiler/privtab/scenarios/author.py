@@ -12,6 +12,7 @@ from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.request import Entity, Request, flag_name
+from privtab.scenarios.given import read_given
 from privtab.scenarios.nodes import Because, Case, Expected
 from privtab.scenarios.params import Combinations, Params
 from privtab.scenarios.tree import Fields, ScenarioReader
@@ -20,7 +21,8 @@ from privtab.scenarios.worlds import Worlds
 from privtab.state.nodes import State
 from privtab.syntax.yaml_tree import Node
 
-CONTEXT_KEYS = ("with", "flags", "groups", "active_roles")
+NEEDS_CONTEXT_KEYS = ("with", "flags", "groups")
+CONTEXT_KEYS = (*NEEDS_CONTEXT_KEYS, "active_roles", "attributes")
 FROZEN_KEYS = ("effects", "missing", "reason", "rule", "report")
 FROZEN_BY_DECISION = {"effects": True, "reason": True, "missing": False}
 """What may be frozen only of an allow, or only of a denial."""
@@ -110,6 +112,10 @@ class Author:
                     )
                 active = self.reader.texts(fields["active_roles"], "`active_roles`")
                 request = replace(request, active_roles=tuple(role.value.removeprefix("role:") for role in active))
+            if "attributes" in fields:
+                attributes = self.program.attributes
+                given = read_given(self.reader, fields["attributes"], attributes, request.resource, objects)
+                request = replace(request, attributes=given)
             self.vocabulary.check(request)
         except (InvalidRequest, ValueError) as error:
             error_text = error.written(r"`with: {\1: TYPE:PATH}`") if isinstance(error, InvalidRequest) else str(error)

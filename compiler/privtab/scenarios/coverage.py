@@ -12,7 +12,7 @@ from privtab.ir.atom_texts import atom_text
 from privtab.ir.canonical import Leaf, MinimalSets, canonical
 from privtab.ir.exact import ImplicationChecker, settings
 from privtab.ir.formula import asked_condition, call_condition, item_condition
-from privtab.ir.nodes import And, ByType, Or, Program, Rule
+from privtab.ir.nodes import And, ByType, Compare, Or, Program, Rule
 from privtab.ir.request_dependence import rule_flags
 from privtab.scenarios.budget import SETTING_COST, Budget
 from privtab.scenarios.masks import Key, Mask, Observed
@@ -170,10 +170,12 @@ class Coverage:
     def _is_impossible(self, sets: MinimalSets, atoms: tuple[Leaf, ...], missing: Leaf | None) -> bool:
         """Whether no state can prove a cell.
 
-        This happens only if owners hold privileges that can also be denied: a caller who should have `READ` below an
-        entity but not on it must own what lies below, and then has everything that owners hold.
+        This happens if owners hold privileges that can also be denied: a caller who should have `READ` below an
+        entity but not on it must own what lies below, and then has everything that owners hold. And it happens if
+        comparisons of attributes hold together, such as `user.rank > 3` and `user.rank > 2`.
         """
-        if not (self._owners_hold and atoms):
+        compared = any(isinstance(atom, Compare) for atoms_ in (*sets, atoms) for atom in atoms_)
+        if not ((self._owners_hold and atoms) or compared):
             return False
         held = And(parts=tuple(atom for atom in atoms if atom != missing))
         others = [And(parts=set_) for set_ in sets if missing is not None or set_ != atoms]

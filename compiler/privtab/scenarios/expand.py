@@ -5,7 +5,7 @@ from __future__ import annotations
 from privtab.diagnostics import Span
 from privtab.ir.nodes import Program
 from privtab.request import Entity, Request
-from privtab.scenarios.author import CONTEXT_KEYS, Author
+from privtab.scenarios.author import NEEDS_CONTEXT_KEYS, Author
 from privtab.scenarios.needs import Caller, Callers
 from privtab.scenarios.nodes import Case
 from privtab.scenarios.params import Values
@@ -15,7 +15,7 @@ from privtab.state.nodes import Assignment, Grant, State
 from privtab.syntax.yaml_tree import Node
 
 KEYS = (
-    "name", "ask", "action", "resource", *(key for key in CONTEXT_KEYS if key != "active_roles"), "by", "all", "effects", "rule", "report", "params", "tags", "why", "source", "note",
+    "name", "ask", "action", "resource", *NEEDS_CONTEXT_KEYS, "by", "all", "effects", "rule", "report", "params", "tags", "why", "source", "note",
 )  # fmt: skip
 
 

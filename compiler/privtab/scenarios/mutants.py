@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, assert_never
 
+from privtab.attributes import Attribute, Operator, Scalar
 from privtab.effects import PRINCIPAL_TABLES
 from privtab.ir.atom_texts import atom_text
 from privtab.ir.formula import conjunction, disjunction, item_condition, leaves
@@ -32,13 +33,16 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
     Target,
+    Term,
     When,
 )
 from privtab.paths import Level
 from privtab.scenarios.masks import RuleDependencies
 from privtab.state.names import StateNames
 
-Change: TypeAlias = Literal["drop", "any-all", "privilege", "target", "effect", "each", "report", "gate", "flag"]
+Change: TypeAlias = Literal[
+    "drop", "any-all", "privilege", "target", "effect", "each", "report", "gate", "flag", "comparison"
+]
 CHANGES: Mapping[Change, str] = {
     "drop": "a part dropped",
     "any-all": "any for all, or all for any",
@@ -49,6 +53,7 @@ CHANGES: Mapping[Change, str] = {
     "report": "`report` dropped",
     "gate": "the gate dropped",
     "flag": "a flag dropped",
+    "comparison": "another comparison of attributes",
 }
 UNSEEN: tuple[Change, ...] = ("effect", "report")
 """The changes that no answer of a system shows."""
@@ -60,6 +65,8 @@ OTHER_LEVEL: Mapping[Level, Level] = {
     "parent": "nearest",
 }
 """The level of a type that nests that a mutant names instead."""
+OTHER_BOUND: Mapping[Operator, Operator] = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+"""The same order with the bound in or out."""
 Types: TypeAlias = Mapping[str, str]
 """The type of the object in each slot, as far as it is known at that point of a condition."""
 
@@ -240,10 +247,29 @@ class _Point:
             case OwnsBelow(target=target):
                 changed = Owner(target=target)
                 yield "target", self._replaced(changed, atom), changed
-            case Self() | Holds() | ServiceAdmin() | Compare():
+            case Compare():
+                for changed in self._compared(atom):
+                    yield "comparison", self._replaced(changed, atom), changed
+            case Self() | Holds() | ServiceAdmin():
                 return
             case _:
                 assert_never(atom)
+
+    def _compared(self, compare: Compare) -> Iterator[Compare]:
+        """The comparison with the bound moved, with another word of an enumeration, or with one constant more or less."""
+        if compare.operator in OTHER_BOUND:
+            yield replace(compare, operator=OTHER_BOUND[compare.operator])
+        declared = self.program.attribute(compare.left)
+        constants = compare.right
+        if isinstance(constants, Term) or declared is None:
+            return
+        others = [value for value in _words(declared) if value not in constants]
+        if compare.operator == "=":
+            yield from (replace(compare, right=(value,)) for value in others[:1])
+        if compare.operator == "in":
+            rests = ((*constants[:i], *constants[i + 1 :]) for i in range(len(constants)))
+            yield from (replace(compare, right=rest) for rest in rests if rest)
+            yield from (replace(compare, right=(*constants, value)) for value in others[:1])
 
     def _targets(self, target: Target, types: Types, on: frozenset[str] | None = None) -> Iterator[Target]:
         """The nearest entity above and the nearest below on the same path; with `on`, only of these types."""
@@ -308,6 +334,11 @@ def formula_text(formula: Formula, rule: Rule) -> str:
 def _inner(formula: Formula, rule: Rule) -> str:
     text = formula_text(formula, rule)
     return f"({text})" if isinstance(formula, And | Or | When) and " " in text else text
+
+
+def _words(attribute: Attribute) -> tuple[Scalar, ...]:
+    """The values of an attribute that has few."""
+    return (True, False) if attribute.type == "bool" else attribute.values
 
 
 def _neighbours(names: list[str] | tuple[str, ...], name: str) -> tuple[str, ...]:

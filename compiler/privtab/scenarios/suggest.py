@@ -11,11 +11,12 @@ from functools import partial
 from typing import TypeAlias
 
 from privtab.ir.atom_texts import atom_words
-from privtab.ir.formula import RequestAlgebra, anchor, asked_condition, followed, item_condition, move
+from privtab.ir.formula import RequestAlgebra, anchor, asked_condition, followed, item_condition, leaves, move
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
     Can,
+    Compare,
     Effect,
     Formula,
     Has,
@@ -53,6 +54,9 @@ def suggestions(program: Program, settings_by_rule: Mapping[str, tuple[Rule, Col
     """The text of `let` and `needs` for some rules, each in some of its settings; empty if there are none."""
     writer = _Writer(program)
     for rule, settings in settings_by_rule.values():
+        if any(isinstance(atom, Compare) for atom in leaves(program, item_condition(rule))):
+            writer.left_out.append(f"{rule.entity}/{rule.operation}")
+            continue
         default_types = {slot.name: slot.types[0] for slot in rule.withs}
         for flags, types, form in sorted(settings, key=partial(_setting_order, rule)):
             writer.add(rule, flags, {**default_types, **dict(types)}, form)
@@ -73,6 +77,8 @@ class _Writer:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._shapes = vocabulary(program).shapes
+        self.left_out: list[str] = []
+        """Rows that compare attributes, which `needs` does not take."""
         self.lets: dict[str, Tree] = {}
         self.entries: dict[tuple[tuple[str, str], ...], _Entry] = {}
 
@@ -123,7 +129,8 @@ class _Writer:
 
     def text(self) -> str:
         """The entries as YAML."""
-        lines = ["let:", *(f"  {name}: {_flow(tree)}" for name, tree in self.lets.items())] if self.lets else []
+        lines = [f"# compares attributes, write `cases`: {name}" for name in self.left_out]
+        lines += ["let:", *(f"  {name}: {_flow(tree)}" for name, tree in self.lets.items())] if self.lets else []
         lines += ["needs:"] if self.entries else []
         for entry in self.entries.values():
             asks = _quoted(entry.asks[0]) if len(entry.asks) == 1 else _flow(list[object](entry.asks))

@@ -9,7 +9,7 @@ from privtab.scenarios.nodes import Case
 from privtab.scenarios.tree import Fields
 from privtab.scenarios.worlds import without
 from privtab.state.names import Problem
-from privtab.state.nodes import Grant, State, merged
+from privtab.state.nodes import ALL_TABLES, Grant, State, merged
 from privtab.state.principal_rows import about_principal
 from privtab.syntax.yaml_tree import Node
 
@@ -133,5 +133,4 @@ def _apply_effect(author: Author, state: State, effect: str, request: Request, n
 
 
 def _size(state: State) -> int:
-    tables = (state.members, state.memberships, state.assignments, state.grants, state.owners, state.service_admins)
-    return sum(map(len, tables))
+    return sum(len(getattr(state, table)) for table in ALL_TABLES)

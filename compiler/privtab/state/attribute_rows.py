@@ -102,6 +102,17 @@ def value_of(attribute: Attribute, texts: Iterable[str]) -> Value | None:
     return values.pop() if len(values) == 1 else None
 
 
+def texts(value: Value) -> tuple[str, ...]:
+    """The values of the rows that give an attribute a value: one, or one for each word of a set."""
+    match value:
+        case bool():
+            return ("true" if value else "false",)
+        case str() | int():
+            return (str(value),)
+        case _:
+            return tuple(value)
+
+
 def part(program: Program, state: State) -> dict[str, Any]:
     """The parts of the index of a state; nothing if the policy takes no values from the state."""
     held = program.attributes.from_origin("state")

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
@@ -50,7 +49,10 @@ CONCERNED = (*GRANTS, "owners")
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
 ROLES_OF_ROLES = "brought"
-"""A part of that which only some policies have (`roles_of_roles.py`)."""
+FURTHER_BY_NAME = (ROLES_OF_ROLES, "user_attributes")
+"""Parts of that which only some policies have (`roles_of_roles.py`, `attribute_rows.py`)."""
+FURTHER_HELD = ("entity_attributes",)
+"""Parts of a shard which only some policies have."""
 PEOPLE_ROOTS = ("revision", "shards", *BY_NAME)
 NEVER_TIMED = ("shards", *HELD_ALWAYS)
 """What windows do not concern in any part."""
@@ -66,19 +68,18 @@ def shards(program: Program, state: State) -> dict[str, Document]:
 
 def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
     """Split a whole index, with or without its revision; the parts share its inner maps."""
-    if program.attributes.from_origin("state"):
-        raise UsageError("a state for a policy that takes attributes from the state cannot be sharded")
     check_support(program, Tool.SHARDS)
     root = root_keys(program)
     always, windows = parts_of(document)
+    held = (*HELD, *(part for part in FURTHER_HELD if part in always))
     found: dict[str, Document] = {}
     timed: dict[str, Document] = {}
-    for whole, into, of_shard in ((always, found, HELD), (windows, timed, CONCERNED)):
+    for whole, into, of_shard in ((always, found, held), (windows, timed, CONCERNED)):
         for part, key, name, value in _entries(whole):
             shard = into.setdefault(root(key), {part: {} for part in sorted(of_shard)})
             (shard[part].setdefault(name, {}) if name is not None else shard[part])[key] = value
     for key in timed:
-        found.setdefault(key, {part: {} for part in sorted(HELD)})
+        found.setdefault(key, {part: {} for part in sorted(held)})
     with_windows = {key: stamped(_with_windows(found[key], timed.get(key, {}))) for key in sorted(found)}
     return {PEOPLE: people_part(document, found)} | with_windows
 
@@ -86,10 +87,10 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
 def people_part(document: Mapping[str, Any], root_entities: Iterable[str]) -> Document:
     """The people's part of a whole index, with or without its revision; `root_entities`: those that have shards."""
     always, windows = parts_of(document)
-    people = {part: always[part] for part in (*BY_NAME, ROLES_OF_ROLES) if part in (*BY_NAME, *always)} | {
+    people = {part: always[part] for part in (*BY_NAME, *FURTHER_BY_NAME) if part in (*BY_NAME, *always)} | {
         "shards": dict.fromkeys(sorted(root_entities), True)
     }
-    timed = {part: windows[part] for part in (*BY_NAME, ROLES_OF_ROLES) if part in windows}
+    timed = {part: windows[part] for part in (*BY_NAME, *FURTHER_BY_NAME) if part in windows}
     return stamped(_with_windows(people, timed if any(timed.values()) else {}))
 
 
@@ -99,7 +100,7 @@ def _entries(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None
         for privilege, entities in document.get(part, {}).items():
             for key, holders in entities.items():
                 yield part, key, privilege, holders
-    for part in ("owners", "members"):
+    for part in ("owners", "members", *FURTHER_HELD):
         for key, names in document.get(part, {}).items():
             yield part, key, None, names
 
@@ -116,8 +117,10 @@ def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
     """The whole index from which parts were made, with its revision; shards that the people's part does not name are omitted."""
     people, of_people = parts_of(documents[PEOPLE])
     split = [parts_of(documents[key]) for key in people["shards"]]
-    document = _united([always for always, _ in split], HELD) | {
-        part: people[part] for part in (*BY_NAME, ROLES_OF_ROLES) if part in (*BY_NAME, *people)
+    # Both parts of attributes are there for the same policies.
+    held = (*HELD, *(FURTHER_HELD if "user_attributes" in people else ()))
+    document = _united([always for always, _ in split], held) | {
+        part: people[part] for part in (*BY_NAME, *FURTHER_BY_NAME) if part in (*BY_NAME, *people)
     }
     if of_people or any(windows for _, windows in split):
         timed = _united([windows for _, windows in split if windows], CONCERNED)
@@ -156,10 +159,10 @@ def root_keys(program: Program) -> Callable[[str], str]:
     return root
 
 
-def roots(system: str, key: str, *, windows: bool = False, roles_of_roles: bool = False) -> list[str]:
-    """The roots of the bundle of a part: of `people`, with or without windows and what roles bring, or of the shard of a root key."""
+def roots(system: str, key: str, *, windows: bool = False, further: Iterable[str] = ()) -> list[str]:
+    """The roots of the bundle of a part: of `people`, with or without windows and `further` parts, or of the shard of a root key."""
     base = f"privtab_state/{system}"
-    own = sorted((*PEOPLE_ROOTS, *([WINDOWED] if windows else ()), *([ROLES_OF_ROLES] if roles_of_roles else ())))
+    own = sorted((*PEOPLE_ROOTS, *([WINDOWED] if windows else ()), *further))
     return [f"{base}/{part}" for part in own] if key == PEOPLE else [f"{base}/at/{shard_name(key)}"]
 
 

@@ -19,6 +19,7 @@ from privtab.ir.formula import item_condition, leaves, references, targets_of, w
 from privtab.ir.nodes import (
     ALWAYS,
     Can,
+    Compare,
     Has,
     Holds,
     Member,
@@ -123,6 +124,8 @@ class Comparison:
         types = {rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.types)}
         types |= {node.target.type for node in nodes if isinstance(node, Has | Owner | Member | Self | Holds | Can)}
         privileges = {node.privilege for node in nodes if isinstance(node, Has)}
+        if not all(map(self._forward.same_attributes, (node for node in nodes if isinstance(node, Compare)))):
+            return False
         return all(map(self._same_place, types)) and all(map(self._grants_same_privilege, privileges))
 
     def _same_place(self, type_: str) -> bool:
@@ -158,7 +161,7 @@ class Comparison:
         """The changed declarations that affect what a row requires, directly or through `can`."""
         if not self._declared:
             return
-        types, privileges = set[str](), set[str]()
+        types, privileges, attributes = set[str](), set[str](), set[str]()
         for program in (self.before, self.after):
             rule = program.rules[pair]
             named_types = [rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.types)]
@@ -166,12 +169,14 @@ class Comparison:
                 named_types += (target.type for target in targets_of(atom))
                 if isinstance(atom, Has):
                     privileges.add(atom.privilege)
+                elif isinstance(atom, Compare):
+                    attributes |= {f"{term.kind}.{term.attribute}" for term in atom.terms}
             types |= {ancestor for type_ in named_types for ancestor in program.chain(type_)}
         for change in self._declared:
-            if self._affects(change, types, privileges):
+            if self._affects(change, types, privileges, attributes):
                 yield change.name if change.kind == "semantics" else f"{change.kind} {change.name}"
 
-    def _affects(self, change: Declared, types: set[str], privileges: set[str]) -> bool:
+    def _affects(self, change: Declared, types: set[str], privileges: set[str], attributes: set[str]) -> bool:
         match change.kind:
             case "semantics":
                 return change.name != "gate"
@@ -183,6 +188,8 @@ class Comparison:
             case "role":
                 roles = (program.roles.get(change.name) for program in (self.before, self.after))
                 return any(privileges & set(granted) for role in roles if role for _, granted in role.grants)
+            case "attribute":
+                return change.name in attributes
             case _:
                 assert_never(change.kind)
 

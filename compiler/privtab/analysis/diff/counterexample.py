@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 from typing import TypeAlias
@@ -12,10 +12,11 @@ from typing import TypeAlias
 from privtab.analysis.diff.shapes import PathForm, Shape, Types, stated_flags
 from privtab.errors import Undecided
 from privtab.ir.canonical import AtomSet, canonical
+from privtab.ir.comparisons import Comparisons, Values
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.facts import Assigned, Fact, Facts, Granted, Owned
-from privtab.ir.formula import atoms
-from privtab.ir.nodes import NEVER, And, Formula, Has, Owner
+from privtab.ir.facts import Assigned, Fact, Facts, Granted, Holding, Owned
+from privtab.ir.formula import atoms, leaves, mapped, resolve
+from privtab.ir.nodes import NEVER, And, Atom, Can, Compare, Formula, Has, Or, Owner, Program, Term
 from privtab.request import NOT_SET
 
 _Kind: TypeAlias = tuple[PathForm, frozenset[str], Types]
@@ -31,6 +32,63 @@ class Separation:
     types: Types
     form: PathForm
     """The form of the path of the resource."""
+    values: Values = field(default_factory=dict)
+    """Values of attributes under which the comparisons among the facts hold, and no others that matter."""
+
+
+class RefusedAttributes:
+    """Comparisons of attributes that a request of one side gives, and that make it invalid for the other."""
+
+    def __init__(self, exact: ImplicationChecker) -> None:
+        self.first = exact.program
+        self.second = exact.other_program
+
+    def __bool__(self) -> bool:
+        """Whether the sides declare different attributes."""
+        return self.first.attributes != self.second.attributes
+
+    def by_second(self, conditions: Iterable[Formula]) -> list[Compare]:
+        """Those of the first side that hold only for requests which the second refuses."""
+        return _refused(self.first, self.second, conditions)
+
+    def by_first(self, conditions: Iterable[Formula]) -> list[Compare]:
+        """Those of the second side that hold only for requests which the first refuses."""
+        return _refused(self.second, self.first, conditions)
+
+    def without_those(self, condition: Formula) -> Formula:
+        """A condition of the first side for requests that the second does not refuse."""
+        if not self.first.attributes:
+            return condition
+
+        def leaf(part: Atom | Can) -> Formula:
+            if isinstance(part, Can):
+                return mapped(resolve(self.first, part), leaf)
+            return NEVER if self.by_second([part]) else part
+
+        return mapped(condition, leaf)
+
+    def without_given(self, condition: Formula) -> Formula:
+        """A condition of the second side, in minimal sets, without those that the first refuses."""
+        if not isinstance(condition, Or) or not self.second.attributes:
+            return condition
+        return replace(condition, parts=tuple(part for part in condition.parts if not self.by_first([part])))
+
+
+def _refused(own: Program, other: Program, conditions: Iterable[Formula]) -> list[Compare]:
+    if not own.attributes:
+        return []
+    return [
+        atom
+        for condition in conditions
+        for atom in dict.fromkeys(leaves(own, condition))
+        if isinstance(atom, Compare) and any(_must_be_refused(own, other, term) for term in atom.terms)
+    ]
+
+
+def _must_be_refused(own: Program, other: Program, term: Term) -> bool:
+    declared, elsewhere = own.attribute(term), other.attribute(term)
+    given = declared is not None and "state" not in declared.origins
+    return given and (elsewhere is None or "request" not in elsewhere.origins)
 
 
 def separation(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike: bool = False) -> Separation | None:
@@ -45,9 +103,22 @@ def separation(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, al
     try:
         fewest = _fewest(exact, allowing, denying, alike=alike)
     except Undecided:
-        return model
-    assert fewest is not None, "the solver has found one"
-    return fewest
+        return _with_values(exact, model, denying.conditions.get(model.form, NEVER))
+    if fewest is None:
+        assert RefusedAttributes(exact), "the solver has found one"
+        return _with_values(exact, model, denying.conditions.get(model.form, NEVER))
+    return _with_values(exact, fewest, denying.condition(fewest.form, fewest.flags, fewest.types))
+
+
+def _with_values(exact: ImplicationChecker, found: Separation, denied_by: Formula = NEVER) -> Separation:
+    """The separation with values of attributes; `denied_by`: a condition of the other side that does not hold."""
+    true = {fact.compare for fact in found.facts if isinstance(fact, Holding)}
+    false: set[Compare] = set()
+    if not RefusedAttributes(exact).by_second(true):
+        false = {a for a in leaves(exact.other_program, denied_by) if isinstance(a, Compare)} - true
+    values = Comparisons(exact.program, exact.other_program).values(true, false)
+    assert values is not None, "only comparisons that can hold together are facts"
+    return replace(found, values=values)
 
 
 def _model(exact: ImplicationChecker, allowing: Shape, denying: Shape) -> Separation | None:
@@ -61,21 +132,30 @@ def _solve(
     """A request that the first side accepts, and facts; `combine` maps the literals of both sides to what must hold."""
     solver = exact.solver
     solver.renew()
+    refused = RefusedAttributes(exact)
     slots = {slot.name: slot.types for slot in first.rule.withs}
     other_slots = {slot.name: slot.types for slot in second.rule.withs}
     # A request may omit a flag that only the other side requires; a flag that is set is never omitted.
     omitted = {flag: solver.flag(f"{flag} left off") for flag in second.required_flags - first.required_flags}
     flag_constraints = [solver.any_of([-solver.flag(flag), -omission]) for flag, omission in omitted.items()]
+    # What only one side lets requests give makes a request invalid for the other.
+    only_second = [solver.literal(c, exact.side) for c in refused.by_first(second.conditions.values())]
+    constraints = [*flag_constraints, *(-literal for literal in only_second)]
     for form, condition in first.conditions.items():
+        exact.check_attributes(condition, second.conditions.get(form, NEVER))
         other_holds = -solver.true
         if form in second.conditions and other_slots.keys() <= slots.keys():
-            other_condition = solver.literal(
-                second.conditions[form], 0 if exact.semantics is exact.other_semantics else 1
-            )
+            other_condition = solver.literal(second.conditions[form], exact.side)
+            acceptable = solver.literal(refused.without_those(condition), 0)
             other_holds = solver.all_of(
-                [other_condition, solver.requests(other_slots), *(-omission for omission in omitted.values())]
+                [
+                    other_condition,
+                    acceptable,
+                    solver.requests(other_slots),
+                    *(-omission for omission in omitted.values()),
+                ]
             )
-        model = solver.model([*combine(solver.literal(condition, 0), other_holds), *flag_constraints], slots)
+        model = solver.model([*combine(solver.literal(condition, 0), other_holds), *constraints], slots)
         if model is not None:
             flags = model.flags & (first.flags | second.flags)
             unset = {
@@ -95,15 +175,19 @@ def _fewest(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike
     known to mean the same on both sides.
     """
     canonical_form = canonical(exact.program)
+    refused = RefusedAttributes(exact)
     candidates: list[tuple[int, int, _Kind, AtomSet, Formula]] = []
     _check_number_of_kinds(allowing, denying)
     for kind in _kinds(allowing, denying):
         condition, other_condition = _conditions(allowing, denying, *kind)
+        other_condition = refused.without_given(other_condition)
         sets = allowing.sets(*kind)
         if alike or exact.alike(condition, other_condition):
             denying_sets = denying.sets(*kind)
             sets = tuple(set_ for set_ in sets if not canonical_form.implies([set_], denying_sets))
-        candidates += [(_lower_bound(exact, set_), len(set_), kind, set_, other_condition) for set_ in sets]
+        for set_ in sets:
+            denied_by = NEVER if refused.by_second([_all_of(set_)]) else other_condition
+            candidates.append((_lower_bound(exact, set_), len(set_), kind, set_, denied_by))
     best: Separation | None = None
     for lower_bound, _, (form, flags, types), required, other_condition in sorted(
         candidates, key=lambda candidate: candidate[:2]
@@ -111,8 +195,12 @@ def _fewest(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike
         if best is not None and lower_bound >= len(best.facts):
             break
         facts = exact.counterexample(_all_of(required), other_condition, flags, types)
-        if facts is not None and (best is None or len(facts) < len(best.facts)):
-            best = Separation(facts=facts, flags=flags, types=types, form=form)
+        if facts is None or (best is not None and len(facts) >= len(best.facts)):
+            continue
+        found = Separation(facts=facts, flags=flags, types=types, form=form)
+        # Where the other side refuses what one set takes, the facts may give another set that both sides have.
+        if not refused or _distinguishing(exact, allowing, denying, found)(facts):
+            best = found
     return best and _smallest(exact, allowing, denying, best)
 
 
@@ -142,15 +230,26 @@ def _all_of(required: AtomSet) -> Formula:
 
 def _smallest(exact: ImplicationChecker, allowing: Shape, denying: Shape, separation_: Separation) -> Separation:
     """Replace facts by fewer ones that give several things at once, and sets by privileges where these suffice."""
-    f, g = _conditions(allowing, denying, separation_.form, separation_.flags, separation_.types)
-
-    def distinguishes(facts: Facts) -> bool:
-        allowed = exact.semantics.holds(f, facts, separation_.flags, separation_.types)
-        return allowed and not exact.other_semantics.holds(g, facts, separation_.flags, separation_.types)
-
+    f = allowing.condition(separation_.form, separation_.flags, separation_.types)
+    distinguishes = _distinguishing(exact, allowing, denying, separation_)
     return replace(
         separation_, facts=_without_sets(exact, _fewer(exact, f, separation_.facts, distinguishes), distinguishes)
     )
+
+
+def _distinguishing(
+    exact: ImplicationChecker, allowing: Shape, denying: Shape, request: Separation
+) -> Callable[[Facts], bool]:
+    """Whether facts distinguish the sides, for one kind of request."""
+    f, g = _conditions(allowing, denying, request.form, request.flags, request.types)
+    acceptable = RefusedAttributes(exact).without_those(f)
+
+    def distinguishes(facts: Facts) -> bool:
+        if not exact.semantics.holds(f, facts, request.flags, request.types):
+            return False
+        return not _both_hold(exact, (acceptable, g), request.flags, request.types, facts)
+
+    return distinguishes
 
 
 def _without_sets(exact: ImplicationChecker, facts: Facts, suffices: Callable[[Facts], bool]) -> Facts:
@@ -174,7 +273,8 @@ def _fewer(exact: ImplicationChecker, f: Formula, facts: Facts, distinguishes: C
         added = facts if extra is None else facts | {extra}
         rest = added
         for fact in sorted(facts - {extra}, key=repr):
-            if distinguishes(rest - {fact}):
+            # A comparison holds by values that make others hold, too.
+            if not isinstance(fact, Holding) and distinguishes(rest - {fact}):
                 rest -= {fact}
         if len(rest) < len(facts) and distinguishes(rest):
             facts = rest
@@ -220,6 +320,12 @@ def common_request(
 
     Raises Undecided if the solver exceeds its budget.
     """
+    if any(
+        isinstance(a, Compare) for s in (before, after) for f in s.conditions.values() for a in leaves(s.program, f)
+    ):
+        # Values that satisfy each side alone may not satisfy both.
+        found = _solve(forward, before, after, lambda first, second: (first, second))
+        return None if found is None else _with_values(forward, found)
     try:
         return _fewest_common(forward, backward, before, after)
     except Undecided:

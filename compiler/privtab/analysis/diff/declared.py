@@ -1,4 +1,4 @@
-"""Differences between two files outside of their rows: semantics, entity types, privileges, aliases, sets, roles."""
+"""Differences between two files outside of their rows: semantics, entity types, privileges, aliases, sets, roles, attributes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 
 from privtab.analysis.diff.effects import verdict
 from privtab.analysis.diff.nodes import Declared, Detail, Verdict
+from privtab.attributes import KINDS, Attribute, Attributes
 from privtab.ir.nodes import Alias, EntityType, Privilege, Program, Role, Semantics
 from privtab.state.names import StateNames
 
@@ -22,6 +23,7 @@ def compare_declared(before: Program, after: Program) -> Iterator[Declared]:
         yield from _text_change("alias", name, _alias_text(old), _alias_text(new))
     yield from _sets(before, after)
     yield from _roles(before, after)
+    yield from _attributes(before.attributes, after.attributes)
 
 
 def _pairs(before: Mapping[str, T], after: Mapping[str, T]) -> Iterator[tuple[str, T | None, T | None]]:
@@ -31,7 +33,7 @@ def _pairs(before: Mapping[str, T], after: Mapping[str, T]) -> Iterator[tuple[st
 
 
 def _text_change(
-    kind: Literal["alias", "set", "privilege", "type", "role"], name: str, old: str | None, new: str | None
+    kind: Literal["alias", "set", "privilege", "type", "role", "attribute"], name: str, old: str | None, new: str | None
 ) -> Iterator[Declared]:
     """The change of a declaration that is shown as one text."""
     if old != new:
@@ -154,6 +156,12 @@ def _roles(before: Program, after: Program) -> Iterator[Declared]:
         )
 
 
+def _attributes(before: Attributes, after: Attributes) -> Iterator[Declared]:
+    for kind in KINDS:
+        for name, old, new in _pairs(before.of(kind), after.of(kind)):
+            yield from _text_change("attribute", f"{kind}.{name}", _attribute_text(old), _attribute_text(new))
+
+
 def _changed(
     kind: Literal["type", "privilege", "role"],
     name: str,
@@ -189,6 +197,13 @@ def _role_text(role: Role | None) -> str | None:
         return None
     grants = "; ".join(f"{type_}: {' + '.join(privileges)}" for type_, privileges in role.grants)
     return f"{f'scope {role.scope}; ' if role.scope else ''}{grants or 'no grants'}"
+
+
+def _attribute_text(attribute: Attribute | None) -> str | None:
+    if attribute is None:
+        return None
+    on = f" on {_list(attribute.on)}" if attribute.on else ""
+    return f"{attribute.describe().replace('`', '')}{on}, from the {' or the '.join(attribute.origins)}"
 
 
 def _inclusion(before: Collection[str], after: Collection[str]) -> Verdict:

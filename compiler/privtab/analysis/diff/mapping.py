@@ -142,4 +142,11 @@ class Renaming:
             },
             semantics=semantics,
             rules={self.pair(*pair): self.rule(rule) for pair, rule in program.rules.items()},
+            attributes=replace(
+                program.attributes,
+                entity={
+                    name: replace(attribute, on=tuple(map(self.type, attribute.on)))
+                    for name, attribute in program.attributes.entity.items()
+                },
+            ),
         )

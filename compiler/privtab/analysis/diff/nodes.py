@@ -159,9 +159,9 @@ class Detail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A change outside of the rows: semantics, entity types, privileges, aliases, sets, roles."""
+    """A change outside of the rows: semantics, entity types, privileges, aliases, sets, roles, attributes."""
 
-    kind: Literal["semantics", "type", "privilege", "alias", "set", "role"]
+    kind: Literal["semantics", "type", "privilege", "alias", "set", "role", "attribute"]
     name: str
     verdict: Verdict
     details: tuple[Detail, ...] = ()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Cell, Diff, RowChange, Tables, Verdict, Witness
+from privtab.ir.atom_texts import value_text
 from privtab.request import Request
 
 MAX_NAMED = 12
@@ -189,10 +190,20 @@ def request_text(request: Request) -> str:
     return " ".join([request.user, request.action, str(request.resource), *objects, *flags])
 
 
+def _given_texts(request: Request) -> Iterator[str]:
+    """The attributes that a request gives, as sentences."""
+    given = request.attributes
+    owners = [(f" of {request.user}", given.user), (f" of {request.resource}", given.entity), ("", given.request)]
+    owners += [(f" of {entity}", given.of_slot(slot)) for slot, entity in request.with_.items()]
+    for owner, values in owners:
+        for name, value in values.items():
+            yield f"the request says that the {name}{owner} is {value_text(value)}"
+
+
 def holding_texts(state: Tables, request: Request) -> list[str]:
     """The rows of a state as sentences, and the groups of the request."""
     lines = [_sentence(table, row) for table, rows in state.items() for row in rows]
-    return [*lines, *(f"the request brings group:{group}" for group in request.groups)]
+    return [*lines, *(f"the request brings group:{group}" for group in request.groups), *_given_texts(request)]
 
 
 def _sentence(table: str, row: dict[str, str]) -> str:
@@ -211,6 +222,8 @@ def _sentence(table: str, row: dict[str, str]) -> str:
             return f"{_bare(row['owner'])} owns {row['entity']}"
         case "service_admins":
             return f"{row['user']} is a service admin"
+        case "attributes":
+            return f"the {row['attribute']} of {row.get('user') or row.get('entity')} is {row['value']}"
         case _:
             raise AssertionError(table)
 

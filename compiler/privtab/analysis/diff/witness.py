@@ -11,9 +11,10 @@ from privtab.analysis.diff.nodes import Answer, Tables, Witness
 from privtab.analysis.diff.shapes import Shape
 from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Listing
+from privtab.ir.comparisons import Values
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import atoms, item_condition, references, targets_of
-from privtab.ir.nodes import Has, Privilege, Program, Rule, Target
+from privtab.ir.nodes import Has, Privilege, Program, Rule, Target, Term
 from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
@@ -33,6 +34,7 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
         original_types: Mapping[str, str],
         separation: Separation,
         *,
+        values: Values,
         separate_ancestors: bool,
     ) -> None:
         """`original_types`: the original names of types that were renamed for the comparison."""
@@ -42,6 +44,7 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
             shape.rule,
             separation.types,
             separation.facts,
+            values=values,
             unnamed=unnamed,
             separate_ancestors=separate_ancestors,
             slash=separation.form.slash,
@@ -56,6 +59,11 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
         names = slot_entity.names[: known.depth(target.type)]
         type_ = base_type(target.type)
         return Entity(self.original_types.get(type_, type_), "/".join(names))
+
+    def is_in_state(self, term: Term) -> bool:
+        """As WitnessBuilder.is_in_state, for attributes of either program."""
+        declared = self.program.attribute(term) or self.other_program.attribute(term)
+        return declared is not None and "state" in declared.origins
 
 
 class WitnessCheck:
@@ -78,7 +86,12 @@ class WitnessCheck:
         witness: Witness | None = None
         for separate_ancestors in (False, True) if shape.rule.withs else (True,):
             builder = ProgramPairWitnessBuilder(
-                shape, other, original_types, separation, separate_ancestors=separate_ancestors
+                shape,
+                other,
+                original_types,
+                separation,
+                values=separation.values,
+                separate_ancestors=separate_ancestors,
             )
             witness = self._decide(shows, builder.request(separation.flags), builder.tables())
             if (witness.before == "allow", witness.after == "allow") == expected:

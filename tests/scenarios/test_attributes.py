@@ -1,0 +1,187 @@
+"""Cells, faults and cases of policies with attributes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import generated_programs
+import pytest
+import worlds
+from seeds import seeds
+from shop_policy import Reads, Refuses
+
+from privtab.errors import Undecided
+from privtab.ir.formula import item_condition, leaves
+from privtab.ir.nodes import Compare
+from privtab.reference.evaluate import Reference
+from privtab.scenarios.masks import RuleDependencies
+from privtab.scenarios.mutants import Mutants
+from privtab.scenarios.prove import coverage, observe, score, suggested
+from privtab.scenarios.score import Scoring
+
+POLICY = """\
+privtab: 1
+system: shop
+version: "1"
+entities: {store: {item: }}
+privileges: [READ]
+attributes:
+  user: {rank: {integer: [0, 9], from: request}, badges: {set: [red, blue]}, team: text}
+  entity: {color: {enum: [red, blue, gray], on: [item]}, team: {text: true, on: [item]}}
+  request: {mfa: bool}
+tables:
+  item:
+    open: READ (item) and user.team = entity.team
+    see: entity.color in {red, gray} or user.rank > 3
+    sell: entity.color in user.badges and request.mfa
+"""
+STATE = """\
+state:
+  grants:
+    - {grantee: user:ann, effect: allow, privilege: READ, entity: "item:s/a"}
+    - {grantee: user:ben, effect: allow, privilege: READ, entity: "item:s/a"}
+  attributes:
+    - {user: ann, attribute: team, value: one}
+    - {user: cem, attribute: team, value: one}
+    - {entity: "item:s/a", attribute: team, value: one}
+    - {entity: "item:s/a", attribute: color, value: red}
+    - {entity: "item:s/b", attribute: color, value: blue}
+    - {entity: "item:s/c", attribute: color, value: gray}
+    - {user: ann, attribute: badges, value: red}
+"""
+CASES = """\
+cases:
+  - {user: ann, action: open, resource: "item:s/a", decision: allow}
+  - {user: ben, action: open, resource: "item:s/a", decision: deny}
+  - {user: cem, action: open, resource: "item:s/a", decision: deny}
+  - {user: dan, action: open, resource: "item:s/b", decision: deny}
+  - {user: ann, action: see, resource: ["item:s/a", "item:s/c"], decision: allow}
+  - {user: ann, action: see, resource: "item:s/b", decision: deny, attributes: {user: {rank: 3}}}
+  - {user: ann, action: see, resource: "item:s/b", decision: allow, attributes: {user: {rank: 4}}}
+  - {user: ann, action: sell, resource: "item:s/a", decision: allow, attributes: {request: {mfa: true}}}
+  - {user: ann, action: sell, resource: "item:s/a", decision: deny, attributes: {request: {mfa: false}}}
+  - {user: ann, action: sell, resource: "item:s/a", decision: deny}
+  - {user: ann, action: sell, resource: "item:s/b", decision: deny, attributes: {request: {mfa: true}}}
+  - {user: ann, action: sell, resource: "item:s/b", decision: deny}
+"""
+
+
+ONE_CASE = """\
+cases:
+  - {user: dan, action: open, resource: "item:s/b", decision: deny}
+"""
+
+
+def test_cases_prove_every_cell_and_notice_every_fault(reads: Reads) -> None:
+    plan = reads(STATE + CASES, POLICY)
+    observed = observe(plan, plan.cases)
+    for case in plan.cases:
+        assert Reference(plan.program, plan.worlds[case.world]).decide(case.request).allowed is case.expected.allowed
+    assert [cell.text for cell in coverage(plan, observed).untested] == []
+    assert [mutant.text for mutant in score(plan, observed).survived] == []
+
+
+def test_faults_change_comparisons(reads: Reads) -> None:
+    plan = reads(STATE + CASES.replace("{user: {rank: 4}}", "{user: {rank: 9}}").replace("rank: 3", "rank: 0"), POLICY)
+    found = [
+        mutant.text
+        for rule in plan.rules.values()
+        for mutant in Mutants(plan.program, RuleDependencies(plan.program)).of(rule)
+    ]
+    assert "`user.rank >= 3` for `user.rank > 3`" in found
+    assert "`color (item) in {gray}` for `color (item) in {red, gray}`" in found
+    assert "`color (item) in {red, gray, blue}` for `color (item) in {red, gray}`" in found
+    assert "`request.mfa = false` for `request.mfa = true`" in found
+    assert [mutant.text for mutant in score(plan, observe(plan, plan.cases)).survived] == [
+        "`user.rank >= 3` for `user.rank > 3`"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "cells"),
+    [
+        (
+            "request.mfa and (READ (item) or request.mfa = false)",
+            {
+                "allowed by READ (item), request.mfa = true",
+                "denied without READ (item), though with request.mfa = true",
+                "denied without request.mfa = true, though with READ (item)",
+                "denied to callers who hold none of it",
+            },
+        ),
+        (
+            # Whoever has a rank above 5 has one above 3, and then READ suffices.
+            "READ (item) and user.rank > 3 or user.rank > 5",
+            {
+                "allowed by READ (item), user.rank > 3",
+                "allowed by user.rank > 5",
+                "denied without READ (item), though with user.rank > 3",
+                "denied without user.rank > 3, though with READ (item)",
+                "denied without user.rank > 5",
+                "denied to callers who hold none of it",
+            },
+        ),
+        (
+            "READ (item) and (user.team = entity.team or user.team = one and entity.team = one)",
+            {
+                "allowed by READ (item), user.team = team (item)",
+                "denied without READ (item), though with user.team = team (item)",
+                "denied without user.team = team (item), though with READ (item)",
+                "denied to callers who hold none of it",
+            },
+        ),
+    ],
+)
+def test_cells_that_no_values_prove_are_not_counted(reads: Reads, condition: str, cells: set[str]) -> None:
+    plan = reads(ONE_CASE, POLICY.replace("entity.color in {red, gray} or user.rank > 3", condition))
+    found = [cell.text for cell in coverage(plan, {}).cells if cell.rule.operation == "see"]
+    assert set(found) == cells
+
+
+def test_rows_that_compare_attributes_are_named_where_needs_are_suggested(reads: Reads) -> None:
+    plan = reads(ONE_CASE, POLICY + "    list: READ (item)\n")
+    text = suggested(plan, coverage(plan, {}), None)
+    assert text.splitlines()[:4] == [
+        *(f"# compares attributes, write `cases`: item/{operation}" for operation in ("open", "see", "sell")),
+        "needs:",
+    ]
+    assert [case.request.action for case in reads(text, POLICY + "    list: READ (item)\n").cases] == ["list"] * 3
+
+
+def test_wrong_attributes_of_a_case_are_findings(refuses: Refuses) -> None:
+    case = '  - {user: ann, action: see, resource: "item:s/a", decision: allow, attributes: %s}\n'
+    wrong = {
+        "{user: {rank: high}}": "the attribute `rank` of the user must be a whole number from 0 to 9",
+        "{user: {ranks: 3}}": "unknown attribute `ranks` of the user",
+        "{user: {team: one}}": "the attribute `team` of the user comes from the state, so requests do not give it",
+        "{caller: {rank: 3}}": "unknown key `caller` in `attributes`",
+        "{request: {mfa: 1}}": "the attribute `mfa` of the request must be true or false",
+        "{with: {other: {color: red}}}": "unknown key `other` in `with` of `attributes`",
+    }
+    found = refuses("cases:\n" + "".join(case % written for written in wrong), POLICY)
+    assert [d.message for d in found] == list(wrong.values())
+
+
+@pytest.mark.parametrize("seed", seeds(range(12), quick=1))
+def test_what_is_called_equivalent_is_told_apart_by_no_state(seed: int) -> None:
+    program = generated_programs.program(seed, "attributes")
+    scoring = Scoring(program, program.rules, {})
+    states = [worlds.state(program, seed * 100 + number) for number in range(4)]
+    references = [Reference(program, state) for state in states]
+    requests = [r for r in worlds.requests(program, seed, 12) if references[0].vocabulary.complete(r.resource)]
+    for key, rule in program.rules.items():
+        if not any(isinstance(atom, Compare) for atom in leaves(program, item_condition(rule))):
+            continue
+        for mutant in list(Mutants(program, scoring.dependencies).of(rule))[seed % 5 :: 5]:
+            try:
+                if mutant.change in ("effect", "report") or not scoring.is_equivalent(mutant):
+                    continue
+            except Undecided:
+                continue
+            changed = dataclasses.replace(program, rules={**program.rules, key: mutant.rule})
+            for state, reference in zip(states, references, strict=True):
+                other = Reference(changed, state)
+                for request in requests:
+                    if (request.resource.type, request.action) == key:
+                        answers = reference.decide(request).allowed, other.decide(request).allowed
+                        assert answers[0] is answers[1], (mutant.text, request)
