@@ -34,6 +34,7 @@ import pack
 import pipeline
 import questions
 import spark
+import store
 import tables
 from measure import Report, WrongAnswerError, markdown, targets_table
 from rich.console import Console
@@ -63,6 +64,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "conformance": conformance.report,
     "pack": pack.report,
     "hostile": exact.report,
+    "store": store.report,
 }
 QUIET_LOAD = 0.7
 

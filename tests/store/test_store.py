@@ -435,6 +435,7 @@ def test_a_store_of_another_system_is_refused(store: Store, url: str, tmp_path: 
     assert store.system == "lake"
 
 
+@pytest.mark.filterwarnings("ignore:autogenerate skipping", "ignore:Skipped unsupported reflection")
 def test_the_migrations_make_the_tables_of_the_schema(store: Store) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
@@ -443,3 +444,5 @@ def test_the_migrations_make_the_tables_of_the_schema(store: Store) -> None:
 
     with store.database.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+        made = connection.scalars(text("select name from sqlite_master where type = 'index' and name like 'of_%'"))
+        assert set(made) == {index.name for table in METADATA.tables.values() for index in table.indexes}

@@ -18,8 +18,11 @@ USER = "postgres"
 
 
 @contextmanager
-def postgresql() -> Iterator[str]:
-    """The address of a running PostgreSQL 15, for its superuser; skips the test where it is not installed."""
+def postgresql(*, durable: bool = False) -> Iterator[str]:
+    """The address of a running PostgreSQL 15, for its superuser; skips the test where it is not installed.
+
+    `durable`: commits are synchronised to the disk, as they are where data must survive.
+    """
     if not (BINARIES / "initdb").exists():
         pytest.skip("PostgreSQL 15 is not installed")
     user = USER if os.getuid() == 0 else None
@@ -27,7 +30,9 @@ def postgresql() -> Iterator[str]:
     try:
         if user:
             shutil.chown(folder, user)
-        settings = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off -c full_page_writes=off"
+        settings = f"-c listen_addresses='' -c unix_socket_directories={folder}"
+        if not durable:
+            settings += " -c fsync=off -c full_page_writes=off"
         data = folder / "data"
 
         def call(program: str, *arguments: str) -> None:

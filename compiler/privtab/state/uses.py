@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from privtab._once import once
 from privtab.ir.formula import atoms, item_condition
 from privtab.ir.levels import types_of
 from privtab.ir.nodes import Holds, Member, Program, ServiceAdmin
@@ -29,6 +30,7 @@ class Uses:
     """Whether the roles that a role holds are looked up, which active roles bring."""
 
 
+@once
 def uses(program: Program) -> Uses:
     """Walk every rule; `can` need not be followed, since it refers to another rule of the same policy.
 

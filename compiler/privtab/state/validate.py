@@ -29,16 +29,19 @@ MAX_FINDINGS_OF_KIND = 10_000
 """Limit on findings of one kind in one table; the others are only counted."""
 
 
-def validate(program: Program, raw: RawState) -> tuple[State, tuple[StateFinding, ...]]:
+def validate(program: Program, raw: RawState, *, notes: bool = True) -> tuple[State, tuple[StateFinding, ...]]:
     """Check every row against the policy. A row with an error is in the findings, any other row is in the state.
 
-    A row that repeats an earlier one is reported and used once. The findings include those from reading.
+    A row that repeats an earlier one is reported and used once. The findings include those from reading. `notes`: whether to look
+    for names that no other row uses.
     """
-    state, _, findings = validate_with_places(program, raw)
+    state, _, findings = validate_with_places(program, raw, notes=notes)
     return state, findings
 
 
-def validate_with_places(program: Program, raw: RawState) -> tuple[State, Places, tuple[StateFinding, ...]]:
+def validate_with_places(
+    program: Program, raw: RawState, *, notes: bool = True
+) -> tuple[State, Places, tuple[StateFinding, ...]]:
     """As `validate`, with the position of each row of the state."""
     checker = Checker(program, raw)
     if sum(map(len, raw.rows.values())) < raw_rows.LARGE:
@@ -48,7 +51,8 @@ def validate_with_places(program: Program, raw: RawState) -> tuple[State, Places
 
         state = ColumnChecker(checker).state()
     state = without_two_values(checker, without_wrong_links(checker, state))
-    checker.note_unused_names(state)
+    if notes:
+        checker.note_unused_names(state)
     checker.report_omitted()
     return state, Places(rows=checker.valid_rows), in_order(checker.findings)
 

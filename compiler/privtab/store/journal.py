@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, select
 
 from privtab import moments
 from privtab.effects import Change
 from privtab.errors import StoreError, UsageError
+from privtab.state.raw import COLUMNS
 from privtab.store.database import Database, address, check_version
 from privtab.store.rows import Rows
 from privtab.store.schema import BEGINNING, HEAD, JOURNAL, STATE, canonical, entry_hash, row_id
@@ -58,11 +59,13 @@ class Head:
     number: int
     hash: str
     system: str
+    checked: str | None = None
+    """Under which policy all rows are known to be valid."""
 
 
 def read_head(connection: Connection, *, lock: bool = False) -> Head:
     """The head; `lock`: until the end of the transaction, no other writer passes."""
-    question = select(HEAD.c.number, HEAD.c.hash, HEAD.c.system)
+    question = select(HEAD.c.number, HEAD.c.hash, HEAD.c.system, HEAD.c.checked)
     found = connection.execute(question.with_for_update() if lock else question).one_or_none()
     if found is None:
         raise StoreError("the store has no head: it was not created completely")
@@ -78,37 +81,57 @@ def entries(connection: Connection, after: int = 0, until: int | None = None) ->
         yield dict(row)
 
 
-def append(connection: Connection, head: Head, changes: Sequence[Change], **columns: Any) -> Head:
-    """Write one entry, carry out its changes in the tables, and move the head. Times never go backwards."""
-    last = connection.execute(select(JOURNAL.c.at).where(JOURNAL.c.number == head.number)).scalar_one_or_none()
-    at = max(moments.now(), 0 if last is None else moments.exact(last))
-    entry = {
-        "number": head.number + 1,
-        "at": moments.text(at),
-        "request_id": None,
-        "resource": None,
-        **columns,
-        "changes": canonical([change.to_json() for change in changes]),
-        "previous": head.hash,
-    }
-    entry["hash"] = entry_hash(entry)
-    connection.execute(JOURNAL.insert(), [entry])
-    for name, table in STATE.items():
-        own = [change for change in changes if change.table == name]
-        removed = [row_id(c.row or {}) for c in own if c.action == "remove"]
-        for at_row in range(0, len(removed), 500):
-            connection.execute(table.delete().where(table.c.id.in_(removed[at_row : at_row + 500])))
-        optional: dict[str, None] = dict.fromkeys(column.name for column in table.columns)
-        added: list[dict[str, Any]] = [
-            {**optional, **(c.row or {}), "id": row_id(c.row or {}), "change": entry["number"]}
-            for c in own
-            if c.action == "add"
-        ]
-        if added:
-            connection.execute(table.insert(), added)
-    after = Head(entry["number"], entry["hash"], head.system)
-    connection.execute(update(HEAD).values(number=after.number, hash=after.hash))
-    return after
+class Writer:
+    """Writes changes to the tables and to the journal, from the head on, within one transaction."""
+
+    def __init__(self, connection: Connection, head: Head) -> None:
+        self.head = head
+        self._connection = connection
+        last = connection.execute(select(JOURNAL.c.at).where(JOURNAL.c.number == head.number)).scalar_one_or_none()
+        self._last = 0 if last is None else moments.exact(last)
+
+    def append(self, changes: Sequence[Change], **columns: Any) -> int:
+        """Write one entry and carry out its changes; returns its number. Times never go backwards."""
+        self._last = max(moments.now(), self._last)
+        number = self.head.number + 1
+        entry = {
+            "number": number,
+            "at": moments.text(self._last),
+            "request_id": None,
+            "resource": None,
+            **columns,
+            "changes": canonical([change.to_json() for change in changes]),
+            "previous": self.head.hash,
+        }
+        entry["hash"] = entry_hash(entry)
+        self._connection.execute(_INSERT_ENTRY, [entry])
+        rows: dict[str, tuple[list[str], list[dict[str, Any]]]] = {}
+        for change in changes:
+            cells = change.row or {}
+            removed, added = rows.setdefault(change.table, ([], []))
+            if change.action == "remove":
+                removed.append(row_id(cells))
+            else:
+                added.append({**_NO_CELLS[change.table], **cells, "id": row_id(cells), "change": number})
+        for name, (removed, added) in rows.items():
+            table = STATE[name]
+            for first in range(0, len(removed), 500):
+                self._connection.execute(table.delete().where(table.c.id.in_(removed[first : first + 500])))
+            if added:
+                self._connection.execute(_INSERT[name], added)
+        self.head = replace(self.head, number=number, hash=entry["hash"])
+        return number
+
+    def finish(self, checked: str) -> None:
+        """Move the head to the last entry. `checked`: under which policy all rows are valid."""
+        values = {"number": self.head.number, "hash": self.head.hash, "checked": checked}
+        self._connection.execute(_MOVE_HEAD, values)
+
+
+_INSERT_ENTRY = JOURNAL.insert()
+_INSERT = {name: table.insert() for name, table in STATE.items()}
+_NO_CELLS = {name: dict.fromkeys(columns.all) for name, columns in COLUMNS.items()}
+_MOVE_HEAD = HEAD.update()
 
 
 class Journal:
@@ -143,16 +166,12 @@ class Journal:
                 return Rows.read(connection).as_tables()
             if number is not None and not 1 <= number <= head.number:
                 raise UsageError(f"{self.database.shown} has the changes 1 to {head.number:,}, not {number:,}")
-            rows, created = Rows(), False
-            for row in entries(connection, until=number):
-                if moment is not None and moments.exact(row["at"]) > moment:
-                    break
-                created = True
-                rows.apply(row["number"], Entry.of(row).changes)
-            if not created:
-                at = moments.text(moment or 0)
-                raise UsageError(f"{self.database.shown} did not exist at {at}; `privtab store log` lists its changes")
-            return rows.as_tables()
+            return _replayed(connection, self.database.shown, number, moment).as_tables()
+
+    def replayed(self, number: int) -> Rows:
+        """The rows after a change, by the journal."""
+        with self.database.reading() as connection:
+            return _replayed(connection, self.database.shown, number, None)
 
     def verify(self) -> list[str]:
         """What is wrong: hashes that are not those of the entries, and rows that are not those of the replayed journal."""
@@ -177,6 +196,19 @@ class Journal:
                     f"the head says change {head.number}, and the journal ends with {number}: entries are missing"
                 )
             return found + list(_differences(rows, Rows.read(connection)))
+
+
+def _replayed(connection: Connection, shown: str, number: int | None, moment: int | None) -> Rows:
+    """The rows that the entries of the journal give, up to a number or a moment."""
+    rows, created = Rows(), False
+    for row in entries(connection, until=number):
+        if moment is not None and moments.exact(row["at"]) > moment:
+            break
+        created = True
+        rows.apply(row["number"], Entry.of(row).changes)
+    if not created:
+        raise UsageError(f"{shown} did not exist at {moments.text(moment or 0)}; `privtab store log` lists its changes")
+    return rows
 
 
 def _differences(replayed: Rows, stored: Rows) -> Iterator[str]:

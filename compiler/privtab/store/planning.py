@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from privtab import moments
 from privtab.effects import PRINCIPAL_TABLES, Change, Effect
 from privtab.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
 from privtab.names import refers_to
 from privtab.reference.evaluate import Reference
@@ -19,6 +21,7 @@ from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.principal_rows import about_principal
 from privtab.state.raw import COLUMNS, RawState
+from privtab.store.excerpt import Excerpt
 from privtab.store.rows import Rows, checked
 from privtab.store.schema import row_id
 
@@ -26,25 +29,31 @@ Tables: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]
 """Rows by table, each with its cells by column."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a request would change: the state before and after, the rows, and the number of the change that it was planned after."""
+    """What a request would change: its decision, the rows, and the number of the change that it was planned after."""
 
     number: int
     decision: Decision
-    before: State
-    after: State
     changes: tuple[Change, ...]
+    rows: Callable[[], Rows] = field(repr=False, compare=False)
+    """Reads all rows of the store after change `number`."""
+    program: Program = field(repr=False, compare=False)
 
+    @cached_property
+    def before(self) -> State:
+        """The whole state that the request would change, read when it is asked for."""
+        return checked(self.program, self._rows, "the store")[0]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Current:
-    """The rows of a store after a change, and their state."""
+    @cached_property
+    def after(self) -> State:
+        """The whole state after the request."""
+        changes = self.changes
+        return checked(self.program, self._rows.changed(self.number + 1, changes), "the store")[0]
 
-    number: int
-    hash: str
-    rows: Rows
-    state: State
+    @cached_property
+    def _rows(self) -> Rows:
+        return self.rows()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,31 +76,33 @@ class Asked:
         return found
 
 
-def plan(program: Program, current: Current, asked: Asked, shown: str) -> Plan:
-    """Decide a request on the current rows, and work out what it changes.
+def plan(program: Program, excerpt: Excerpt, asked: Asked) -> tuple[Decision, tuple[Change, ...]]:
+    """Decide a request, and work out what it changes.
 
     Raises AccessDenied; InvalidRequest for names that the policy does not know; StateInvalid for wrong rows; StoreConflict for
     rows to remove that are not there; UsageError for rows that the request cannot authorise.
     """
-    decision = Reference(program, current.state.at(moments.now())).decide(asked.request)
+    request = asked.request
+    vocabulary(program).check(request)
+    excerpt.read_for(request)
+    before = excerpt.state()
+    decision = Reference(program, before.at(moments.now())).decide(request)
     if not decision.allowed:
-        raise AccessDenied(asked.request, decision)
-    removed, added = _effects(program, current, asked.request, decision)
+        raise AccessDenied(request, decision)
+    removed, added = _effects(excerpt, request, decision)
     if asked.delete:
-        removed, added = _deletion(program, current, asked.request, removed, added)
-    own = [] if asked.remove is None else _removals(current, asked.remove)
+        removed, added = _deletion(program, excerpt, request, removed, added)
+    own = [] if asked.remove is None else _removals(excerpt, asked.remove)
     removed = _distinct([*removed, *own])
     more = _joined(from_tables(added, "the effects of the request"), asked.add)
     if not removed and not more.rows and not more.findings:
-        return Plan(number=current.number, decision=decision, before=current.state, after=current.state, changes=())
-    number = current.number + 1
-    after, additions = checked(program, current.rows.changed(number, removed), shown, more)
+        return decision, ()
+    after, additions = _after(excerpt.another(), removed, more)
     if asked.add is not None or asked.remove is not None:
         own += [change for change in additions if change.row not in added.get(change.table, ())]
-        _check_covered(program, current.state, after, asked.request, own)
-    return Plan(
-        number=current.number, decision=decision, before=current.state, after=after, changes=(*removed, *additions)
-    )
+        excerpt.read_around({}, own)
+        _check_covered(program, excerpt, after, request, own)
+    return decision, (*removed, *additions)
 
 
 def raw(tables: Tables | RawState | None, shown: str) -> RawState | None:
@@ -100,7 +111,7 @@ def raw(tables: Tables | RawState | None, shown: str) -> RawState | None:
 
 
 def _effects(
-    program: Program, current: Current, request: Request, decision: Decision
+    excerpt: Excerpt, request: Request, decision: Decision
 ) -> tuple[list[Change], dict[str, list[dict[str, str]]]]:
     """The rows that the effects of a decision remove, and those that they add."""
     removed: list[Change] = []
@@ -109,7 +120,7 @@ def _effects(
         change = effect.change or Effect.of(effect, request.user).change
         assert change is not None
         if change.row is None:
-            removed += _about(program, current, change.table, Entity.parse(change.about or ""))
+            removed += _about(excerpt, change.table, Entity.parse(change.about or ""))
             continue
         if None in change.row.values():
             raise InvalidRequest(f"`{effect}` does not say on which entity: name the new entity in the resource")
@@ -117,49 +128,62 @@ def _effects(
         if change.action == "add":
             added.setdefault(change.table, []).append(cells)
         else:
-            removed += current.rows.matching(change.table, cells)
+            removed += excerpt.matching(change.table, cells)
             added[change.table] = [row for row in added.get(change.table, ()) if row != cells]
     return removed, {table: rows for table, rows in added.items() if rows}
 
 
-def _about(program: Program, current: Current, table: str, principal: Entity) -> Iterator[Change]:
+def _about(excerpt: Excerpt, table: str, principal: Entity) -> Iterator[Change]:
     """The removal of every row of a table about a principal, in what contains it."""
-    for cells in cells_of(about_principal(current.state, table, principal, program), table):
+    for cells in cells_of(about_principal(excerpt.about(table, principal), table, principal, excerpt.program), table):
         # Whenever they hold: the rows have no `from` and `until` here.
         values = {name: cells.get(name) for name in COLUMNS[table].names}
-        yield from current.rows.matching(table, values)
+        yield from excerpt.matching(table, values)
 
 
 def _deletion(
     program: Program,
-    current: Current,
+    excerpt: Excerpt,
     request: Request,
     removed: list[Change],
     added: dict[str, list[dict[str, str]]],
 ) -> tuple[list[Change], dict[str, list[dict[str, str]]]]:
     """As `_effects`, with every row on the resource and below it, and every row about it if it is a principal."""
-    where = locations(program, current.state)
-    key = _named(where, request.resource)
+    key = _named(locations(program, excerpt.state()), request.resource)
+    excerpt.on_or_below(key)
+    where = locations(program, excerpt.state())
 
     def on_or_below(cells: Mapping[str, str | None]) -> bool:
         entity = _entity_of(cells)
         return entity is not None and key in (where.find(Entity.parse(entity)) or ())
 
-    for table, rows in current.rows.tables.items():
+    for table, rows in excerpt.rows.tables.items():
         removed += [Change("remove", table, row=dict(cells)) for _, cells in rows.values() if on_or_below(cells)]
     if program.entities[request.resource.type].principal is not None:
         for table in PRINCIPAL_TABLES:
-            removed += _about(program, current, table, request.resource)
+            removed += _about(excerpt, table, request.resource)
     kept = {table: [row for row in rows if not on_or_below(row)] for table, rows in added.items()}
     return removed, {table: rows for table, rows in kept.items() if rows}
 
 
-def _removals(current: Current, rows: RawState) -> list[Change]:
+def _after(excerpt: Excerpt, removed: Sequence[Change], more: RawState) -> tuple[State, list[Change]]:
+    """The state of the rows around a change after it, and the rows that it adds; StateInvalid if any row would be wrong."""
+    given = {table: [row.cells for row in rows] for table, rows in more.rows.items()}
+    excerpt.read_around(given, removed)
+    rows = excerpt.complete()
+    gone = [change for change in removed if row_id(change.row or {}) in rows.tables[change.table]]
+    after, additions = checked(excerpt.program, rows.changed(0, gone), excerpt.shown, more)
+    there = excerpt.holding(additions) - {(change.table, row_id(change.row or {})) for change in removed}
+    return after, [change for change in additions if (change.table, row_id(change.row or {})) not in there]
+
+
+def _removals(excerpt: Excerpt, rows: RawState) -> list[Change]:
     """The removal of some rows, each of which must be there exactly."""
     if errors := tuple(finding for finding in rows.findings if finding.severity == "error"):
         raise StateInvalid(errors, "nothing was changed")
     listed = [Change("remove", table, row=dict(row.cells)) for table, given in rows.rows.items() for row in given]
-    missing = [c for c in listed if row_id(c.row or {}) not in current.rows.tables[c.table]]
+    there = excerpt.holding(listed)
+    missing = [change for change in listed if (change.table, row_id(change.row or {})) not in there]
     if missing:
         texts = "; ".join(f"`{change.table}` {change.row}" for change in missing[:5])
         more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
@@ -199,10 +223,12 @@ def _entity_of(cells: Mapping[str, str | None]) -> str | None:
     return cells.get("entity") or cells.get("of") or cells.get("scope")
 
 
-def _check_covered(program: Program, before: State, after: State, request: Request, changes: Sequence[Change]) -> None:
+def _check_covered(
+    program: Program, excerpt: Excerpt, after: State, request: Request, changes: Sequence[Change]
+) -> None:
     """Raise UsageError for rows that are not about the objects of the request, so that it cannot authorise them."""
     objects = (request.resource, *request.with_.values())
-    before_places, after_places = locations(program, before), locations(program, after)
+    before_places, after_places = locations(program, excerpt.state()), locations(program, after)
     keys = {_named(before_places, entity) for entity in objects}
     wrong: list[str] = []
     for change in changes:
@@ -219,7 +245,7 @@ def _check_covered(program: Program, before: State, after: State, request: Reque
                 )
             )
         elif change.table == "service_admins":
-            covered = request.user in before.service_admins
+            covered = bool(excerpt.find("service_admins", user=[request.user]))
         else:
             covered = any(_is_about(program, object_, cells) for object_ in objects)
         if not covered:

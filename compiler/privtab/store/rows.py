@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -75,12 +75,6 @@ class Rows:
         }
         return {name: [dict(cells) for _, (_, cells) in rows] for name, rows in ordered.items()}
 
-    def matching(self, table: str, values: Mapping[str, str | None]) -> Iterator[Change]:
-        """The removal of every row with these values, whenever it holds."""
-        for _, cells in self.tables[table].values():
-            if all(cells.get(name) == value for name, value in values.items()):
-                yield Change("remove", table, row=dict(cells))
-
 
 def checked(program: Program, rows: Rows, shown: str, more: RawState | None = None) -> tuple[State, list[Change]]:
     """The state of some rows and of more that are added, and the changes that add the latter.
@@ -98,12 +92,13 @@ def checked(program: Program, rows: Rows, shown: str, more: RawState | None = No
         if found := (*old, *new):
             tables[name] = found
         kept[name] = len(table)
-    state, findings = validate(program, RawState(rows=tables, findings=added.findings))
+    state, findings = validate(program, RawState(rows=tables, findings=added.findings), notes=False)
     if errors := tuple(finding for finding in findings if finding.severity == "error"):
         raise StateInvalid(errors, "nothing is decided or changed")
     changes = {
         (name, id_): Change("add", name, row=dict(cells))
         for name in COLUMNS
+        if name in added.rows
         for cells in islice(cells_of(state, name), kept[name], None)
         if (id_ := row_id(cells)) not in rows.tables[name]
     }

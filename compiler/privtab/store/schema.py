@@ -7,7 +7,20 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    func,
+    literal_column,
+)
 
 from privtab.state.raw import COLUMNS
 
@@ -34,21 +47,47 @@ HEAD = Table(
     Column("number", BigInteger, nullable=False),
     Column("hash", String(64), nullable=False),
     Column("system", Text, nullable=False),
+    Column("checked", String(64)),
 )
-"""One row, which every writer locks."""
+"""One row, which every writer locks. `checked`: under which policy all rows are known to be valid."""
+TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+"""Texts that are compared by their characters."""
 STATE = {
     name: Table(
         f"state_{name}",
         METADATA,
         Column("id", String(64), primary_key=True),
-        *(Column(cell, Text, nullable=cell not in columns.required) for cell in columns.all),
+        *(Column(cell, TEXT, nullable=cell not in columns.required) for cell in columns.all),
         Column("change", BigInteger, ForeignKey("journal.number"), nullable=False),
     )
     for name, columns in COLUMNS.items()
 }
 """The rows of a state by table. `id` is a hash, since names are too long for an index; `change` added the row."""
+CUT = 300
+"""Characters of a text in an index: PostgreSQL takes at most 2,704 bytes for the columns of an index together."""
+INDEXES: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "members": (("user",), ("of",)),
+    "memberships": (("user",), ("group",)),
+    "assignments": (("principal",), ("role",), ("scope",)),
+    "grants": (("entity", "grantee"), ("grantee",)),
+    "owners": (("entity",), ("owner",)),
+    "service_admins": (("user",),),
+    "attributes": (("user",), ("entity",)),
+    "entities": (("entity",), ("parent",)),
+}
+"""The columns by which rows are looked up, by table."""
 BEGINNING = "0" * 64
 """The hash before the first entry of a journal."""
+
+
+def cut(column: ColumnElement[str]) -> ColumnElement[str]:
+    """A text as it is in an index. The numbers are part of the statement, or no index would fit it."""
+    return func.substr(column, literal_column("1"), literal_column(str(CUT)))
+
+
+for _name, _indexes in INDEXES.items():
+    for _columns in _indexes:
+        Index(f"of_{_name}_{'_'.join(_columns)}", *(cut(STATE[_name].c[cell]) for cell in _columns))
 
 
 def canonical(value: object) -> str:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
 from sqlalchemy import Connection, select
 
+from privtab import __version__
+from privtab._once import once
 from privtab.characters import unusable
 from privtab.effects import Change
-from privtab.errors import StoreConflict, StoreError, UsageError
+from privtab.errors import PrivtabError, StoreConflict, StoreError, UsageError
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import program_json
 from privtab.request import Decision, Request
 from privtab.state.load import from_tables
 from privtab.state.raw import RawState
 from privtab.state.uses import uses
 from privtab.store.database import Database, address, migrate, version
-from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, append, entries, read_head
-from privtab.store.planning import Asked, Current, Plan, Tables, plan, raw
+from privtab.store.excerpt import Excerpt, Reader
+from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head
+from privtab.store.planning import Asked, Plan, Tables, plan, raw
 from privtab.store.rows import Rows, about, checked
 from privtab.store.schema import BEGINNING, HEAD, JOURNAL, canonical
 
@@ -47,8 +54,11 @@ class Store(Journal):
         if self.system != program.system:
             raise UsageError(f"{database.shown} is a store of {self.system}, and the policy is of {program.system}")
         self.program = program
-        self._lock = Lock()
-        self._current: Current | None = None
+        self._policy = fingerprint(program)
+        self._writing = Lock()
+        self._reader = Reader()
+        self._waiting: SimpleQueue[_Waiting] = SimpleQueue()
+        """The changes that the next transaction carries out: those that threads asked for while one was committed."""
 
     @classmethod
     def open(cls, url: str, program: Program) -> Store:  # type: ignore[override]  # changes need the policy
@@ -79,7 +89,9 @@ class Store(Journal):
             migrate(connection)
             connection.execute(HEAD.insert(), [{"id": 1, "number": 0, "hash": BEGINNING, "system": program.system}])
             request = {"system": program.system, "administrators": [row["user"] for row in listed]}
-            _append_unasked(connection, Head(0, BEGINNING, program.system), changes, "create", actor, request)
+            writer = Writer(connection, Head(0, BEGINNING, program.system))
+            _append_unasked(writer, changes, "create", actor, request)
+            writer.finish(fingerprint(program))
         return cls(database, program)
 
     def load(self, rows: Tables | RawState, *, actor: str) -> int:
@@ -89,17 +101,19 @@ class Store(Journal):
         needs nothing else.
         """
         _check_name(actor, "actor")
-        with self._lock, self.database.writing() as connection:
+        with self._writing, self.database.writing() as connection:
             head = read_head(connection, lock=True)
             if head.number != 1:
                 raise UsageError(
                     f"{self.database.shown} has changes already: rows are loaded into a new store, and changed by requests"
                 )
-            current = self._brought_forward(connection, head)
-            _, changes = checked(self.program, current.rows, self.database.shown, raw(rows, "the rows"))
+            own = Rows.read(connection)
+            _, changes = checked(self.program, own, self.database.shown, raw(rows, "the rows"))
+            writer = Writer(connection, head)
             for first in range(0, len(changes), MOST_CHANGES):
                 part = changes[first : first + MOST_CHANGES]
-                head = _append_unasked(connection, head, part, "load", actor, {"first": first, "of": len(changes)})
+                _append_unasked(writer, part, "load", actor, {"first": first, "of": len(changes)})
+            writer.finish(self._policy)
         return len(changes)
 
     def perform(self, request: Request, *, request_id: str | None = None, expect: int | None = None) -> Outcome:
@@ -148,61 +162,110 @@ class Store(Journal):
         self, request: Request, *, add: Tables | RawState | None = None, remove: Tables | RawState | None = None
     ) -> Plan:
         """What `change` would do now; nothing is written."""
-        with self._lock, self.database.reading() as connection:
-            self._current = current = self._brought_forward(connection, read_head(connection))
-            return plan(self.program, current, _asked(request, add, remove), self.database.shown)
+        with self.database.reading() as connection:
+            head = read_head(connection)
+            self._check_all(connection, head)
+            excerpt = Excerpt(self.program, Reader().at(connection, head.hash), self.database.shown)
+            decision, changes = plan(self.program, excerpt, _asked(request, add, remove))
+        read = partial(self._rows_after, head.number)
+        return Plan(number=head.number, decision=decision, changes=changes, rows=read, program=self.program)
+
+    def _rows_after(self, number: int) -> Rows:
+        """The rows after a change: those of the tables if it is the last."""
+        with self.database.reading() as connection:
+            if read_head(connection).number == number:
+                return Rows.read(connection)
+        return self.replayed(number)
 
     def _write(self, asked: Asked, request_id: str | None, expect: int | None) -> Outcome:
         if request_id is not None:
             _check_name(request_id, "request id")
             if not 0 < len(request_id) <= LONGEST_ID:
                 raise UsageError(f"a request id has 1 to {LONGEST_ID} characters")
-        with self._lock:
+        own = _Waiting(asked, request_id, expect)
+        self._waiting.put(own)
+        with self._writing:
+            if own.result is None:
+                self._write_together([self._waiting.get() for _ in range(self._waiting.qsize())])
+        assert own.result is not None
+        if isinstance(own.result, Outcome):
+            return own.result
+        raise own.result
+
+    def _write_together(self, waiting: Sequence[_Waiting]) -> None:
+        """Carry out changes in one transaction, so that one synchronisation of the disk is for all of them."""
+        begun = ready = False
+        try:
             with self.database.writing() as connection:
                 head = read_head(connection, lock=True)
-                if request_id is not None and (known := _known(connection, request_id, asked)) is not None:
-                    return known
-                self._current = current = self._brought_forward(connection, head)
-                planned = plan(self.program, current, asked, self.database.shown)
-                if expect is not None:
-                    _check_unseen(connection, expect, head, planned.changes)
-                after = append(
-                    connection,
-                    head,
-                    planned.changes,
-                    actor=asked.request.user,
-                    request_id=request_id,
-                    action=asked.request.action,
-                    resource=str(asked.request.resource),
-                    request=canonical(asked.to_json()),
-                    decision=canonical(planned.decision.to_json()),
-                )
-            # Committed, so it is kept for the next change.
-            rows = current.rows.changed(after.number, planned.changes)
-            self._current = Current(number=after.number, hash=after.hash, rows=rows, state=planned.after)
-        return Outcome(number=after.number, decision=planned.decision, changes=planned.changes)
+                begun = True
+                self._check_all(connection, head)
+                self._reader.at(connection, head.hash)
+                writer = Writer(connection, head)
+                results = [self._result(connection, writer, one) for one in waiting]
+                if (writer.head, self._policy) != (head, head.checked):
+                    writer.finish(self._policy)
+                ready = True
+        except BaseException as error:
+            self._reader.forget()
+            failed = error if isinstance(error, PrivtabError) else StoreError(f"{self.database.shown}: {error!r}")
+            if isinstance(failed, StoreError) and len(waiting) > 1 and begun and not ready:
+                # One of them may be what the database refuses.
+                for one in waiting:
+                    self._write_together([one])
+            for one in waiting:
+                one.result = one.result or failed
+            if not isinstance(error, PrivtabError):
+                raise
+        else:
+            for one, result in zip(waiting, results, strict=True):
+                one.result = result
 
-    def _brought_forward(self, connection: Connection, head: Head) -> Current:
-        """The rows at the head: those that were kept, and what changed since; read anew if that is not the same journal."""
-        kept = self._current
-        if kept is not None and (kept.number, kept.hash) == (head.number, head.hash):
-            return kept
-        rows = None if kept is None else _later(connection, kept)
-        if rows is None:
-            rows = Rows.read(connection)
-        state, _ = checked(self.program, rows, self.database.shown)
-        return Current(number=head.number, hash=head.hash, rows=rows, state=state)
+    def _result(self, connection: Connection, writer: Writer, waiting: _Waiting) -> Outcome | PrivtabError:
+        """What becomes of one change. It is planned on the rows that the changes before it left, and then written."""
+        asked, request_id = waiting.asked, waiting.request_id
+        try:
+            if request_id is not None and (known := _known(connection, request_id, asked)) is not None:
+                return known
+            decision, changes = plan(self.program, Excerpt(self.program, self._reader, self.database.shown), asked)
+            if waiting.expect is not None:
+                _check_unseen(connection, waiting.expect, writer.head, changes)
+        except StoreError:
+            raise
+        except PrivtabError as error:
+            return error
+        number = writer.append(
+            changes,
+            actor=asked.request.user,
+            request_id=request_id,
+            action=asked.request.action,
+            resource=str(asked.request.resource),
+            request=canonical(asked.to_json()),
+            decision=canonical(decision.to_json()),
+        )
+        self._reader.changed(writer.head.hash, {change.table for change in changes})
+        return Outcome(number=number, decision=decision, changes=changes)
+
+    def _check_all(self, connection: Connection, head: Head) -> None:
+        """Raise StateInvalid unless all rows are valid under this policy; that is known if the last writer had the same."""
+        if head.checked != self._policy:
+            checked(self.program, Rows.read(connection), self.database.shown)
 
 
-def _later(connection: Connection, kept: Current) -> Rows | None:
-    """Rows that were kept, after the later changes; None if the journal does not continue from there."""
-    question = select(JOURNAL.c.hash).where(JOURNAL.c.number == kept.number)
-    if connection.execute(question).scalar_one_or_none() != kept.hash:
-        return None
-    rows = Rows(kept.rows.tables)
-    for row in entries(connection, kept.number):
-        rows.apply(row["number"], Entry.of(row).changes)
-    return rows
+@dataclass(slots=True)
+class _Waiting:
+    """A change that a thread asked for, and what became of it."""
+
+    asked: Asked
+    request_id: str | None
+    expect: int | None
+    result: Outcome | PrivtabError | None = None
+
+
+@once
+def fingerprint(program: Program) -> str:
+    """What tells whether rows that are valid under a policy are valid under another one: the same for both."""
+    return hashlib.sha256(canonical([__version__, program_json(program)]).encode()).hexdigest()
 
 
 def _known(connection: Connection, request_id: str, asked: Asked) -> Outcome | None:
@@ -230,12 +293,10 @@ def _check_unseen(connection: Connection, expect: int, head: Head, changes: Sequ
 
 
 def _append_unasked(
-    connection: Connection, head: Head, changes: Sequence[Change], action: str, actor: str, request: dict[str, Any]
-) -> Head:
+    writer: Writer, changes: Sequence[Change], action: str, actor: str, request: dict[str, Any]
+) -> None:
     """An entry of the operator, which no decision allowed."""
-    return append(
-        connection, head, changes, actor=actor, action=f"store {action}", request=canonical(request), decision="{}"
-    )
+    writer.append(changes, actor=actor, action=f"store {action}", request=canonical(request), decision="{}")
 
 
 def _asked(request: Request, add: Tables | RawState | None, remove: Tables | RawState | None) -> Asked:

@@ -19,6 +19,17 @@ _STATE = {
     "entities": (("entity", "parent"), ("name",)),
 }
 """The required and the optional cells of each table."""
+_INDEXES = {
+    "members": (("user",), ("of",)),
+    "memberships": (("user",), ("group",)),
+    "assignments": (("principal",), ("role",), ("scope",)),
+    "grants": (("entity", "grantee"), ("grantee",)),
+    "owners": (("entity",), ("owner",)),
+    "service_admins": (("user",),),
+    "attributes": (("user",), ("entity",)),
+    "entities": (("entity",), ("parent",)),
+}
+_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
@@ -43,12 +54,16 @@ def upgrade() -> None:
         sa.Column("number", sa.BigInteger, nullable=False),
         sa.Column("hash", sa.String(64), nullable=False),
         sa.Column("system", sa.Text, nullable=False),
+        sa.Column("checked", sa.String(64)),
     )
     for name, (required, optional) in _STATE.items():
         op.create_table(
             f"state_{name}",
             sa.Column("id", sa.String(64), primary_key=True),
-            *(sa.Column(cell, sa.Text, nullable=False) for cell in required),
-            *(sa.Column(cell, sa.Text) for cell in optional),
+            *(sa.Column(cell, _TEXT, nullable=False) for cell in required),
+            *(sa.Column(cell, _TEXT) for cell in optional),
             sa.Column("change", sa.BigInteger, sa.ForeignKey("journal.number"), nullable=False),
         )
+        for columns in _INDEXES[name]:
+            cells = (sa.text(f'substr("{cell}", 1, 300)') for cell in columns)
+            op.create_index(f"of_{name}_{'_'.join(columns)}", f"state_{name}", list(cells))

@@ -1,0 +1,394 @@
+"""The rows of a store that a request concerns, read from its tables by their indexes.
+
+A decision depends on few rows: on what the caller holds, and on what they hold on the objects of the request. Whether a new row is wrong
+depends on few others: on links that could close a cycle, on where an entity lies, on other values of an attribute. With these rows
+alone, `Reference` and `validate` decide and find what they do with all rows; tests/store/test_excerpt.py compares both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, or_, select
+
+from privtab.effects import Change
+from privtab.ir.formula import item_condition, leaves
+from privtab.ir.nodes import HasBelow, OwnsBelow, Program
+from privtab.ir.serialise import vocabulary
+from privtab.locations import anchor
+from privtab.names import decode_name
+from privtab.request import Entity, Request
+from privtab.state.chains import GROUP, ROLE
+from privtab.state.links import COLUMNS as LINKS
+from privtab.state.nodes import ENTITIES, State
+from privtab.state.raw import COLUMNS
+from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
+from privtab.state.uses import uses
+from privtab.store.rows import Cells, Rows, checked
+from privtab.store.schema import CUT, INDEXES, STATE, cut, row_id
+
+MOST_TEXTS = 400
+"""Texts that one statement looks for."""
+MOST_KNOWN = 10_000
+"""Look-ups in one table whose rows are kept."""
+_INDEXED = {table: {name for columns in indexes for name in columns} for table, indexes in INDEXES.items()}
+
+
+class Reader:
+    """Look-ups in the tables of a store. What was read is known until somebody changes the table."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[tuple[Any, ...], Sequence[Any]]] = {}
+        self._connection: Connection | None = None
+        self._head = ""
+
+    def at(self, connection: Connection, head: str) -> Reader:
+        """The reader, for a transaction that sees the store with this hash of its last change."""
+        if head != self._head:
+            self._known.clear()
+        self._connection, self._head = connection, head
+        return self
+
+    def changed(self, head: str, tables: Iterable[str]) -> None:
+        """Forget the tables that a change of this transaction concerns; `head`: the hash of the change."""
+        for table in tables:
+            self._known.pop(table, None)
+        self._head = head
+
+    def forget(self) -> None:
+        """Forget all, as when a transaction was not committed."""
+        self._known.clear()
+        self._head = ""
+
+    def read(self, table: str, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[Any]:
+        """The rows that a statement selects from a table."""
+        assert self._connection is not None
+        known = self._known.setdefault(table, {})
+        key = (id(statement), *(tuple(value) if isinstance(value, list) else value for value in values.values()))
+        found = known.get(key)
+        if found is None:
+            found = self._connection.execute(statement, values).all()
+            if len(found) <= MOST_TEXTS:
+                if len(known) >= MOST_KNOWN:
+                    known.clear()
+                known[key] = found
+        return found
+
+
+class Excerpt:
+    """The rows that were read so far, within one transaction."""
+
+    def __init__(self, program: Program, reader: Reader, shown: str) -> None:
+        self.program = program
+        self.reader = reader
+        self.shown = shown
+        self.rows = Rows()
+        self._asked: dict[tuple[str, tuple[str, ...]], set[tuple[str, ...]]] = {}
+        self._state: tuple[int, State] | None = None
+
+    def another(self) -> Excerpt:
+        """An excerpt of the same store that is still empty."""
+        return Excerpt(self.program, self.reader, self.shown)
+
+    def state(self) -> State:
+        """The state of the rows that were read. Raises StateInvalid if they are wrong under this policy."""
+        rows = self.complete()
+        size = sum(map(len, rows.tables.values()))
+        if self._state is None or self._state[0] != size:
+            self._state = size, checked(self.program, rows, self.shown)[0]
+        return self._state[1]
+
+    def complete(self) -> Rows:
+        """The rows that were read, with those that say where their entities lie."""
+        self._place()
+        return self.rows
+
+    # --- what a decision depends on ----------------------------------------------------------------------------------
+
+    def read_for(self, request: Request) -> None:
+        """Read every row on which the decision of a request depends. The request uses only names of the policy."""
+        program, semantics = self.program, self.program.semantics
+        user = request.user
+        objects = (request.resource, *request.with_.values())
+        groups = {f"{GROUP}{group}" for group in request.groups} if "request" in semantics.groups else set[str]()
+        if "state" in semantics.groups:
+            groups |= {f"{GROUP}{row['group']}" for row in self.find("memberships", user=[user])}
+        if "groups" in semantics.hierarchy:
+            groups |= self._links_above("groups", groups)
+        principals = {f"user:{user}"} | groups
+        roles = {f"{ROLE}{row['role']}" for row in self.find("assignments", principal=principals)}
+        if "roles" in semantics.hierarchy:
+            roles |= self._links_above("roles", roles)
+        principals |= roles
+        self._place(map(str, objects))
+        keys = self._keys(objects)
+        self.find("grants", entity=keys, grantee=principals)
+        if semantics.owner is not None:
+            self.find("owners", entity=keys)
+        used = uses(program)
+        if used.member_types:
+            self.find("members", user=[user])
+        if used.service_admins:
+            self.find("service_admins", user=[user])
+        held = program.attributes.from_origin("state")
+        if held.user:
+            self.find("attributes", user=[user])
+        if held.entity:
+            self.find("attributes", entity=keys)
+        condition = item_condition(program.rules[request.resource.type, request.action])
+        if any(isinstance(atom, HasBelow | OwnsBelow) for atom in leaves(program, condition)):
+            # What others hold below does not matter: docs/decisions/0250.
+            self.find("grants", grantee=principals)
+            self.find("owners", owner=principals)
+
+    def _keys(self, objects: Iterable[Entity]) -> set[str]:
+        """The keys on the paths of some entities, with those of the single types, which have the path of what contains them."""
+        places = {row["entity"]: row["parent"] for _, row in self.rows.tables[ENTITIES].values()}
+        singles = [name for name, type_ in self.program.entities.items() if type_.single]
+        shapes = vocabulary(self.program).shapes
+        found: set[str] = set()
+        waiting = list(objects)
+        while waiting:
+            entity = waiting.pop()
+            shape = shapes[entity.type]
+            keys = shape.written.keys(entity.id)
+            above = places.get(anchor(shape, entity.id)) if shape.flat is not None else None
+            if above is not None and above not in found:
+                waiting.append(Entity.parse(above))
+            found.update(keys)
+            found |= {f"{single}:{key.partition(':')[2]}" for key in keys for single in singles}
+            found |= {f"{single}:" for single in singles}
+        return found
+
+    # --- what changes with a row -------------------------------------------------------------------------------------
+
+    def matching(self, table: str, values: Mapping[str, str | None]) -> list[Change]:
+        """The removal of every row with these values, whenever it holds."""
+        texts = {name: [text] for name, text in values.items() if text is not None and name in _INDEXED[table]}
+        return [
+            Change("remove", table, row=dict(cells))
+            for cells in self.find(table, **texts)
+            if all(cells.get(name) == value for name, value in values.items())
+        ]
+
+    def about(self, table: str, principal: Entity) -> State:
+        """A state with every row of a table about a principal that is an entity, and perhaps others."""
+        kind = self.program.entities[principal.type].principal
+        last = principal.names[-1]
+        # `%2A` in a path is `%2A` in the name of a principal.
+        names = {decode_name(last), last}
+        texts = {f"{kind}:{name}" for name in names}
+        match table:
+            case "members":
+                self.find(table, user=names)
+            case "memberships":
+                self.find(table, user=names | texts)
+                self.find(table, group=names)
+            case "assignments":
+                self.find(table, principal=texts)
+                self.find(table, role=names)
+            case "grants":
+                self.find(table, grantee=texts)
+            case _:
+                self.find(table, owner=texts)
+        return self.state()
+
+    def on_or_below(self, key: str) -> None:
+        """Read every row on an entity and on what lies below it."""
+        shapes = vocabulary(self.program).shapes
+        waiting, seen = [key], {key}
+        while waiting:
+            around = waiting.pop()
+            for row in self._beneath(ENTITIES, "parent", around):
+                entity = Entity.parse(row["entity"])
+                placed = anchor(shapes[entity.type], entity.id) if shapes[entity.type].flat is not None else str(entity)
+                if placed not in seen:
+                    seen.add(placed)
+                    waiting.append(placed)
+            for table, columns in COLUMNS.items():
+                for column in set(columns.all) & {"entity", "of", "scope"}:
+                    self._beneath(table, column, around)
+
+    def holding(self, changes: Iterable[Change]) -> set[tuple[str, str]]:
+        """(table, id) of the rows of some changes that the store holds."""
+        ids: dict[str, list[str]] = {}
+        for change in changes:
+            ids.setdefault(change.table, []).append(row_id(change.row or {}))
+        return {
+            (table, id_)
+            for table, listed in ids.items()
+            for part in _batches(listed)
+            for (id_,) in self.reader.read(table, _ids(table), {"ids": list(part)})
+        }
+
+    # --- what makes a row wrong --------------------------------------------------------------------------------------
+
+    def read_around(self, added: Mapping[str, Iterable[Cells]], removed: Iterable[Change]) -> None:
+        """Read every row on which it depends whether one of some rows is wrong, and all that could be wrong without some."""
+        texts: dict[str, list[Cells]] = {table: list(rows) for table, rows in added.items()}
+        users = {row["user"].removeprefix("user:") for row in texts.get("attributes", ()) if "user" in row}
+        self.find("attributes", user=users)
+        self.find("attributes", entity={row["entity"] for row in texts.get("attributes", ()) if "entity" in row})
+        for kind in self.program.semantics.hierarchy:
+            table, member, container, prefix = LINKS[kind]
+            links = [row for row in texts.get(table, ()) if row[member].startswith(prefix)]
+            self._links_above(kind, {f"{prefix}{row[container].removeprefix(prefix)}" for row in links})
+            self._links_below(kind, {row[member] for row in links})
+        if not self.program.flat:
+            return
+        gone = [(change.table, change.row or {}) for change in removed]
+        named = [*(row for rows in texts.values() for row in rows), *(row for _, row in gone)]
+        self._place({row[name] or "" for row in named for name in ENTITY_COLUMNS if name in row})
+        moved = {row["entity"] for row in texts.get(ENTITIES, ())}
+        moved |= {str(row["entity"]) for table, row in gone if table == ENTITIES}
+        for row in self.find(ENTITIES, entity=moved):
+            self.on_or_below(row["entity"])
+
+    def _links_above(self, kind: Any, members: Collection[str]) -> set[str]:
+        """What contains some groups, or is held by some roles, at any distance; both as `group:…` or `role:…`."""
+        table, member, container, prefix = LINKS[kind]
+        found: set[str] = set()
+        waiting = set(members)
+        while waiting:
+            rows = self.find(table, **{member: waiting})
+            waiting = {f"{prefix}{row[container]}" for row in rows} - found - set(members)
+            found |= waiting
+        return found
+
+    def _links_below(self, kind: Any, containers: Collection[str]) -> None:
+        """Read the links of all groups in some groups, or of all roles that hold some roles, at any distance."""
+        table, member, container, prefix = LINKS[kind]
+        seen: set[str] = set()
+        waiting = set(containers)
+        while waiting:
+            seen |= waiting
+            names = {text.removeprefix(prefix) for text in waiting}
+            rows = self.beginning(table, (member, prefix), {container: names})
+            waiting = {row[member] for row in rows if row[member].startswith(prefix)} - seen
+
+    def _place(self, entities: Iterable[str] = ()) -> None:
+        """Read where some entities with flat ids lie, and those of all rows that were read."""
+        if not self.program.flat:
+            return
+        shapes = vocabulary(self.program).shapes
+        waiting = set(entities)
+        waiting |= {
+            cells[name]
+            for table in self.rows.tables.values()
+            for _, cells in table.values()
+            for name in ENTITY_COLUMNS
+            if name in cells
+        }
+        while waiting:
+            keys = set()
+            for text in waiting:
+                type_, _, path = text.partition(":")
+                # Texts that name no entity are found wrong elsewhere.
+                if type_ in shapes and shapes[type_].flat is not None:
+                    keys.add(anchor(shapes[type_], path))
+            known = self._asked.get((ENTITIES, ("entity",)), set())
+            rows = self.find(ENTITIES, entity=[key for key in keys if (key,) not in known])
+            waiting = {row["parent"] for row in rows}
+
+    # --- statements --------------------------------------------------------------------------------------------------
+
+    def find(self, table: str, **texts: Collection[str]) -> list[Cells]:
+        """The rows with one of some texts in each of some columns."""
+        return self.beginning(table, None, texts)
+
+    def beginning(
+        self, table: str, begins: tuple[str, str] | None, texts: Mapping[str, Collection[str]]
+    ) -> list[Cells]:
+        """As `find`; `begins`: a column, and how its text begins."""
+        if not all(texts.values()):
+            return []
+        columns = tuple(sorted(texts))
+        found: list[Cells] = []
+        for part in _parts(texts, columns):
+            statement = _where(table, columns, None if begins is None else begins[0])
+            values: dict[str, Any] = {f"cut_{name}": [text[:CUT] for text in part[name]] for name in columns}
+            values |= {f"own_{name}": list(part[name]) for name in columns}
+            if begins is not None:
+                values["begin"] = f"{begins[1]}%"
+            found += self._read(table, statement, values)
+        if len(columns) == 1:
+            self._asked.setdefault((table, columns), set()).update((text,) for text in texts[columns[0]])
+        return found
+
+    def _beneath(self, table: str, column: str, key: str) -> list[Cells]:
+        """The rows with an entity whose text begins like a key, as those of all entities below it do."""
+        type_, _, path = key.partition(":")
+        types = [name for name, chain in self.program.chains.items() if type_ in chain]
+        found: list[Cells] = []
+        for name in types:
+            begin = f"{name}:{path}/" if path else f"{name}:"
+            end = begin[:-1] + chr(ord(begin[-1]) + 1)
+            values = {"cut_own": f"{name}:{path}"[:CUT], "own": f"{name}:{path}", "begin": begin, "end": end}
+            values |= {"cut_begin": begin[:CUT], "cut_end": end[:CUT]}
+            found += self._read(table, _below(table, column, within=len(begin) <= CUT), values)
+        return found
+
+    def _read(self, table: str, statement: Select[Any], values: Mapping[str, Any]) -> list[Cells]:
+        names = COLUMNS[table].all
+        own = self.rows.tables[table]
+        found: list[Cells] = []
+        for id_, change, *texts in self.reader.read(table, statement, values):
+            if id_ not in own:
+                own[id_] = change, {name: text for name, text in zip(names, texts, strict=True) if text is not None}
+            found.append(own[id_][1])
+        return found
+
+
+def _parts(texts: Mapping[str, Collection[str]], columns: tuple[str, ...]) -> Iterator[dict[str, Sequence[str]]]:
+    """The texts of each column in parts, so that no statement looks for too many."""
+    if not columns:
+        yield {}
+        return
+    first, *others = columns
+    for part in _batches(sorted(texts[first])):
+        for rest in _parts(texts, tuple(others)):
+            yield {first: part, **rest}
+
+
+def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (texts[first : first + MOST_TEXTS] for first in range(0, len(texts), MOST_TEXTS))
+
+
+@cache
+def _where(table: str, columns: tuple[str, ...], begins: str | None) -> Select[Any]:
+    """The rows with one of the texts `own_…` in each column."""
+    conditions: list[ColumnElement[bool]] = []
+    for name in columns:
+        column = STATE[table].c[name]
+        conditions.append(column.in_(bindparam(f"own_{name}", expanding=True)))
+        if name in _INDEXED[table]:
+            conditions.append(cut(column).in_(bindparam(f"cut_{name}", expanding=True)))
+    if begins is not None:
+        conditions.append(STATE[table].c[begins].like(bindparam("begin")))
+    return _rows(table).where(and_(*conditions)) if conditions else _rows(table)
+
+
+@cache
+def _below(table: str, column: str, *, within: bool) -> Select[Any]:
+    """The rows with the text `own`, and those from `begin` to before `end`; `within`: whether these are as short as in the index."""
+    text = STATE[table].c[column]
+    low = cut(text) >= bindparam("cut_begin")
+    around = and_(low, cut(text) < bindparam("cut_end")) if within else cut(text) == bindparam("cut_begin")
+    return _rows(table).where(
+        or_(
+            and_(cut(text) == bindparam("cut_own"), text == bindparam("own")),
+            and_(around, text >= bindparam("begin"), text < bindparam("end")),
+        )
+    )
+
+
+@cache
+def _ids(table: str) -> Select[Any]:
+    return select(STATE[table].c.id).where(STATE[table].c.id.in_(bindparam("ids", expanding=True)))
+
+
+def _rows(table: str) -> Select[Any]:
+    columns = STATE[table].c
+    return select(columns.id, columns.change, *(columns[name] for name in COLUMNS[table].all))
