@@ -189,10 +189,10 @@ def given_attributes(values: object) -> GivenAttributes:
     kinds = ("user", "entity", "request", "with")
     if not isinstance(values, Mapping):
         raise InvalidRequest(f"attributes are a {type(values).__name__}; they must be a mapping of {', '.join(kinds)}")
-    for kind, given in values.items():
+    for kind, of_kind in values.items():
         if kind not in kinds:
             raise InvalidRequest(f"unknown kind `{kind}` of attributes" + hint(str(kind), kinds))
-        parts = given.items() if kind == "with" and isinstance(given, Mapping) else ((kind, given),)
+        parts = of_kind.items() if kind == "with" and isinstance(of_kind, Mapping) else ((kind, of_kind),)
         for where, part in parts:
             if not isinstance(part, Mapping):
                 raise InvalidRequest(
@@ -206,9 +206,9 @@ def given_attributes(values: object) -> GivenAttributes:
     )
 
 
-def check_given(given: Given, declared: Mapping[str, Attribute], what: str) -> None:
+def check_given(values: Given, declared: Mapping[str, Attribute], what: str) -> None:
     """Check the values that a request gives of `what`. Raises InvalidRequest for an unknown name or a wrong type."""
-    for name, value in given.items():
+    for name, value in values.items():
         attribute = declared.get(name)
         if attribute is None:
             raise InvalidRequest(f"unknown attribute `{name}` of {what}" + hint(name, declared))

@@ -149,7 +149,7 @@ def _worlds(
     entities = {"low": Entity("low", "t/l"), "top": Entity("top", "t")}
     for values in product(*domains):
         rows: list[AttributeRow] = []
-        given: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+        sent: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         for ((kind, name, type_), attribute), value in zip(places.items(), values, strict=True):
             if value is None:
                 continue
@@ -157,10 +157,10 @@ def _worlds(
                 owner = {"entity": entities[type_]} if type_ else {"user": "alice"}
                 rows += [AttributeRow(attribute=name, value=text, **owner) for text in texts(value)]
             else:
-                given[kind][name] = value
-        for force, owned, *held in product((False, True), repeat=2 + len(grants)):
+                sent[kind][name] = value
+        for force, owned, *chosen in product((False, True), repeat=2 + len(grants)):
             state = State(
-                grants=tuple(grant for grant, included in zip(grants, held, strict=True) if included),
+                grants=tuple(grant for grant, included in zip(grants, chosen, strict=True) if included),
                 owners=((entities["low"], "user:alice"),) if owned else (),
                 attributes=tuple(rows),
             )
@@ -171,7 +171,7 @@ def _worlds(
                     action="read",
                     resource=entities["low"],
                     flags=frozenset({"force"} if force else ()),
-                    attributes=given_attributes(given),
+                    attributes=given_attributes(sent),
                 ),
             )
 
@@ -195,11 +195,11 @@ def allows(program: Program, state: State, request: Request) -> bool:
 def as_known_to(program: Program, request: Request) -> Request:
     """The request without the attributes that a policy does not take from requests."""
     declared = program.attributes.from_origin("request")
-    given = request.attributes
+    sent = request.attributes
     known = GivenAttributes(
-        user={name: value for name, value in given.user.items() if name in declared.user},
-        entity={name: value for name, value in given.entity.items() if name in declared.declared_on("low")},
-        request={name: value for name, value in given.request.items() if name in declared.request},
+        user={name: value for name, value in sent.user.items() if name in declared.user},
+        entity={name: value for name, value in sent.entity.items() if name in declared.declared_on("low")},
+        request={name: value for name, value in sent.request.items() if name in declared.request},
     )
     return replace(request, attributes=known)
 

@@ -228,8 +228,8 @@ def test_sharded_states(opa_binary: Path, windows: bool) -> None:
         if windows
         else [Index(document), Index(combined_document([document])[0])]
     )
-    for held in indexes:
-        engine = PythonEngine(world.artifacts.program, held)
+    for index_of_state in indexes:
+        engine = PythonEngine(world.artifacts.program, index_of_state)
         assert [engine.decide(r).allowed for r in requests] == [reference.decide(r).allowed for r in requests]
 
 
@@ -241,6 +241,9 @@ def test_generated_states_in_parts(seed: int) -> None:
     assert merged(parts(program, unstamped(program, state))) == whole
     asked_ = worlds.requests(program, seed, 4)
     artifacts = policy_artifacts(program).program
-    engines = [PythonEngine(artifacts, held) for held in (Index(whole), Index(sharded_document(program, state)))]
+    engines = [
+        PythonEngine(artifacts, index_of_state)
+        for index_of_state in (Index(whole), Index(sharded_document(program, state)))
+    ]
     answers = [[(d.allowed, d.reasons, d.missing) for d in map(engine.decide, asked_)] for engine in engines]
     assert answers[0] == answers[1]

@@ -130,5 +130,5 @@ def test_rights_are_recorded_as_text_and_read_again() -> None:
 def test_the_names_of_the_generated_states_are_those_of_the_inventory() -> None:
     """Otherwise the comparison would look at nobody."""
     state = [random_state(seed) for seed in range(20)]
-    grantees = {row.grantee for one in state for row in one.grants}
+    grantees = {row.grantee for each in state for row in each.grants}
     assert {f"user:{u}" for u in USERS} | {f"group:{g}" for g in GROUPS} | {f"role:{r}" for r in ROLES} == grantees

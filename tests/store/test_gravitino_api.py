@@ -170,8 +170,8 @@ def test_the_walkthrough_of_13_steps(server: Server) -> None:
         done(server, "POST", f"{lake}/roles", "Manager", role)["role"]["securableObjects"] == role["securableObjects"]
     )  # 5
     assert refused(server, "POST", f"{lake}/catalogs", "Staff", {"name": "hive"})[0] == 403
-    given = {"roleNames": ["catalog_manager"]}
-    assert done(server, "PUT", f"{lake}/permissions/users/Staff/grant", "Manager", given)["user"]["roles"] == [
+    payload = {"roleNames": ["catalog_manager"]}
+    assert done(server, "PUT", f"{lake}/permissions/users/Staff/grant", "Manager", payload)["user"]["roles"] == [
         "catalog_manager"
     ]  # 6
     table(server, "walk", "Staff", "hive", "hive_db", "hive_table")  # 7, 8, 9

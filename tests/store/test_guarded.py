@@ -147,8 +147,8 @@ def test_a_role_of_one_house_is_not_assigned_by_another(houses: GuardedStore) ->
         houses.change(rows("assignments", assigned, user="ben", resource=Entity("role", "a/chief")), FREE)
     houses.change(rows("assignments", assigned, user="ann", resource=Entity("role", "a/chief")), FREE)
     # A group that holds the role reaches as far.
-    held = {"principal": "group:staff", "role": "chief"}
-    houses.change(rows("assignments", held, user="ann", resource=Entity("role", "a/chief")), FREE)
+    assignment = {"principal": "group:staff", "role": "chief"}
+    houses.change(rows("assignments", assignment, user="ann", resource=Entity("role", "a/chief")), FREE)
     joins = {"user": "ben", "group": "staff"}
     with pytest.raises(AccessDenied, match="group:staff has rights outside house:b"):
         houses.change(rows("memberships", joins, user="ben", resource=Entity("group", "b/staff")), FREE)

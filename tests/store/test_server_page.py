@@ -21,17 +21,17 @@ def test_every_exchange_is_as_the_page_has_it(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     read(PAGE).write(tmp_path)
     Store.create("grants.db", load_program("lake.yaml"), administrators=["root"])
-    exchanges = [(asked, answered) for asked, answered in pairwise(read(PAGE).blocks) if asked.language == "http"]
+    exchanges = [(asking, showing) for asking, showing in pairwise(read(PAGE).blocks) if asking.language == "http"]
     assert len(exchanges) == 4
     server = serve_store(tmp_path, ["grants.db", "-p", "lake.yaml", "--token-file", "tokens"])
     try:
-        for asked, answered in exchanges:
-            head, _, body = asked.text.partition("\n\n")
+        for request, response in exchanges:
+            head, _, body = request.text.partition("\n\n")
             first, *lines = head.strip().splitlines()
             method, path = first.split()
             headers = dict(line.split(": ", 1) for line in lines)
             sent = {"json": json.loads(body)} if body else {}
             answer = server.session.request(method, server.url + path, headers=headers, timeout=20, **sent)
-            assert answer.json() == json.loads(answered.text), f"{PAGE}:{asked.line}"
+            assert answer.json() == json.loads(response.text), f"{PAGE}:{request.line}"
     finally:
         server.stop()

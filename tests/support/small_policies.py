@@ -304,7 +304,7 @@ def _grants(
     effects: list[Literal["allow", "deny"]] = ["allow"]
     effects += ["deny"] if any(p.semantics.deny == "overrides" for p in programs) else []
     for name, grantee, effect in product(names, grantees, effects):
-        if any(privilege in StateNames(p).given(name, entity.type, effect) for p in programs):
+        if any(privilege in StateNames(p).privileges_of(name, entity.type, effect) for p in programs):
             yield "grants", Grant(grantee=grantee, effect=effect, privilege=name, entity=entity)
 
 
@@ -354,7 +354,7 @@ def known(program_: Program, state: State) -> State:
             g
             for g in state.grants
             if (g.effect == "allow" or semantics.deny == "overrides")
-            and names.given(g.privilege, g.entity.type, "deny")
+            and names.privileges_of(g.privilege, g.entity.type, "deny")
         ),
         owners=tuple((entity, owner) for entity, owner in state.owners if owner.partition(":")[0] in kinds),
         service_admins=state.service_admins,

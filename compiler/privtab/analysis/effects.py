@@ -151,7 +151,7 @@ class FreshNames:
                 found |= {
                     GainedFact(kind="grant", entity=entity, privilege=privilege): None
                     for name in effect.privileges
-                    for privilege in self._privilege_names.given(name, entity.type, "allow")
+                    for privilege in self._privilege_names.privileges_of(name, entity.type, "allow")
                 }
             else:
                 found[GainedFact(kind="owner" if effect.what == "owner" else "member", entity=entity)] = None

@@ -48,7 +48,7 @@ def goal(reference: Reference, name: str, entity: Entity) -> Goal:
         raise InvalidRequest(f"{problem.message}; {problem.help}" if problem.help else problem.message)
     facts = (
         GainedFact(kind="grant", entity=entity, privilege=privilege)
-        for privilege in names.given(name, entity.type, "deny")
+        for privilege in names.privileges_of(name, entity.type, "deny")
     )
     return Goal(text=text, resource=entity, atoms=tuple(fact.atom() for fact in facts))
 

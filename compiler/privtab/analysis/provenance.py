@@ -83,7 +83,7 @@ class Provenance:
             text = row_text("grants", cells | {"entity": str(grant.entity)})
             kind: StepKind = "grant" if grant.effect == "allow" else "deny"
             named = names.privileges(grant.privilege) or ()
-            for privilege in names.given(grant.privilege, grant.entity.type, grant.effect):
+            for privilege in names.privileges_of(grant.privilege, grant.entity.type, grant.effect):
                 privilege_text = text if privilege in named else f"{text} (which implies {privilege})"
                 self._grants[grant.effect, privilege, str(grant.entity)].append(
                     (grant, self._step(kind, privilege_text, "grants", row))

@@ -228,7 +228,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         found: dict[tuple[str, str], list[Give]] = {}
         for candidate in dict.fromkeys(self.candidate_changes()):
             if isinstance(candidate, Give):
-                for privilege in names.given(candidate.privilege, candidate.entity.type, "allow"):
+                for privilege in names.privileges_of(candidate.privilege, candidate.entity.type, "allow"):
                     found.setdefault((privilege, str(candidate.entity)), []).append(candidate)
         return found
 

@@ -70,11 +70,11 @@ class Comparisons:
         kept_true, kept_false = list(true), list(false)
         if self.values(kept_true, kept_false) is not None:
             return None
-        for kept in (kept_false, kept_true):
-            for compare in tuple(kept):
-                kept.remove(compare)
+        for remaining in (kept_false, kept_true):
+            for compare in tuple(remaining):
+                remaining.remove(compare)
                 if self.values(kept_true, kept_false) is not None:
-                    kept.append(compare)
+                    remaining.append(compare)
         return kept_true, kept_false
 
     def follows(self, premises: Iterable[Compare], conclusion: Compare) -> bool:
@@ -202,15 +202,15 @@ class _Bound:
         if left is None:
             return not truth
         if self.right is None:
-            held = (
+            result = (
                 left in self.constants
                 if self.compare.operator == "in"
                 else holds(left, self.compare.operator, self.constants[0])
             )
         else:
             right = chosen[self.right]
-            held = right is not None and holds(left, self.compare.operator, right)
-        return held == truth
+            result = right is not None and holds(left, self.compare.operator, right)
+        return result == truth
 
 
 def _is_number(value: Scalar) -> bool:

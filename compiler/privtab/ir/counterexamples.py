@@ -178,12 +178,12 @@ class CounterexampleSearch:
             for name in self._names(privilege, place.type):
                 # A grant further up, or by another name, is tried unless the other program gives at least as much by it as by the
                 # privilege's own name, on the object itself or where the grant is.
-                granted = self.other_semantics.given(name, place.type, "allow")
+                granted = self.other_semantics.privileges_of(name, place.type, "allow")
                 recognised = privilege in granted
                 reaches = self.other_semantics.down and recognised and self._on_other_path(place, target)
                 instead = [target] if place != target and reaches else []
                 instead += [place] if name != privilege and recognised else []
-                if not any(self.other_semantics.given(privilege, o.type, "allow") <= granted for o in instead):
+                if not any(self.other_semantics.privileges_of(privilege, o.type, "allow") <= granted for o in instead):
                     for carrier in self._carriers():
                         yield Granted(effect="allow", name=name, target=place, carrier=carrier)
 
@@ -203,7 +203,7 @@ class CounterexampleSearch:
                 dict(role.grants),
             )
             gives_more = all(
-                self.other_semantics.given(privilege, type_, "allow") <= frozenset(privileges)
+                self.other_semantics.privileges_of(privilege, type_, "allow") <= frozenset(privileges)
                 for type_, privileges in role.grants
                 if privilege in privileges
             )
@@ -248,7 +248,9 @@ class CounterexampleSearch:
                 continue
             for place in self.other_semantics.grant_targets(target):
                 for name in self.other_semantics.names_on(privilege, place.type, "deny"):
-                    own = self.semantics.given(name, place.type, "deny") if self.semantics.denies else frozenset()
+                    own = (
+                        self.semantics.privileges_of(name, place.type, "deny") if self.semantics.denies else frozenset()
+                    )
                     denied = {(p, place) for p in own}
                     unrecognised = sorted(self.other_semantics.carriers - self.semantics.carriers)
                     carriers: list[Carrier] = ["user"] if not denied & protected else unrecognised[:1]

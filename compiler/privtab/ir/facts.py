@@ -172,7 +172,7 @@ class FactSemantics:
 
     def names_on(self, privilege: str, type_: str, effect: str) -> tuple[str, ...]:
         """The names by which a row on a type may allow or deny the privilege."""
-        return tuple(n for n in self.names_of(privilege, effect) if privilege in self.given(n, type_, effect))
+        return tuple(n for n in self.names_of(privilege, effect) if privilege in self.privileges_of(n, type_, effect))
 
     def grantable_names(self, privilege: str) -> object:
         """All that the file says about who has a privilege; if equal in two programs, every state gives it alike in both."""
@@ -195,12 +195,12 @@ class FactSemantics:
         kinds = (self.program.entities[name] for name in self.program.chain(type_))
         return tuple((kind.name, kind.single, kind.principal, kind.nested) for kind in kinds)
 
-    def given(self, name: str, type_: str, effect: str) -> frozenset[str]:
+    def privileges_of(self, name: str, type_: str, effect: str) -> frozenset[str]:
         """The privileges that a row of the name allows or denies on a type; none if either is unknown."""
         key = name, type_, effect
         if key not in self._given:
             known = type_ in self.program.entities
-            self._given[key] = frozenset(self.names.given(name, type_, effect)) if known else frozenset()
+            self._given[key] = frozenset(self.names.privileges_of(name, type_, effect)) if known else frozenset()
         return self._given[key]
 
     def path(self, target: Target) -> tuple[Target, ...]:
@@ -299,7 +299,7 @@ class FactSemantics:
         """Whether a row on the place denies a privilege."""
         return self.denies and any(
             fact.effect == "deny" and fact.target == place and fact.carrier in self.carriers
-            and privilege in self.given(fact.name, place.type, "deny")
+            and privilege in self.privileges_of(fact.name, place.type, "deny")
             for fact in facts if isinstance(fact, Granted)
         )  # fmt: skip
 
@@ -327,7 +327,7 @@ class FactSemantics:
             found = frozenset(known.implies if known else ())
             for place in self.grant_targets(Target(slot=RESOURCE, type=type_)) if found else ():
                 for name in self.names_on(privilege, place.type, "allow"):
-                    found &= self.given(name, place.type, "allow")
+                    found &= self.privileges_of(name, place.type, "allow")
                 for role in self.program.roles:
                     by_default = self.default_grants(role, place.type)
                     found &= frozenset(by_default) if privilege in by_default else found
@@ -357,7 +357,7 @@ class FactSemantics:
             match fact:
                 case Granted():
                     applies = fact.target in granting and fact.carrier in self.carriers
-                    if applies and privilege in self.given(fact.name, fact.target.type, fact.effect):
+                    if applies and privilege in self.privileges_of(fact.name, fact.target.type, fact.effect):
                         if fact.effect == "allow":
                             allowed = True
                         elif self.denies:

@@ -33,7 +33,7 @@ class PrivilegeNames:
         """Every name that a grant may use."""
         return (*self.program.privileges, *self.program.aliases, *self.program.sets)
 
-    def given(self, name: str, type_: str, effect: str) -> tuple[str, ...]:
+    def privileges_of(self, name: str, type_: str, effect: str) -> tuple[str, ...]:
         """The privileges that a row of this name allows or denies on a type.
 
         They are those that the name stands for and that can be granted on the type; if it allows, also what these imply there.
@@ -49,7 +49,7 @@ class PrivilegeNames:
         key = privilege, type_, effect
         if key not in self._giving:
             names = self.known_privileges()
-            self._giving[key] = tuple(name for name in names if privilege in self.given(name, type_, effect))
+            self._giving[key] = tuple(name for name in names if privilege in self.privileges_of(name, type_, effect))
         return self._giving[key]
 
     def names(self) -> dict[str, tuple[str, ...]]:

@@ -72,7 +72,7 @@ class DeclaredNames:
             return (self.aliases[name].of,)
         return self.sets.get(name)
 
-    def given(self, words: Iterable[str], type_: str | None = None) -> tuple[str, ...]:
+    def with_implied(self, words: Iterable[str], type_: str | None = None) -> tuple[str, ...]:
         """Some privileges and what they imply, if a type is given what they imply there."""
         found = dict.fromkeys(words)
         for name in tuple(found):
@@ -343,7 +343,7 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
         owner = OwnerSemantics(
             kinds=("user",) if kinds is None else cast(tuple[OwnerKind, ...], tuple(k.value for k in kinds)),
             creator=decl.owner.creator,
-            holds=names.given(holds),
+            holds=names.with_implied(holds),
         )
     return Semantics(
         inheritance=decl.inheritance,
@@ -375,7 +375,7 @@ def resolve_roles(decls: Iterable[RoleDecl], names: DeclaredNames, found: list[D
                 if known:
                     found.extend(unbound(names, word.value, members, (type_.value,), lambda w=word: w.span))  # type: ignore[misc]
                 privileges.update(dict.fromkeys(members))
-            grants.append((type_.value, names.given(privileges, type_.value)))
+            grants.append((type_.value, names.with_implied(privileges, type_.value)))
         roles[decl.name.value] = Role(
             name=decl.name.value,
             scope=None if decl.scope is None else decl.scope.value,

@@ -79,7 +79,7 @@ class _Expansion:
         privileges = PrivilegeNames(program)
         for row in state.grants:
             rows = self._allowed if row.effect == "allow" else self._denied
-            for privilege in privileges.given(row.privilege, row.entity.type, row.effect):
+            for privilege in privileges.privileges_of(row.privilege, row.entity.type, row.effect):
                 rows[privilege, row.entity].add(row.grantee)
 
     def accounts(

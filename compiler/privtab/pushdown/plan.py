@@ -38,15 +38,15 @@ def difference(
     Only rights that this push recorded are revoked, unless `revoke_foreign`; one that was there before stays foreign, even if it was
     wanted for a time. A right that another push recorded too is only forgotten.
     """
-    there = inventory.rights
-    surplus = there - wanted
+    existing = inventory.rights
+    surplus = existing - wanted
     own = surplus & inventory.recorded
     foreign = surplus - inventory.recorded - inventory.inherent
     revoke = own - inventory.recorded_elsewhere
     if revoke_foreign:
         revoke |= foreign
         foreign = frozenset()
-    grant = wanted - there
+    grant = wanted - existing
     return Plan(
         create=accounts - inventory.accounts,
         grant=grant,
@@ -54,5 +54,5 @@ def difference(
         foreign=foreign,
         record=((inventory.recorded | inventory.recorded_elsewhere) & wanted) | grant,
         wanted=wanted,
-        kept=(there - revoke) | grant,
+        kept=(existing - revoke) | grant,
     )

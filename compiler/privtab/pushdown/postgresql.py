@@ -193,7 +193,7 @@ class PostgreSql:
         if table is None:
             return frozenset(), frozenset()
         rows = self._sql.rows(f"select pusher, held from {_QUOTING.name(RECORD, 'pushed')}")
-        return recorded(((pusher, held) for pusher, held in rows), self._pusher, self.where)
+        return recorded(((pusher, right) for pusher, right in rows), self._pusher, self.where)
 
     def natural(self, wanted: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
         """As Session.natural."""
@@ -266,8 +266,8 @@ class PostgreSql:
         """Make the record if it is missing, and keep other pushes waiting until this one has ended."""
         table = _QUOTING.name(RECORD, "pushed")
         self._sql.run(["SELECT pg_advisory_xact_lock(hashtext('privtab.pushed'))"])
-        [(there,)] = self._sql.rows(f"select to_regclass('{RECORD}.pushed')")
-        if there is None:
+        [(record_table,)] = self._sql.rows(f"select to_regclass('{RECORD}.pushed')")
+        if record_table is None:
             self._sql.run(
                 [
                     f"CREATE SCHEMA IF NOT EXISTS {_QUOTING.name(RECORD)}",

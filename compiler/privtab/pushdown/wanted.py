@@ -69,9 +69,9 @@ def wanted_rights(
         names = NativeNames(program, document, inventory.within)
         memberships = frozenset(right for right in rights if isinstance(right, NativeMembership))
         rights = rights | set(expanded(program, plain, document, inventory, names, memberships))
-    there, absent = _present(rights, inventory)
+    present, absent = _present(rights, inventory)
     return Wanted(
-        rights=frozenset(there),
+        rights=frozenset(present),
         findings=in_order(rows.findings),
         left_out=dict(sorted(rows.left_out.items())),
         outside=rows.outside,
@@ -92,7 +92,7 @@ def accounts_of(right: Right) -> tuple[Account, ...]:
 
 def _present(rights: set[Right], inventory: Inventory) -> tuple[set[Right], Counter[str]]:
     """The rights of logins and about objects that are there, and the number of the others by what is missing."""
-    there: set[Right] = set()
+    present: set[Right] = set()
     absent: Counter[str] = Counter()
     for right in rights:
         missing: list[Account | Object] = [
@@ -103,8 +103,8 @@ def _present(rights: set[Right], inventory: Inventory) -> tuple[set[Right], Coun
         if missing:
             absent.update(map(str, missing))
         else:
-            there.add(right)
-    return there, absent
+            present.add(right)
+    return present, absent
 
 
 @dataclass(slots=True)
@@ -201,7 +201,7 @@ class _Rows:
             if object_ is None:
                 return
         account = self.account(row.grantee)
-        for privilege in PrivilegeNames(self.program).given(row.privilege, type_, row.effect):
+        for privilege in PrivilegeNames(self.program).privileges_of(row.privilege, type_, row.effect):
             natives = list(self.natives(row, privilege))
             if object_ is not None and account is not None and not self.expand:
                 self.rights |= {NativeGrant(account, row.effect, native, object_) for native in natives}

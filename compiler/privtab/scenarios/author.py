@@ -114,8 +114,8 @@ class Author:
                 request = replace(request, active_roles=tuple(role.value.removeprefix("role:") for role in active))
             if "attributes" in fields:
                 attributes = self.program.attributes
-                given = read_given(self.reader, fields["attributes"], attributes, request.resource, objects)
-                request = replace(request, attributes=given)
+                values = read_given(self.reader, fields["attributes"], attributes, request.resource, objects)
+                request = replace(request, attributes=values)
             self.vocabulary.check(request)
         except (InvalidRequest, ValueError) as error:
             error_text = error.written(r"`with: {\1: TYPE:PATH}`") if isinstance(error, InvalidRequest) else str(error)

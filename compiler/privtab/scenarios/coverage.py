@@ -42,14 +42,14 @@ class Cell:
     def text(self) -> str:
         """The cell in words: `allowed by READ (namespace)`."""
         atom_texts = [atom_text(atom, self.rule, self.types) for atom in self.atoms if atom != self.missing]
-        held = ", ".join(atom_texts)
+        satisfied = ", ".join(atom_texts)
         match self.proof:
             case "allow":
-                return f"allowed by {held}" if held else "allowed to anyone"
+                return f"allowed by {satisfied}" if satisfied else "allowed to anyone"
             case "lack":
                 assert self.missing is not None
                 text = f"denied without {atom_text(self.missing, self.rule, self.types)}"
-                return f"{text}, though with {held}" if held else text
+                return f"{text}, though with {satisfied}" if satisfied else text
             case "default":
                 return "denied to callers who hold none of it"
 
@@ -177,10 +177,10 @@ class Coverage:
         compared = any(isinstance(atom, Compare) for atoms_ in (*sets, atoms) for atom in atoms_)
         if not ((self._owners_hold and atoms) or compared):
             return False
-        held = And(parts=tuple(atom for atom in atoms if atom != missing))
+        premise = And(parts=tuple(atom for atom in atoms if atom != missing))
         others = [And(parts=set_) for set_ in sets if missing is not None or set_ != atoms]
         consequence = Or(parts=(*others, *(() if missing is None else (missing,))))
-        return self._budget.ask(lambda: self._exact.implies(held, consequence))
+        return self._budget.ask(lambda: self._exact.implies(premise, consequence))
 
 
 def _atom(observed: Observed | None, atom: Leaf) -> Mask:

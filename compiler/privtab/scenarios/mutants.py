@@ -136,7 +136,7 @@ class Mutants:
                 if name not in self.program.aliases and self.names.grantable(name, effect.target.type) is None
             ]
             for name in _neighbours(names, effect.what):
-                yield replace(effect, what=name, privileges=self.names.given(name, effect.target.type, "deny"))
+                yield replace(effect, what=name, privileges=self.names.privileges_of(name, effect.target.type, "deny"))
         for type_ in self._above(effect.target.type):
             if not effect.privileges or self.names.grantable(effect.what, type_) is None:
                 yield replace(effect, target=replace(effect.target, type=type_, level="nearest"))

@@ -115,8 +115,8 @@ def texts(value: Value) -> tuple[str, ...]:
 
 def part(program: Program, state: State) -> dict[str, Any]:
     """The parts of the index of a state; nothing if the policy takes no values from the state."""
-    held = program.attributes.from_origin("state")
-    if not held:
+    declared = program.attributes.from_origin("state")
+    if not declared:
         return {}
     texts: dict[str, dict[str, dict[str, list[str]]]] = {"user_attributes": {}, "entity_attributes": {}}
     for user, entity, name, value in state.texts(TABLE, *COLUMNS):
@@ -124,12 +124,12 @@ def part(program: Program, state: State) -> dict[str, Any]:
         of_kind.setdefault(user if entity is None else entity, {}).setdefault(name, []).append(value)
     return {
         "user_attributes": {
-            u: values for u, own in sorted(texts["user_attributes"].items()) if (values := _values(held.user, own))
+            u: values for u, own in sorted(texts["user_attributes"].items()) if (values := _values(declared.user, own))
         },
         "entity_attributes": {
             key: values
             for key, own in sorted(texts["entity_attributes"].items())
-            if (values := _values(held.declared_on(key.partition(":")[0]), own))
+            if (values := _values(declared.declared_on(key.partition(":")[0]), own))
         },
     }
 

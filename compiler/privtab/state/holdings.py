@@ -128,7 +128,7 @@ class Holdings:
         names = ("grantee", "effect", "privilege")
         grants = zip(*(self._state.column("grants", name).take(rows) for name in names), strict=True)
         for grantee, effect, name in grants:
-            for privilege in self._names.given(str(name), type_, str(effect)):
+            for privilege in self._names.privileges_of(str(name), type_, str(effect)):
                 found.setdefault(privilege, (set(), set()))[effect == "deny"].add(str(grantee))
         # Frozen once: an entity can have thousands of grantees, and each of them may be looked up.
         return {privilege: (frozenset(allow), frozenset(deny)) for privilege, (allow, deny) in found.items()}

@@ -169,7 +169,7 @@ def _grants(
         type_ = key.partition(":")[0]
         granted = granted_privileges.get((name, type_, effect))
         if granted is None:
-            granted = granted_privileges[name, type_, effect] = names.given(name, type_, effect)
+            granted = granted_privileges[name, type_, effect] = names.privileges_of(name, type_, effect)
         for privilege in granted:
             entities = found[effect].get(privilege)
             if entities is None:

@@ -152,7 +152,7 @@ def given_privileges(
     distinct, inverse = np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[cells]
     names = StateNames(program)
     privileges_of_distinct = [
-        names.given(
+        names.privileges_of(
             privileges.names[code // 2 // len(types)], types[code // 2 % len(types)], ("allow", "deny")[code % 2]
         )
         for code in distinct.tolist()

@@ -136,7 +136,7 @@ def _grants_covered(program: Program, state: State) -> Iterator[Found]:
     rows_by_place: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     rows = list(state.texts("grants", "grantee", "effect", "privilege", "entity"))
     for row, (grantee, effect, privilege, key) in enumerate(rows):
-        privileges_of.append(frozenset(names.given(privilege, key.partition(":")[0], effect)))
+        privileges_of.append(frozenset(names.privileges_of(privilege, key.partition(":")[0], effect)))
         rows_by_place[grantee, effect, key].append(row)
     for row, (grantee, effect, privilege, key) in enumerate(rows):
         covering_keys = keys(Entity.parse(key)) if down else (key,)

@@ -58,7 +58,7 @@ def scoped_entries(
         places += [(scope, scope) for scope in below.get((grantee, key), ())]
         for place, scope in places:
             principal = scoped_principal(grantee, scope)
-            for privilege in names.given(name, key.partition(":")[0], effect):
+            for privilege in names.privileges_of(name, key.partition(":")[0], effect):
                 found.setdefault((effect, privilege, place, principal), set()).add(key)
     return found
 

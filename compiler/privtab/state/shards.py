@@ -71,15 +71,15 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
     check_support(program, Tool.SHARDS)
     root = root_keys(program)
     always, windows = parts_of(document)
-    held = (*HELD, *(part for part in FURTHER_HELD if part in always))
+    shard_parts = (*HELD, *(part for part in FURTHER_HELD if part in always))
     found: dict[str, Document] = {}
     timed: dict[str, Document] = {}
-    for whole, into, of_shard in ((always, found, held), (windows, timed, CONCERNED)):
+    for whole, into, of_shard in ((always, found, shard_parts), (windows, timed, CONCERNED)):
         for part, key, name, value in _entries(whole):
             shard = into.setdefault(root(key), {part: {} for part in sorted(of_shard)})
             (shard[part].setdefault(name, {}) if name is not None else shard[part])[key] = value
     for key in timed:
-        found.setdefault(key, {part: {} for part in sorted(held)})
+        found.setdefault(key, {part: {} for part in sorted(shard_parts)})
     with_windows = {key: stamped(_with_windows(found[key], timed.get(key, {}))) for key in sorted(found)}
     return {PEOPLE: people_part(document, found)} | with_windows
 
@@ -118,8 +118,8 @@ def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
     people, of_people = parts_of(documents[PEOPLE])
     split = [parts_of(documents[key]) for key in people["shards"]]
     # Both parts of attributes are there for the same policies.
-    held = (*HELD, *(FURTHER_HELD if "user_attributes" in people else ()))
-    document = _united([always for always, _ in split], held) | {
+    shard_parts = (*HELD, *(FURTHER_HELD if "user_attributes" in people else ()))
+    document = _united([always for always, _ in split], shard_parts) | {
         part: people[part] for part in (*BY_NAME, *FURTHER_BY_NAME) if part in (*BY_NAME, *people)
     }
     if of_people or any(windows for _, windows in split):

@@ -37,7 +37,7 @@ def as_written(program: Program, state: State) -> State:
             kept_windows.append(window)
             continue
         others = windows_of[grant.grantee, str(grant.entity)]
-        granted = names.given(grant.privilege, grant.entity.type, "allow")
+        granted = names.privileges_of(grant.privilege, grant.entity.type, "allow")
         for part in _parts(window, [other for listed in others.values() for other in listed]):
             if all(any(other.covers(part) for other in others.get(p, ())) for p in granted):
                 rows.append(grant)

@@ -34,7 +34,9 @@ def test_privileges_are_resolved_with_a_policy() -> None:
         assert found == {
             (g.grantee, g.effect, privilege, g.entity.type, g.entity.id)
             for g in state.grants
-            for privilege in names.given(g.privilege, g.entity.type, g.effect)
+            for privilege in names.privileges_of(g.privilege, g.entity.type, g.effect)
         }
-        resolved += sum(g.privilege not in names.given(g.privilege, g.entity.type, g.effect) for g in state.grants)
+        resolved += sum(
+            g.privilege not in names.privileges_of(g.privilege, g.entity.type, g.effect) for g in state.grants
+        )
     assert resolved

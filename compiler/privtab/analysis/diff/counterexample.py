@@ -256,7 +256,7 @@ def _without_sets(exact: ImplicationChecker, facts: Facts, suffices: Callable[[F
     """The facts, with privileges in place of sets and aliases where these suffice."""
     for fact in sorted(facts, key=repr):
         if isinstance(fact, Granted) and fact.name not in exact.program.privileges:
-            names = sorted(exact.semantics.given(fact.name, fact.target.type, "deny"))
+            names = sorted(exact.semantics.privileges_of(fact.name, fact.target.type, "deny"))
             alternatives = (facts - {fact} | {replace(fact, name=name)} for name in names)
             facts = next((alternative for alternative in alternatives if suffices(alternative)), facts)
     return facts
@@ -296,7 +296,7 @@ def _combining_facts(exact: ImplicationChecker, f: Formula, facts: Facts) -> Ite
             if granted[atom.privilege] > 1:
                 yield Granted(effect="allow", name=atom.privilege, target=place)
             for name in semantics.names_of(atom.privilege, "allow"):
-                if len(privileges & semantics.given(name, place.type, "allow")) > 1:
+                if len(privileges & semantics.privileges_of(name, place.type, "allow")) > 1:
                     yield Granted(effect="allow", name=name, target=place)
             if atom.privilege in semantics.owner_privileges and "user" in semantics.kinds:
                 yield Owned(target=place)

@@ -163,7 +163,7 @@ class _Expressions:
         names = [name for name in self.names.known_privileges() if name == name.strip()]
         binding = fn.when(fn.expr("false"), fn.expr("false"))
         for type_ in self.program.entities:
-            grantable = [name for name in names if self.names.given(name, type_, "deny")]
+            grantable = [name for name in names if self.names.privileges_of(name, type_, "deny")]
             # `startswith` avoids building a string for each row.
             binding = binding.when(fn.col("entity").startswith(f"{type_}:"), fn.col("privilege").isin(grantable))
         effects = ["allow"] if self.program.semantics.deny == "none" else ["allow", "deny"]

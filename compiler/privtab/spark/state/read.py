@@ -290,7 +290,7 @@ def granted_privileges(program: Program, grants: DataFrame) -> DataFrame:
     stands: dict[str, list[str]] = {}
     resolved = [*program.aliases, *program.sets, *(p.name for p in program.privileges.values() if p.implies)]
     for name, type_, effect in product(resolved, program.entities, ("allow", "deny")):
-        privileges_there = names.given(name, type_, effect)
+        privileges_there = names.privileges_of(name, type_, effect)
         if privileges_there:
             stands[f"{name}\n{type_}\n{effect}"] = list(privileges_there)
     is_resolved = fn.col("privilege").isin(resolved)
