@@ -132,10 +132,10 @@ class Excerpt:
             self.find("members", user=[user])
         if used.service_admins:
             self.find("service_admins", user=[user])
-        held = program.attributes.from_origin("state")
-        if held.user:
+        declared = program.attributes.from_origin("state")
+        if declared.user:
             self.find("attributes", user=[user])
-        if held.entity:
+        if declared.entity:
             self.find("attributes", entity=keys)
         condition = item_condition(program.rules[request.resource.type, request.action])
         if any(isinstance(atom, HasBelow | OwnsBelow) for atom in leaves(program, condition)):

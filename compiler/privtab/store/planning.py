@@ -162,28 +162,30 @@ def _deletion(
     if program.entities[request.resource.type].principal is not None:
         for table in PRINCIPAL_TABLES:
             removed += _about(excerpt, table, request.resource)
-    kept = {table: [row for row in rows if not on_or_below(row)] for table, rows in added.items()}
-    return removed, {table: rows for table, rows in kept.items() if rows}
+    remaining = {table: [row for row in rows if not on_or_below(row)] for table, rows in added.items()}
+    return removed, {table: rows for table, rows in remaining.items() if rows}
 
 
 def _after(excerpt: Excerpt, removed: Sequence[Change], more: RawState) -> tuple[State, list[Change]]:
     """The state of the rows around a change after it, and the rows that it adds; StateInvalid if any row would be wrong."""
-    given = {table: [row.cells for row in rows] for table, rows in more.rows.items()}
-    excerpt.read_around(given, removed)
+    rows_by_table = {table: [row.cells for row in rows] for table, rows in more.rows.items()}
+    excerpt.read_around(rows_by_table, removed)
     rows = excerpt.complete()
     gone = [change for change in removed if row_id(change.row or {}) in rows.tables[change.table]]
     after, additions = checked(excerpt.program, rows.changed(0, gone), excerpt.shown, more)
-    there = excerpt.holding(additions) - {(change.table, row_id(change.row or {})) for change in removed}
-    return after, [change for change in additions if (change.table, row_id(change.row or {})) not in there]
+    existing = excerpt.holding(additions) - {(change.table, row_id(change.row or {})) for change in removed}
+    return after, [change for change in additions if (change.table, row_id(change.row or {})) not in existing]
 
 
 def _removals(excerpt: Excerpt, rows: RawState) -> list[Change]:
     """The removal of some rows, each of which must be there exactly."""
     if errors := tuple(finding for finding in rows.findings if finding.severity == "error"):
         raise StateInvalid(errors, "nothing was changed")
-    listed = [Change("remove", table, row=dict(row.cells)) for table, given in rows.rows.items() for row in given]
-    there = excerpt.holding(listed)
-    missing = [change for change in listed if (change.table, row_id(change.row or {})) not in there]
+    listed = [
+        Change("remove", table, row=dict(row.cells)) for table, table_rows in rows.rows.items() for row in table_rows
+    ]
+    existing = excerpt.holding(listed)
+    missing = [change for change in listed if (change.table, row_id(change.row or {})) not in existing]
     if missing:
         texts = "; ".join(f"`{change.table}` {change.row}" for change in missing[:5])
         more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
@@ -193,16 +195,16 @@ def _removals(excerpt: Excerpt, rows: RawState) -> list[Change]:
     return listed
 
 
-def _joined(effects: RawState, given: RawState | None) -> RawState:
+def _joined(effects: RawState, requested: RawState | None) -> RawState:
     """The rows of effects and those that the caller gives, of which only the latter keep their numbers: they tell rows apart."""
-    if given is None:
+    if requested is None:
         return effects
-    rows = {table: tuple(listed) for table, listed in given.rows.items()}
+    rows = {table: tuple(listed) for table, listed in requested.rows.items()}
     for table, listed in effects.rows.items():
         own = rows.get(table, ())
         first = max((row.number for row in own), default=0) + 1
         rows[table] = (*own, *(replace(row, number=number) for number, row in enumerate(listed, first)))
-    return RawState(rows=rows, findings=(*effects.findings, *given.findings))
+    return RawState(rows=rows, findings=(*effects.findings, *requested.findings))
 
 
 def _distinct(changes: Iterable[Change]) -> list[Change]:

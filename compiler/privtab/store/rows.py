@@ -83,7 +83,7 @@ def checked(program: Program, rows: Rows, shown: str, more: RawState | None = No
     """
     added = more or RawState()
     tables: dict[str, tuple[RawRow, ...]] = {}
-    kept: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     for name, table in rows.tables.items():
         new = tuple(added.rows.get(name, ()))
         # Numbers tell rows apart; those of the rows to add stay as they were read.
@@ -91,7 +91,7 @@ def checked(program: Program, rows: Rows, shown: str, more: RawState | None = No
         old = (RawRow(shown, name, first + at, None, cells) for at, (_, cells) in enumerate(table.values()))
         if found := (*old, *new):
             tables[name] = found
-        kept[name] = len(table)
+        lengths[name] = len(table)
     state, findings = validate(program, RawState(rows=tables, findings=added.findings), notes=False)
     if errors := tuple(finding for finding in findings if finding.severity == "error"):
         raise StateInvalid(errors, "nothing is decided or changed")
@@ -99,7 +99,7 @@ def checked(program: Program, rows: Rows, shown: str, more: RawState | None = No
         (name, id_): Change("add", name, row=dict(cells))
         for name in COLUMNS
         if name in added.rows
-        for cells in islice(cells_of(state, name), kept[name], None)
+        for cells in islice(cells_of(state, name), lengths[name], None)
         if (id_ := row_id(cells)) not in rows.tables[name]
     }
     return state, list(changes.values())

@@ -202,7 +202,7 @@ class Store(Journal):
                 self._check_all(connection, head)
                 self._reader.at(connection, head.hash)
                 writer = Writer(connection, head)
-                results = [self._result(connection, writer, one) for one in waiting]
+                results = [self._result(connection, writer, entry) for entry in waiting]
                 if (writer.head, self._policy) != (head, head.checked):
                     writer.finish(self._policy)
                 ready = True
@@ -211,15 +211,15 @@ class Store(Journal):
             failed = error if isinstance(error, PrivtabError) else StoreError(f"{self.database.shown}: {error!r}")
             if isinstance(failed, StoreError) and len(waiting) > 1 and begun and not ready:
                 # One of them may be what the database refuses.
-                for one in waiting:
-                    self._write_together([one])
-            for one in waiting:
-                one.result = one.result or failed
+                for write in waiting:
+                    self._write_together([write])
+            for write in waiting:
+                write.result = write.result or failed
             if not isinstance(error, PrivtabError):
                 raise
         else:
-            for one, result in zip(waiting, results, strict=True):
-                one.result = result
+            for write, result in zip(waiting, results, strict=True):
+                write.result = result
 
     def _result(self, connection: Connection, writer: Writer, waiting: _Waiting) -> Outcome | PrivtabError:
         """What becomes of one change. It is planned on the rows that the changes before it left, and then written."""

@@ -70,9 +70,9 @@ class Snapshot:
 
     def allowed(self, requests: Sequence[Request]) -> list[bool]:
         """Which requests are allowed; those that the policy cannot answer are not."""
-        asked = [request for request in requests if self._is_valid(request)]
-        answers = iter(self.opened().engine.allow_many(asked) if asked else ())
-        valid = {id(request) for request in asked}
+        answerable = [request for request in requests if self._is_valid(request)]
+        answers = iter(self.opened().engine.allow_many(answerable) if answerable else ())
+        valid = {id(request) for request in answerable}
         return [id(request) in valid and next(answers) for request in requests]
 
     def inside(self, entity: str, container: str) -> bool:

@@ -130,7 +130,7 @@ def _schemas(program: Program) -> dict[str, Any]:
         }
         for table in TABLES
     }
-    asked = {
+    request_fields = {
         "operation": _ref("schemas", "Operation"),
         "resource": _ref("schemas", "Entity"),
         "with": {"type": "object", "additionalProperties": _ref("schemas", "Entity")},
@@ -152,7 +152,7 @@ def _schemas(program: Program) -> dict[str, Any]:
                 "type": "object",
                 "properties": {
                     "rows": {"type": "array", "items": _ref("schemas", f"Row_{table}"), "minItems": 1},
-                    **asked,
+                    **request_fields,
                 },
                 "required": ["rows"],
                 "additionalProperties": False,
@@ -161,12 +161,12 @@ def _schemas(program: Program) -> dict[str, Any]:
         },
         "ChangeRows": {
             "type": "object",
-            "properties": {"add": by_table, "remove": by_table, **asked},
+            "properties": {"add": by_table, "remove": by_table, **request_fields},
             "additionalProperties": False,
         },
         "Perform": {
             "type": "object",
-            "properties": asked,
+            "properties": request_fields,
             "required": ["operation", "resource"],
             "additionalProperties": False,
         },

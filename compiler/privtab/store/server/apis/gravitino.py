@@ -207,8 +207,8 @@ class _Asked:
         self.need(operation, entity)
         self.check_new(entity)
         self.guarded.perform(self.wanted(operation=operation, resource=entity), self.how())
-        given = {name: value for name, value in self.call.body.items() if name != "audit"}
-        return {**given, "name": _last(entity), "audit": {"creator": self.user}}
+        fields = {name: value for name, value in self.call.body.items() if name != "audit"}
+        return {**fields, "name": _last(entity), "audit": {"creator": self.user}}
 
     def delete(self, entity: Entity) -> bool:
         """Delete an object, or a principal with its rows; false if there is none."""
