@@ -185,7 +185,9 @@ NONE_GIVEN = GivenAttributes()
 
 
 def given_attributes(values: object) -> GivenAttributes:
-    """Read `{"user": {NAME: VALUE}, "entity": {…}, "request": {…}, "with": {OBJECT: {…}}}`. Raises InvalidRequest."""
+    """Read `{"user": {NAME: VALUE}, "entity": {…}, "request": {…}, "with": {OBJECT: {…}}}`, unless that is done. Raises InvalidRequest."""
+    if isinstance(values, GivenAttributes):
+        return values
     kinds = ("user", "entity", "request", "with")
     if not isinstance(values, Mapping):
         raise InvalidRequest(f"attributes are a {type(values).__name__}; they must be a mapping of {', '.join(kinds)}")

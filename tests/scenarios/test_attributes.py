@@ -142,7 +142,7 @@ def test_rows_that_compare_attributes_are_named_where_needs_are_suggested(reads:
     plan = reads(ONE_CASE, POLICY + "    list: READ (item)\n")
     text = suggested(plan, coverage(plan, {}), None)
     assert text.splitlines()[:4] == [
-        *(f"# compares attributes, write `cases`: item/{operation}" for operation in ("open", "see", "sell")),
+        *(f"# attributes are compared, write `cases`: item/{operation}" for operation in ("open", "see", "sell")),
         "needs:",
     ]
     assert [case.request.action for case in reads(text, POLICY + "    list: READ (item)\n").cases] == ["list"] * 3

@@ -91,11 +91,16 @@ class RowMasks:
         """As `of_type`, which keeps the result."""
         raise NotImplementedError
 
+    @cached_property
+    def placed(self) -> Mask:
+        """The cases whose objects lie somewhere; the others are denied whatever the rule says."""
+        return self.all_cases
+
     def outcome(
         self, rule: Rule, replacement: Rule | None = None, dependencies: RuleDependencies | None = None
     ) -> Mask:
         """The cases that a rule allows, which may be a changed version of their own. `replacement`: as for `holds`."""
-        call = self.holds(rule.requires, replacement, dependencies)
+        call = self.placed & self.holds(rule.requires, replacement, dependencies)
         if rule.gate != ALWAYS:
             call &= self.holds(rule.gate, replacement, dependencies)
         if rule.each is None or not call:
@@ -172,6 +177,11 @@ class Observed(RowMasks):
     def named(self) -> Mask:
         """As RowMasks.named."""
         return self._mask(RESOURCE in context.complete for context in self.contexts)
+
+    @cached_property
+    def placed(self) -> Mask:
+        """As RowMasks.placed."""
+        return self._mask(not context.unplaced for context in self.contexts)
 
     def _with_atom(self, atom: Atom) -> Mask:
         return self._mask(context.holds(atom) for context in self.contexts)

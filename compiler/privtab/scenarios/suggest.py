@@ -54,8 +54,10 @@ def suggestions(program: Program, settings_by_rule: Mapping[str, tuple[Rule, Col
     """The text of `let` and `needs` for some rules, each in some of its settings; empty if there are none."""
     writer = _Writer(program)
     for rule, settings in settings_by_rule.values():
-        if any(isinstance(atom, Compare) for atom in leaves(program, item_condition(rule))):
-            writer.left_out.append(f"{rule.entity}/{rule.operation}")
+        compares = any(isinstance(atom, Compare) for atom in leaves(program, item_condition(rule)))
+        if compares or program.flat:
+            what = "attributes are compared" if compares else "ids are flat"
+            writer.left_out.append(f"{what}, write `cases`: {rule.entity}/{rule.operation}")
             continue
         default_types = {slot.name: slot.types[0] for slot in rule.withs}
         for flags, types, form in sorted(settings, key=partial(_setting_order, rule)):
@@ -78,7 +80,7 @@ class _Writer:
         self.program = program
         self._shapes = vocabulary(program).shapes
         self.left_out: list[str] = []
-        """Rows that compare attributes, which `needs` does not take."""
+        """Rows about which `needs` can say nothing, each with the reason."""
         self.lets: dict[str, Tree] = {}
         self.entries: dict[tuple[tuple[str, str], ...], _Entry] = {}
 
@@ -129,7 +131,7 @@ class _Writer:
 
     def text(self) -> str:
         """The entries as YAML."""
-        lines = [f"# compares attributes, write `cases`: {name}" for name in self.left_out]
+        lines = [f"# {text}" for text in self.left_out]
         lines += ["let:", *(f"  {name}: {_flow(tree)}" for name, tree in self.lets.items())] if self.lets else []
         lines += ["needs:"] if self.entries else []
         for entry in self.entries.values():

@@ -17,9 +17,13 @@ from shop_policy import POLICY
 
 from privtab import AsyncClient, Entity
 from privtab.backends.stubs import render
+from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
+from privtab.ir.serialise import vocabulary
 from privtab.opa.server import OpaServer
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_bundle
+from privtab.request import Request
+from privtab.state.nodes import Grant, State
 
 ROOT = Path(__file__).resolve().parents[3]
 RIGHT = """\
@@ -251,3 +255,101 @@ tables:
   namespace: {create: {requires: USE (catalog), creates: true}}
   table: {create: {requires: USE (namespace), creates: true}, read: USE (table)}
 """
+
+
+FLAT = """
+privtab: 1
+system: drives
+version: '1'
+entities: {drive: {folder: {document: {comment:}}}}
+types: {folder: {nested: true, flat: true}, document: {flat: true}}
+privileges: [USE]
+tables:
+  folder: {create: {requires: USE (parent), creates: true}}
+  document: {create: {requires: USE (folder), creates: true}, read: USE (document)}
+  comment: {create: {requires: USE (document), creates: true}, read: USE (comment)}
+"""
+
+
+def test_ids_that_are_flat_take_one_name_and_creations_what_contains_them(tmp_path: Path) -> None:
+    path = tmp_path / "drives.yaml"
+    path.write_text(FLAT, encoding="utf-8")
+    program = load_program(path)
+    names = loaded(tmp_path / "drives_names.py", render(program))
+    created = [
+        (names.Folder.within(names.Drive.of("main")), "folder:drive:main/"),
+        (names.Folder.within(names.Folder.of("f1")), "folder:folder:f1/"),
+        (names.Document.within(names.Folder.of("f/1")), "document:folder:f%2F1/"),
+        (names.Comment.within("d7"), "comment:d7"),
+    ]
+    for entity, text in created:
+        assert str(entity) == text
+        vocabulary(program).check(Request(user="ann", action="create", resource=entity))
+    for entity, text in [(names.Document.of("d7"), "document:d7"), (names.Comment.of("d7", "c/1"), "comment:d7/c%2F1")]:
+        assert str(entity) == text
+        vocabulary(program).check(Request(user="ann", action="read", resource=entity))
+
+
+ATTRIBUTES = """
+privtab: 1
+system: lake
+version: '1'
+entities: {catalog: {table:}}
+privileges: [USE]
+attributes:
+  user: {rank: {integer: [0, 9], from: request}, team: text}
+  entity: {tags: {set: [red, blue], on: [table], from: [state, request]}, color: {enum: [red, blue], on: [catalog], from: request}}
+  request: {mfa: bool}
+tables:
+  table:
+    read: USE (table) and user.rank > 3
+    move: {with: {to: catalog}, requires: "to.color in entity.tags and request.mfa"}
+  catalog: {open: entity.color = red}
+"""
+CALLS = """
+from lake_names import Catalog, Lake, Table
+
+def calls(lake: Lake, table: Table, catalog: Catalog) -> None:
+    lake.check("ann", "read", table, attributes={"user": {"rank": 4}, "request": {"mfa": True}})
+    lake.check("ann", "move", table, with_={"to": catalog}, attributes={"with": {"to": {"color": "red"}}, "entity": {"tags": ["red"]}})
+    lake.filter("ann", "open", [catalog], attributes={"entity": {"color": "blue"}})
+    lake.check("ann", "read", table, attributes={"user": {"rank": "high"}})
+    lake.check("ann", "read", table, attributes={"user": {"team": "hr"}})
+    lake.check("ann", "open", catalog, attributes={"entity": {"color": "green"}})
+    lake.check("ann", "read", table, attributes={"with": {"to": {"color": "red"}}})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("mypy")
+def test_attributes_that_requests_give_have_their_types(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lake.yaml"
+    path.write_text(ATTRIBUTES, encoding="utf-8")
+    (tmp_path / "lake_names.py").write_text(render(load_program(path)), encoding="utf-8")
+    first = (
+        CALLS[: CALLS.index('    lake.check("ann", "read", table, attributes={"user": {"rank": "high"}})')].count("\n")
+        + 1
+    )
+    wrong = [line for line in mypy(tmp_path, "calls.py", CALLS, cache, monkeypatch) if ": error: " in line]
+    assert {int(line.split(":")[1]) for line in wrong} == set(range(first, first + 4)), wrong
+
+
+def test_a_typed_client_gives_attributes(tmp_path: Path) -> None:
+    path = tmp_path / "lake.yaml"
+    path.write_text(ATTRIBUTES, encoding="utf-8")
+    names = loaded(tmp_path / "lake_names.py", render(load_program(path)))
+    program = load_program(path)
+    grant = Grant(grantee="user:ann", effect="allow", privilege="USE", entity=Entity("table", "c/t"))
+    policy, state = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"
+    policy.write_bytes(policy_bundle(program))
+    state.write_bytes(state_bundle(program, State(grants=(grant,))))
+    with Embedded(policy, state) as client:
+        lake, table, catalog = names.Lake(client), names.Table("c/t"), names.Catalog("c")
+        assert lake.check("ann", "read", table, attributes={"user": {"rank": 4}}) is True
+        assert lake.check("ann", "read", table) is False
+        given = {"with": {"to": {"color": "red"}}, "entity": {"tags": ["red"]}, "request": {"mfa": True}}
+        assert lake.check("ann", "move", table, with_={"to": catalog}, attributes=given) is True
+        assert lake.filter("ann", "open", [catalog], attributes={"entity": {"color": "red"}}) == [catalog]
+        assert lake.filter("ann", "open", [catalog], attributes={"entity": {"color": "blue"}}) == []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import keyword
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import assert_never
 
+from privtab.attributes import Attribute, Attributes
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.request import NOT_SET
@@ -13,7 +16,7 @@ from privtab.vocabulary import OperationShape
 
 _RESERVED = (
     *("Any", "Asker", "AsyncAsker", "Decision", "Entity", "EntityType", "Final", "Iterable", "Literal", "Request"),
-    *("StrEnum", "SYSTEM", "TYPE_CHECKING", "TypeAlias", "TypedDict", "TypedEntity", "VERSION"),
+    *("Sequence", "StrEnum", "SYSTEM", "TYPE_CHECKING", "TypeAlias", "TypedDict", "TypedEntity", "VERSION"),
     *("bool", "cast", "classmethod", "final", "list", "overload", "path_of", "str", "tuple"),
 )
 _RESERVED_PARAMETERS = ("cls", "self")
@@ -36,6 +39,14 @@ class WithView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ValuesView:
+    """A mapping of the attributes that requests give: its alias, and the annotation of each key."""
+
+    alias: str
+    keys: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
     """Operations of one type whose requests have the same form."""
 
@@ -49,6 +60,8 @@ class GroupView:
     flags: tuple[str, ...]
     flags_required: bool
     """Whether a request must state some of them."""
+    values: tuple[ValuesView, ...] = ()
+    """The attributes that a request gives, that of the whole request last; empty if it gives none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +95,8 @@ class EntityView:
     """The names of a path, from the root down."""
     within: tuple[ParameterView, ...] | None
     """Those without the last one, if some operation allows its omission."""
+    containers: tuple[str, ...]
+    """The classes of what contains an entity, if its id is flat: `within` takes one of these."""
     ending: str
     """What follows them: `/` if a type on the path nests."""
     enum: str
@@ -102,6 +117,8 @@ class ModuleView:
     """Whether requests may name active roles."""
     types: tuple[MemberView, ...]
     entities: tuple[EntityView, ...]
+    values: tuple[ValuesView, ...]
+    """The attributes of users, of requests and of each type that requests give."""
     groups: tuple[GroupView, ...]
 
 
@@ -113,23 +130,25 @@ def view(program: Program) -> ModuleView:
     classes = {name: names.take(_pascal(name)) for name in program.entities}
     enums = {name: names.take(f"{classes[name]}Operation") for name in program.entities}
     known = vocabulary(program)
+    given = _GivenValues(program.attributes.from_origin("request"), classes)
     entities: list[EntityView] = []
     all_groups: list[GroupView] = []
     for name in program.entities:
         shapes = dict(known.operations.get(name, {}))
         members = dict(zip(shapes, _members(shapes), strict=True))
-        groups = _groups(classes[name], enums[name], shapes, members, classes)
+        groups = _groups(classes[name], enums[name], shapes, members, classes, given)
         parameters = _parameters(program, name)
         entities.append(
             EntityView(
                 name=name,
                 class_name=classes[name],
                 path=known.shapes[name].example()
-                if known.shapes[name].nested is not None
+                if known.shapes[name].nested is not None or known.shapes[name].flat is not None
                 else "/".join(_named(program, name)),
                 parameters=parameters,
                 within=_within(parameters) if any(shape.unnamed for shape in shapes.values()) else None,
-                ending="" if known.shapes[name].nested is None else "/",
+                containers=tuple(classes[type_] for type_ in known.containers(name)) if name in known.flat else (),
+                ending="" if known.shapes[name].nested is None or known.shapes[name].flat is not None else "/",
                 enum=enums[name],
                 operations=tuple(members.values()),
             )
@@ -144,6 +163,7 @@ def view(program: Program) -> ModuleView:
         active_roles=known.active_roles,
         types=tuple(_members(program.entities)),
         entities=tuple(entities),
+        values=given.all,
         groups=tuple(all_groups),
     )
 
@@ -154,6 +174,7 @@ def _groups(
     shapes: dict[str, OperationShape],
     members: dict[str, MemberView],
     classes: dict[str, str],
+    given: _GivenValues,
 ) -> tuple[GroupView, ...]:
     """Group the operations of a type by the `with` objects and flags of their requests."""
     by_shape: dict[tuple[object, ...], list[str]] = {}
@@ -176,9 +197,56 @@ def _groups(
                 ),
                 flags=tuple(sorted((*shape.flags, *(f"{flag}{NOT_SET}" for flag in shape.required_flags)))),
                 flags_required=bool(shape.required_flags),
+                values=given.of(f"_{class_name}Values{number}", class_name, shape.withs),
             )
         )
     return tuple(found)
+
+
+class _GivenValues:
+    """The mappings of the attributes that requests give."""
+
+    def __init__(self, declared: Attributes, classes: Mapping[str, str]) -> None:
+        self._classes = classes
+        of_types = {classes[type_]: declared.declared_on(type_) for type_ in classes}
+        named = {"_Values_user": declared.user, "_Values_request": declared.request}
+        named |= {f"_ValuesOf{class_name}": attributes for class_name, attributes in of_types.items()}
+        self.all = tuple(
+            ValuesView(alias=alias, keys=tuple((name, _annotation(a)) for name, a in attributes.items()))
+            for alias, attributes in named.items()
+            if attributes
+        )
+        self._known = {values.alias for values in self.all}
+
+    def of(self, alias: str, class_name: str, withs: Mapping[str, Iterable[str]]) -> tuple[ValuesView, ...]:
+        """Those of a group of requests about entities of a class; empty if it gives none."""
+        keys = [("user", "_Values_user"), ("entity", f"_ValuesOf{class_name}"), ("request", "_Values_request")]
+        keys = [(key, values) for key, values in keys if values in self._known]
+        of_slots: list[tuple[str, str]] = []
+        for slot, types in sorted(withs.items()):
+            options = [f"_ValuesOf{self._classes[type_]}" for type_ in types]
+            of_slots += [(slot, " | ".join(found))] if (found := [o for o in options if o in self._known]) else []
+        views = [ValuesView(alias=f"{alias}With", keys=tuple(of_slots))] if of_slots else []
+        keys += [("with", f"{alias}With")] if of_slots else []
+        return (*views, ValuesView(alias=alias, keys=tuple(keys))) if keys else ()
+
+
+def _annotation(attribute: Attribute) -> str:
+    """The type of the values of an attribute."""
+    words = f"Literal[{', '.join(json.dumps(value) for value in attribute.values)}]"
+    match attribute.type:
+        case "text":
+            return "str"
+        case "bool":
+            return "bool"
+        case "integer":
+            return "int"
+        case "enum":
+            return words
+        case "set":
+            return f"Sequence[{words}]"
+        case _:
+            assert_never(attribute.type)
 
 
 def _named(program: Program, name: str) -> list[str]:
@@ -187,7 +255,9 @@ def _named(program: Program, name: str) -> list[str]:
     for link in program.chain(name):
         if program.depth(link) > len(found):
             found.append(link)
-    return found
+    # An id that is flat begins the path anew.
+    last_flat = max((position for position, link in enumerate(found) if program.entities[link].flat), default=0)
+    return found[last_flat:]
 
 
 def _parameters(program: Program, name: str) -> tuple[ParameterView, ...]:
@@ -195,7 +265,7 @@ def _parameters(program: Program, name: str) -> tuple[ParameterView, ...]:
     return tuple(
         ParameterView(
             name=names.take(f"{type_}_" if keyword.iskeyword(type_) else type_),
-            nested=bool(program.entities[type_].nested),
+            nested=bool(program.entities[type_].nested and not program.entities[type_].flat),
         )
         for type_ in _named(program, name)
     )
