@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from privtab.attributes import NO_ATTRIBUTES, Attribute, Attributes, Kind, Operator, Scalar
 from privtab.diagnostics import Span
-from privtab.ir.type_chains import chains, depths
+from privtab.ir.type_chains import chains, depths, shared_root
 from privtab.paths import Level
 
 RESOURCE = ""
@@ -396,5 +396,4 @@ class Program:
     @property
     def shared_root(self) -> str | None:
         """The type of the one entity without a name that every path begins with: the same for all objects of a request."""
-        roots = [entity for entity in self.entities.values() if entity.parent is None]
-        return roots[0].name if len(roots) == 1 and roots[0].single else None
+        return shared_root(self.entities)

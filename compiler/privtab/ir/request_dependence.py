@@ -34,12 +34,13 @@ def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
     known = _flags_of_rules(program).get(id(rule))
     if known is None or known[0] is not rule:
         parts = (part for part in (rule.gate, rule.requires, rule.each) if part is not None)
-        found = tuple(sorted(frozenset[str]().union(*(_flags(program, part) for part in parts))))
+        found = tuple(sorted(frozenset[str]().union(*(condition_flags(program, part) for part in parts))))
         known = _flags_of_rules(program)[id(rule)] = rule, found
     return known[1]
 
 
-def _flags(program: Program, formula: Formula) -> frozenset[str]:
+def condition_flags(program: Program, formula: Formula) -> frozenset[str]:
+    """The flags that a condition depends on, also through `can`."""
     known = _flags_of_cans(program)
     found = set()
     for node in walk(formula):
@@ -47,7 +48,7 @@ def _flags(program: Program, formula: Formula) -> frozenset[str]:
             found.add(node.flag)
         elif isinstance(node, Can):
             if node not in known:
-                known[node] = _flags(program, resolve(program, node))
+                known[node] = condition_flags(program, resolve(program, node))
             found |= known[node]
     return frozenset(found)
 

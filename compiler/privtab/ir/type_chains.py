@@ -29,6 +29,13 @@ def nested_on(entities: Mapping[str, EntityType]) -> Mapping[str, str]:
     return {name: outer for name, chain in chains(entities).items() for outer in chain if entities[outer].nested}
 
 
+@once
+def shared_root(entities: Mapping[str, EntityType]) -> str | None:
+    """`Program.shared_root`."""
+    roots = [entity for entity in entities.values() if entity.parent is None]
+    return roots[0].name if len(roots) == 1 and roots[0].single else None
+
+
 def _upwards(entities: Mapping[str, EntityType], name: str) -> Iterator[str]:
     current: str | None = name
     while current is not None:

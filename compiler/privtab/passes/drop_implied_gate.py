@@ -12,7 +12,7 @@ from privtab.errors import Undecided
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import anchor, flat, without_name
 from privtab.ir.nodes import ALWAYS, RESOURCE, Formula, Program, Rule, Target
-from privtab.ir.request_dependence import rule_flags
+from privtab.ir.request_dependence import condition_flags
 
 NONE: frozenset[str] = frozenset()
 
@@ -24,7 +24,7 @@ def drop_implied_gate(program: Program) -> Program:
     for key, rule in program.rules.items():
         simplified = rule
         # A condition is weakest without flags: what it implies then, it always implies. A gate with flags stays.
-        if rule.gate != ALWAYS and not rule_flags(program, replace(rule, requires=ALWAYS, each=None)):
+        if rule.gate != ALWAYS and not condition_flags(program, rule.gate):
             try:
                 if all(exact.always_implies(rule, *pair, NONE) for pair in _pairs(program, rule)):
                     simplified = replace(rule, gate=ALWAYS)

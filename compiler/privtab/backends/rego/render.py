@@ -232,9 +232,10 @@ class KeyPath:
 def key_paths(program: Program) -> list[KeyPath]:
     """The key paths of each entity type, and of those without their own key if some row allows such requests."""
     unnamed = {rule.entity for rule in program.rules.values() if rule.unnamed}
+    nested, names = nested_on(program.entities), vocabulary(program)
     found: list[KeyPath] = []
     for type_, chain in links(program).items():
-        if type_ in nested_on(program.entities) or type_ in flat_places(program):
+        if type_ in nested or names.lies_in_state(type_):
             continue  # what keys there are depends on the request or the state: they are compared with those of the path
         found.append(_key_path(type_, chain))
         if type_ in unnamed and not program.entities[type_].single:
