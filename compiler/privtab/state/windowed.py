@@ -40,7 +40,7 @@ def document(
     used_parts: Uses,
     roles_of_roles: RolesOfRoles | None = None,
 ) -> Document:
-    """The index of a state with windows, without its revision.
+    """The index of a state with windows, without its revision; that of a state without them if no window makes a difference.
 
     `index_of` gives the index of a state without windows, `grants` its grants by effect, with the scopes of this one; `roles` gives the
     principal for a role within a scope, None if nothing depends on it, and whether the policy declares the role. `roles_of_roles`: what roles
@@ -66,6 +66,8 @@ def document(
     windows_of |= _People(state, roles, used_parts).parts(found)
     if roles_of_roles is not None:
         found["brought"], windows_of["brought"] = _split(roles_of_roles)
+    if not any(windows_of.values()):
+        return found
     parts = {part: found.pop(part) for part in sorted(found) if part not in HELD_ALWAYS}
     return {WINDOWED: {**parts, "windows": windows_of}, **found}
 

@@ -115,7 +115,7 @@ def _rows(
     cells = [fn.when(good, p).otherwise(r).alias(n) for n, p, r in zip("abcd", plain, raw, strict=True)]
     parts = fn.when(good, part).otherwise(fn.lit(SUSPECT + number)).cast("tinyint")
     edges = [(col(name) if name in rows.columns else none).alias(name) for name in window]
-    hashes = [_hash(table, windows_in(rows))] if prints else []
+    hashes = [_hash(table, (*columns, *windows_in(rows)))] if prints else []
     return marked.select(col("__root").alias("root"), parts.alias("part"), *cells, *edges, *hashes)
 
 
@@ -151,16 +151,16 @@ def fingerprints(read: Read, tables: Sequence[str] = ALL_TABLES) -> DataFrame | 
     return hashed.groupBy("root").agg(*counted, *sums)
 
 
-def _hash(table: str, window: Sequence[str]) -> Column:
+def _hash(table: str, columns: Sequence[str]) -> Column:
     """The hash of a raw row."""
-    columns = (*COLUMNS[table].names, *window) if table in COLUMNS else ("entity",)
     cells = [fn.coalesce(fn.col(c), fn.lit("\x00")) for c in columns]
     return fn.xxhash64(fn.lit(table), *cells).alias("h")
 
 
 def _hashed(program: Program, table: str, rows: DataFrame) -> list[DataFrame]:
-    columns = COLUMNS[table].names if table in COLUMNS else ("entity",)
-    title, hash_ = fn.lit(table), _hash(table, windows_in(rows))
+    # The list of entities that exist is no table of the state: it does not say where they lie.
+    columns = ("entity",) if table == "entities" else COLUMNS[table].names
+    title, hash_ = fn.lit(table), _hash(table, (*columns, *windows_in(rows)))
     place = "entity" if table == "entities" else _PLACES.get(table)
     found: list[DataFrame] = []
     counts = fn.lit(table in TABLES).alias("counts")
