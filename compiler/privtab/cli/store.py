@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +12,7 @@ from privtab._install import how_to_install
 from privtab.cli._ask import FlagOption, GroupOption, WithOption, entity, flag_names, group_names, objects, user_name
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption
 from privtab.cli._output import Format, complain, out, print_if_data
+from privtab.cli._store_rows import confirm_sensitive, print_changes, print_row
 from privtab.cli._store_serve import add_to as add_serve_to
 from privtab.errors import AccessDenied, StateInvalid, UnsupportedError, UsageError
 from privtab.exit_codes import ExitCode
@@ -24,7 +21,6 @@ from privtab.sensitive import SENSITIVE
 
 if TYPE_CHECKING:
     from privtab.analysis.state_diff import StateDiff
-    from privtab.effects import Change
     from privtab.ir.nodes import Program
     from privtab.state.raw import RawState
     from privtab.store.journal import Journal
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
 PANEL = "Ship"
 MOST_LINES = 60
 """The most lines of a difference that are shown."""
-_PLAIN = re.compile(r"[A-Za-z][\w/.:%+-]*[\w]", re.ASCII)
 
 app = typer.Typer(help="Keep who holds what in a database, and change it as the policy allows.", no_args_is_help=True)
 
@@ -129,7 +124,7 @@ def show(
         return
     for table, rows in tables.items():
         for row in rows:
-            _print_row(f"{table}:", row)
+            print_row(f"{table}:", row)
 
 
 @app.command("log")
@@ -152,7 +147,7 @@ def log(
     for entry in found:
         what = entry.action if entry.resource is None else f"{entry.action} {entry.resource}"
         out().print(f"{entry.number} {entry.at} {entry.actor} {what}", soft_wrap=True)
-        _print_changes(entry.changes)
+        print_changes(entry.changes)
 
 
 @app.command("verify")
@@ -240,7 +235,7 @@ def change(
     except AccessDenied as denied:
         complain(str(denied))
         raise typer.Exit(ExitCode.FINDINGS) from None
-    _print_changes(done.changes)
+    print_changes(done.changes)
     again = ", done before" if done.repeated else ""
     out().print(f"change {done.number}: {count(len(done.changes), 'row')}{again}")
 
@@ -266,9 +261,7 @@ def _confirmed(store: Store, planned: Plan, *, dry_run: bool, yes: bool) -> None
         show_difference(found, shown, out(), SENSITIVE, decisions=True, most=MOST_LINES)
     if dry_run or not sensitive:
         return
-    if not sys.stdin.isatty() or not typer.confirm("This gives sensitive operations. Change the store?"):
-        complain("nothing was changed: the request gives sensitive operations; `--yes` confirms it")
-        raise typer.Exit(ExitCode.FINDINGS)
+    confirm_sensitive()
 
 
 def _difference(program: Program, planned: Plan) -> StateDiff:
@@ -304,22 +297,6 @@ def _rows(texts: list[str] | None, option: str) -> RawState | None:
     if errors := tuple(finding for finding in reader.findings if finding.severity == "error"):
         raise StateInvalid(errors)
     return reader.done()
-
-
-def _print_changes(changes: tuple[Change, ...]) -> None:
-    for change_ in changes:
-        _print_row(f"  {'+' if change_.action == 'add' else '-'} {change_.table}:", change_.row or {})
-
-
-def _print_row(before: str, cells: Mapping[str, str | None]) -> None:
-    text = ", ".join(f"{name}: {_cell(value or '')}" for name, value in cells.items())
-    out().print(f"{before}{{{text}}}", soft_wrap=True)
-
-
-def _cell(text: str) -> str:
-    """A cell as YAML reads it: in quotes where it is not plain."""
-    plain = _PLAIN.fullmatch(text) is not None
-    return text if plain else json.dumps(text, ensure_ascii=False)
 
 
 def _program(policy: str, variant: str | None) -> Program:

@@ -291,3 +291,9 @@ def _named(row: Row) -> set[str]:
     """The principals that a row is about: those who hold what it says."""
     found = {row[name] for name in ("grantee", "principal", "owner") if name in row}
     return found | ({f"user:{row['user'].removeprefix('user:')}"} if "user" in row else set())
+
+
+def is_about(row: Row, name: str) -> bool:
+    """Whether a row names a principal or an entity, as in `user:ann`."""
+    kind, _, bare = name.partition(":")
+    return name in row.values() or (kind in ("user", "group", "role") and row.get(kind) == bare)

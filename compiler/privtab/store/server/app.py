@@ -36,7 +36,7 @@ from privtab.serving.endpoint import JSON, LOG, answered, read_json_body
 from privtab.serving.envelope import note
 from privtab.serving.guard import Refused, authorize
 from privtab.serving.tokens import Tokens
-from privtab.store.guarded import GuardedStore, Wanted, Written
+from privtab.store.guarded import GuardedStore, Wanted, Written, is_about
 from privtab.store.planning import Plan
 from privtab.store.schema import row_id
 from privtab.store.server.openapi import MOST_LISTED, PREFIX, TABLES, openapi
@@ -336,16 +336,10 @@ def _list_rows(tables: Sequence[str], server: StoreServer, call: Call) -> Answer
         {"table": table, "id": row_id(row), "row": dict(row)}
         for table, listed in found.items()
         for row in listed
-        if about is None or _is_about(row, about)
+        if about is None or is_about(row, about)
     ]
     rows.sort(key=lambda entry: (entry["table"], json.dumps(entry["row"])))
     return _page(call, number, "rows", rows, lambda entry: f"{entry['table']} {json.dumps(entry['row'])}")
-
-
-def _is_about(row: Mapping[str, str], name: str) -> bool:
-    """Whether a row names a principal or an entity, as in `user:ann`."""
-    kind, _, bare = name.partition(":")
-    return name in row.values() or (kind in ("user", "group", "role") and row.get(kind) == bare)
 
 
 def _list_names(kind: str, server: StoreServer, call: Call) -> Answer:

@@ -1,0 +1,388 @@
+"""Shared by the commands that change one thing in a store: a store that is opened here, or one that a server serves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
+
+import typer
+
+from privtab._install import how_to_install
+from privtab.cli._ask import entity, user_name
+from privtab.cli._complete import policies
+from privtab.cli._output import complain, out
+from privtab.cli._rollout import TOKEN_VARIABLE, token_of
+from privtab.cli._store_rows import confirm_sensitive, print_changes
+from privtab.effects import Change
+from privtab.errors import AccessDenied, StoreConflict, StoreError, UnsupportedError, UsageError
+from privtab.exit_codes import ExitCode
+from privtab.plural import count
+from privtab.request import Entity
+from privtab.sensitive import SENSITIVE
+
+if TYPE_CHECKING:
+    from privtab.store.guarded import GuardedStore, Wanted
+
+Row: TypeAlias = Mapping[str, str]
+Tables: TypeAlias = Mapping[str, Sequence[Row]]
+MOST_NAMES = 5
+"""The most names in one line of an effect."""
+_TIMEOUT = (10, 70)
+"""Seconds to connect to a server, and to wait for its answer: it may wait for other writers for a minute."""
+
+StoreArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORE", help="Path of an SQLite file, postgresql+psycopg://USER@HOST/DATABASE, or URL of a server."
+    ),
+]
+OptionalPolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        "-p",
+        metavar="POLICY",
+        help="A policy by name or path; a server has its own.",
+        autocompletion=policies,
+    ),
+]
+UserOption = Annotated[
+    str | None, typer.Option("--as", metavar="USER", help="User who makes the change; at a server, the token says it.")
+]
+AuthoriseOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--authorise", metavar="TABLE[.add|.remove]=OPERATION", help="Operation that authorises rows; repeatable."
+    ),
+]
+ResourceOption = Annotated[
+    str | None,
+    typer.Option("--resource", metavar="TYPE:PATH", help="Entity that the rows are about, if its name is not unique."),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show who gains and loses what; change nothing.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Also give sensitive operations, without a question.")]
+RequestIdOption = Annotated[
+    str | None, typer.Option("--request-id", metavar="ID", help="Do nothing if this request was done before.")
+]
+ExpectOption = Annotated[
+    int | None, typer.Option("--expect", min=1, metavar="N", help="Fail if a change after N concerns the same rows.")
+]
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help=f"Token for a server. (default: ${TOKEN_VARIABLE})"),
+]
+CaFileOption = Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="CA certificates for a server, PEM.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """Rows to add and to remove."""
+
+    add: Tables = field(default_factory=dict)
+    remove: Tables = field(default_factory=dict)
+    resource: Entity | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options of these commands."""
+
+    store: str
+    policy: str | None = None
+    user: str | None = None
+    authorise: Sequence[str] = ()
+    resource: str | None = None
+    dry_run: bool = False
+    yes: bool = False
+    request_id: str | None = None
+    expect: int | None = None
+    token_file: Path | None = None
+    ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What a change would do: its rows, and the JSON of `state diff`, or why that is not known."""
+
+    number: int
+    changes: Sequence[Change]
+    effect: Mapping[str, Any] | None
+    undecided: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What a change did."""
+
+    number: int
+    changes: Sequence[Change]
+    repeated: bool
+
+
+class Session(Protocol):
+    """A store, here or behind a server."""
+
+    def rows(self, table: str, **cells: str) -> list[Row]:
+        """The rows of a table with these cells."""
+
+    def propose(self, intent: Intent) -> Proposal:
+        """What a change would do."""
+
+    def change(self, intent: Intent, request_id: str | None, expect: int | None) -> Done:
+        """Make a change."""
+
+
+@contextmanager
+def session(settings: Settings) -> Iterator[Session]:
+    """Open the store. A denial is printed, with exit code 1."""
+    remote = settings.store.startswith(("http://", "https://"))
+    try:
+        yield _Remote(settings) if remote else _Local(settings)
+    except AccessDenied as denied:
+        complain(str(denied))
+        raise typer.Exit(ExitCode.FINDINGS) from None
+
+
+def carry_out(settings: Settings, opened: Session, intent: Intent) -> None:
+    """Show what a change does, ask before it gives sensitive operations, and make it."""
+    if settings.resource is not None:
+        intent = Intent(add=intent.add, remove=intent.remove, resource=entity(settings.resource))
+    expected = settings.expect
+    if settings.dry_run or not settings.yes:
+        proposal = opened.propose(intent)
+        sensitive = _is_sensitive(proposal)
+        if settings.dry_run or sensitive:
+            print_changes(proposal.changes)
+            _print_effect(proposal)
+        if settings.dry_run:
+            return
+        if sensitive:
+            confirm_sensitive()
+        expected = proposal.number if expected is None else expected
+    done = opened.change(intent, settings.request_id, expected)
+    print_changes(done.changes)
+    again = ", done before" if done.repeated else ""
+    out().print(f"change {done.number}: {count(len(done.changes), 'row')}{again}")
+
+
+def found(rows: list[Row], what: str) -> list[Row]:
+    """Rows that a command removes. Raises StoreConflict if there are none."""
+    if not rows:
+        raise StoreConflict(f"the store does not hold {what}, or it may not be seen")
+    return rows
+
+
+def window(from_: str | None, until: str | None) -> dict[str, str]:
+    """The columns of a row that holds for a time."""
+    return {name: value for name, value in (("from", from_), ("until", until)) if value is not None}
+
+
+def principal(text: str, option: str) -> str:
+    """A principal as rows have it; a bare name is a user's. Raises UsageError."""
+    kind, colon, name = text.partition(":")
+    if not text or (colon and kind in ("user", "group", "role") and not name):
+        raise UsageError(f"`{option} {text}` names nobody")
+    return text if colon and kind in ("user", "group", "role") else f"user:{user_name(text)}"
+
+
+class _Local:
+    """A store that is opened here."""
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.policy is None or settings.user is None:
+            raise UsageError("a store that is opened here needs `--policy POLICY` and `--as USER`; a server has both")
+        self._user = user_name(settings.user)
+        self._guarded = _guarded(settings.store, settings.policy, settings.authorise)
+
+    def rows(self, table: str, **cells: str) -> list[Row]:
+        return _matching(self._guarded.view.now().tables[table], cells)
+
+    def propose(self, intent: Intent) -> Proposal:
+        from privtab.analysis.state_diff import state_diff
+        from privtab.analysis.state_diff.as_json import state_diff_json
+
+        planned = self._guarded.propose(self._wanted(intent))
+        try:
+            difference = state_diff(self._guarded.program, planned.before, planned.after)
+        except UnsupportedError as error:
+            return Proposal(number=planned.number, changes=planned.changes, effect=None, undecided=str(error))
+        effect = state_diff_json(difference, SENSITIVE)
+        return Proposal(number=planned.number, changes=planned.changes, effect=effect)
+
+    def change(self, intent: Intent, request_id: str | None, expect: int | None) -> Done:
+        from privtab.store.guarded import Written
+
+        outcome = self._guarded.change(self._wanted(intent), Written(request_id=request_id, expect=expect))
+        return Done(number=outcome.number, changes=outcome.changes, repeated=outcome.repeated)
+
+    def _wanted(self, intent: Intent) -> Wanted:
+        from privtab.store.guarded import Wanted
+
+        add, remove = (
+            {table: [dict(row) for row in rows] for table, rows in t.items()} for t in (intent.add, intent.remove)
+        )
+        return Wanted(user=self._user, add=add, remove=remove, resource=intent.resource)
+
+
+class _Remote:
+    """A store that a server serves."""
+
+    def __init__(self, settings: Settings) -> None:
+        import requests
+
+        if settings.user is not None or settings.policy is not None or settings.authorise:
+            raise UsageError(
+                "a server has its policy, and knows the user by the token: leave out `--policy`, `--as`, `--authorise`"
+            )
+        self._url = settings.store.rstrip("/") + "/store/v1"
+        self._http = requests.Session()
+        if settings.ca is not None:
+            self._http.verify = os.fspath(settings.ca)
+        if (token := token_of(settings.token_file)) is not None:
+            self._http.headers["Authorization"] = f"Bearer {token}"
+
+    def rows(self, table: str, **cells: str) -> list[Row]:
+        return _matching([entry["row"] for entry in self.listed(f"/rows/{table}", {})], cells)
+
+    def listed(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
+        """The rows of all pages."""
+        listed: list[dict[str, Any]] = []
+        after: str | None = None
+        while True:
+            page = self._ask("GET", path, query | {"limit": "1000"} | ({} if after is None else {"after": after}))
+            listed += page["rows"]
+            after = page["next"]
+            if after is None:
+                return listed
+
+    def propose(self, intent: Intent) -> Proposal:
+        answer = self._ask("POST", "/changes", {"dry_run": "true"}, _body(intent))
+        undecided = str(answer.get("undecided", ""))
+        return Proposal(
+            number=answer["number"], changes=_changes(answer), effect=answer.get("effect"), undecided=undecided
+        )
+
+    def change(self, intent: Intent, request_id: str | None, expect: int | None) -> Done:
+        headers = {} if request_id is None else {"Idempotency-Key": request_id}
+        headers |= {} if expect is None else {"If-Match": f'"{expect}"'}
+        answer = self._ask("POST", "/changes", {}, _body(intent), headers)
+        return Done(number=answer["number"], changes=_changes(answer), repeated=answer["repeated"])
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        import requests
+
+        try:
+            answer = self._http.request(
+                method,
+                self._url + path,
+                params=query,
+                json=body,
+                headers=headers,
+                timeout=_TIMEOUT,
+                allow_redirects=False,
+            )
+            content = answer.json()
+            error = content.get("error") if isinstance(content, dict) else {}
+        except (requests.RequestException, ValueError) as problem:
+            raise StoreError(f"{self._url}: {problem}") from None
+        if answer.status_code == 200 and error is None:
+            return content
+        error = error if isinstance(error, dict) else {}
+        message = str(error.get("message") or f"{self._url} answered {answer.status_code}")
+        match error.get("kind"):
+            case "denied":
+                complain(message)
+                raise typer.Exit(ExitCode.FINDINGS)
+            case "conflict":
+                raise StoreConflict(message)
+            case "wrong_rows":
+                for finding in error.get("findings", ()):
+                    complain(str(finding))
+                raise typer.Exit(ExitCode.FINDINGS)
+            case "invalid" | "malformed" | "not_found" | "refused":
+                raise UsageError(message)
+            case _:
+                raise StoreError(message)
+
+
+def listed(settings: Settings, name: str | None) -> list[tuple[str, Row]]:
+    """The rows that name a principal or an entity, or all, of a store or of a server: (table, row)."""
+    if settings.store.startswith(("http://", "https://")):
+        with session(settings) as opened:
+            assert isinstance(opened, _Remote)
+            entries = opened.listed("/rows", {} if name is None else {"about": name})
+            return [(entry["table"], entry["row"]) for entry in entries]
+    from privtab.cli._stored import rows_of_store
+    from privtab.store.guarded import is_about
+
+    _, tables = rows_of_store(settings.store, None)
+    return [(table, row) for table, rows in tables.items() for row in rows if name is None or is_about(row, name)]
+
+
+def _guarded(url: str, policy: str, authorise: Sequence[str]) -> GuardedStore:
+    try:
+        from privtab.store.authority import Authority
+        from privtab.store.guarded import GuardedStore
+        from privtab.store.store import Store
+        from privtab.store.view import View
+    except ImportError as error:
+        raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
+    from privtab.cli._stored import load_policy
+    from privtab.pipeline import policy_artifacts
+
+    program = load_policy(policy)
+    store = Store.open(url, program)
+    view = View(store, program, policy_artifacts(program).program)
+    return GuardedStore(store, view, Authority(program, authorise))
+
+
+def _matching(rows: Sequence[Row], cells: Mapping[str, str]) -> list[Row]:
+    return [row for row in rows if cells.items() <= row.items()]
+
+
+def _body(intent: Intent) -> dict[str, Any]:
+    body: dict[str, Any] = {"add": intent.add, "remove": intent.remove}
+    return body if intent.resource is None else body | {"resource": str(intent.resource)}
+
+
+def _changes(answer: Mapping[str, Any]) -> list[Change]:
+    return [Change.from_json(change) for change in answer["changes"]]
+
+
+def _is_sensitive(proposal: Proposal) -> bool:
+    effect = proposal.effect
+    return effect is None or bool(effect["undecided"]) or effect["summary"]["gained"]["sensitive"] > 0
+
+
+def _print_effect(proposal: Proposal) -> None:
+    """Print who gains and loses which operations on what."""
+    if proposal.effect is None:
+        complain(f"who gains and loses what is not known: {proposal.undecided}")
+        return
+    for access in proposal.effect["access"]:
+        names, entities = (_names(access[key]) for key in ("subjects", "entities"))
+        several = access["subjects"]["count"] != 1
+        verb = ("gain" if access["change"] == "gained" else "lose") + ("" if several else "s")
+        what = f"`{access['operation']}`" + (" (sensitive)" if access["sensitive"] else "")
+        out().print(f"  {names} {verb} {what} on {entities}", soft_wrap=True)
+    if not proposal.effect["access"]:
+        out().print("  nobody gains or loses an operation")
+    for text in proposal.effect["undecided"]:
+        complain(f"not decided: {text}")
+
+
+def _names(named: Mapping[str, Any]) -> str:
+    shown = ", ".join(named["names"][:MOST_NAMES])
+    more = named["count"] - min(len(named["names"]), MOST_NAMES)
+    return f"{shown} and {more:,} more" if more else shown
