@@ -12,7 +12,7 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.pushdown.document import load
 
-POLICIES = {"postgresql": "postgresql/15"}
+POLICIES = {"mariadb": "mariadb/10.11", "postgresql": "postgresql/15"}
 WRONG = """\
 push: 1
 title: Wrong
@@ -36,7 +36,7 @@ more: 1
 
 @pytest.mark.parametrize("name", push_documents())
 def test_a_shipped_document_fits_its_policy(name: str) -> None:
-    document = load(name, load_program(POLICIES[name]), {"metalake": "prod"})
+    document = load(name, load_program(POLICIES[name]), {"metalake": "prod", "server": "main"})
     assert document.objects
 
 

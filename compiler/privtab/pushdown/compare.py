@@ -22,8 +22,9 @@ from privtab.pushdown.rights import (
     Object,
     Right,
 )
+from privtab.pushdown.target import Traits
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
+from privtab.request import Request
 from privtab.state.nodes import State
 
 
@@ -51,7 +52,7 @@ def disagreements(
     `state`: that of one moment; `rights`: all that the target then holds.
     """
     names = NativeNames(program, document, inventory.within)
-    reference, native = Reference(program, state), NativeDecisions(rights, inherits=document.traits.inherits)
+    reference, native = Reference(program, state), NativeDecisions(rights, document.traits)
     entities = names.entities(inventory.objects)
     found = []
     for user in users_of(state):
@@ -64,21 +65,16 @@ def disagreements(
                 if type_ == entity.type:
                     request = Request(user=f"user:{user}", action=operation, resource=entity)
                     allowed = reference.decide(request).allowed
-                    if allowed != native.allows(account, alternatives, path, _outer(names, entity, entities)):
+                    if allowed != native.allows(account, alternatives, path):
                         found.append(Disagreement(user, operation, str(entity), allowed))
     return tuple(sorted(found))
-
-
-def _outer(names: NativeNames, entity: Entity, entities: dict[Entity, Object]) -> tuple[Object, ...]:
-    """The objects on the path of an entity, from the outermost down to itself."""
-    return tuple(entities[place] for place in names.path(entity) if place in entities)
 
 
 class NativeDecisions:
     """What accounts may do by native rights."""
 
-    def __init__(self, rights: Iterable[Right], *, inherits: bool) -> None:
-        self._inherits = inherits
+    def __init__(self, rights: Iterable[Right], traits: Traits) -> None:
+        self._traits = traits
         self._roles: dict[Account, set[Account]] = defaultdict(set)
         self._grants: dict[tuple[str, str, Object], set[Account]] = defaultdict(set)
         self._owners: dict[Object, Account] = {}
@@ -93,22 +89,19 @@ class NativeDecisions:
                 case DefaultRole():
                     pass
 
-    def allows(
-        self, account: Account, alternatives: tuple[Needed, ...], path: dict[str, Object], outer: tuple[Object, ...]
-    ) -> bool:
-        """Whether an account has what one of the alternatives needs. `path`: the objects by entity type; `outer`: in order."""
+    def allows(self, account: Account, alternatives: tuple[Needed, ...], path: dict[str, Object]) -> bool:
+        """Whether an account has what one of the alternatives needs. `path`: the objects by entity type."""
         held = self._held(account)
         return any(
-            all(self._has(held, privilege, path.get(type_), outer) for type_, privilege in needed)
-            for needed in alternatives
+            all(self._has(held, privilege, path.get(type_)) for type_, privilege in needed) for needed in alternatives
         )
 
-    def _has(self, held: frozenset[Account], privilege: str, object_: Object | None, outer: tuple[Object, ...]) -> bool:
+    def _has(self, held: frozenset[Account], privilege: str, object_: Object | None) -> bool:
         if object_ is None:
             return False
         if privilege == OWNER:
             return self._owners.get(object_) in held
-        places = outer[: outer.index(object_) + 1] if self._inherits else (object_,)
+        places = self._traits.places(object_)
         names = (privilege, privilege + GRANT_OPTION)
         if any(held & self._grants.get(("deny", name, place), set()) for name in names for place in places):
             return False

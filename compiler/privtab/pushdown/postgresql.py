@@ -27,7 +27,7 @@ from privtab.pushdown.rights import (
     Right,
     in_order,
 )
-from privtab.pushdown.sql import RECORD, Quoting, Sql, connected, engine, record_statements, recorded
+from privtab.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded
 from privtab.pushdown.target import Traits
 
 _PLAIN = {
@@ -279,7 +279,7 @@ class PostgreSql:
         """As Session.apply: in one transaction, which is rolled back if the rights are not those of the plan then."""
         self._sql.run(self.requests(plan))
         before, _ = self._recorded()
-        self._sql.run(record_statements(_QUOTING, before, plan.record, self._pusher))
+        self._sql.record(_QUOTING.name(RECORD, "pushed"), self._pusher, before, plan.record)
         after = self.read()
         left = difference(after, plan.wanted, frozenset())
         if left.grant or (plan.revoke & after.rights):

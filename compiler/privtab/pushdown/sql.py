@@ -18,33 +18,27 @@ RECORD = "privtab"
 
 
 class Quoting:
-    """Identifiers and texts in the SQL of one database, written by SQLAlchemy."""
+    """Identifiers in the SQL of one database, written by SQLAlchemy."""
 
     def __init__(self, dialect: Dialect) -> None:
         """`dialect`: with a parameter style that leaves `%` alone."""
         self._preparer = dialect.identifier_preparer
-        self._text: Any = sqlalchemy.String().literal_processor(dialect)  # type: ignore[no-untyped-call]
 
     def name(self, *names: str) -> str:
         """A name, or names joined by dots."""
         return ".".join(map(self._preparer.quote_identifier, names))
 
-    def text(self, text: str) -> str:
-        """A text literal."""
-        literal: str = self._text(text)
-        return literal
 
-
-def engine(where: str, dialect: str) -> tuple[Engine, str]:
-    """The database at an address, and the address without its password. Raises UsageError."""
+def engine(where: str, *dialects: str) -> tuple[Engine, str]:
+    """The database at an address, which begins with one of `dialects`, and the address without its password. Raises UsageError."""
     try:
         url = sqlalchemy.make_url(where)
         created = sqlalchemy.create_engine(url)
     except (SQLAlchemyError, ImportError) as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"`{where.partition('://')[0]}://…` cannot be opened by SQLAlchemy: {reason}") from error
-    if created.dialect.name != dialect and url.get_backend_name() != dialect:
-        raise UsageError(f"the mapping document is for {dialect}, and the address is of {url.get_backend_name()}")
+    if url.get_backend_name() not in dialects:
+        raise UsageError(f"the mapping document is for {dialects[-1]}, and the address is of {url.get_backend_name()}")
     return created, url.render_as_string(hide_password=True)
 
 
@@ -65,6 +59,18 @@ class Sql:
         for statement in statements:
             with self.errors(statement):
                 self._connection.exec_driver_sql(statement)
+
+    def record(self, table: str, pusher: str, before: frozenset[Right], after: frozenset[Right]) -> None:
+        """Change the rights that are recorded for a pusher. `table`: its quoted name."""
+        changes = (
+            (f"DELETE FROM {table} WHERE pusher = :pusher AND held = :held", before - after),
+            (f"INSERT INTO {table} (pusher, held) VALUES (:pusher, :held)", after - before),
+        )
+        for statement, rights in changes:
+            rows = [{"pusher": pusher, "held": text} for text in sorted(map(to_text, rights))]
+            if rows:
+                with self.errors(statement):
+                    self._connection.execute(sqlalchemy.text(statement), rows)
 
     def commit(self) -> None:
         """End the transaction for good."""
@@ -108,18 +114,3 @@ def recorded(rows: Iterable[tuple[str, str]], pusher: str, where: str) -> tuple[
         except ValueError as error:
             raise PushError(f"{where}: the record of earlier pushes cannot be read: {error}") from error
     return frozenset(own), frozenset(others)
-
-
-def record_statements(quoting: Quoting, before: frozenset[Right], after: frozenset[Right], pusher: str) -> list[str]:
-    """The changes of the record."""
-    table, name = quoting.name(RECORD, "pushed"), quoting.text(pusher)
-    columns = f"{quoting.name('pusher')}, {quoting.name('held')}"
-    gone = [
-        f"DELETE FROM {table} WHERE {quoting.name('pusher')} = {name} AND {quoting.name('held')} = {quoting.text(text)}"
-        for text in sorted(map(to_text, before - after))
-    ]
-    new = [
-        f"INSERT INTO {table} ({columns}) VALUES ({name}, {quoting.text(text)})"
-        for text in sorted(map(to_text, after - before))
-    ]
-    return [*gone, *new]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from privtab.pushdown.plan import Plan
 
 TARGETS = {
+    "mariadb": "privtab.pushdown.mariadb",
     "postgresql": "privtab.pushdown.postgresql",
 }
 """The module of each target by the word that mapping documents use; its `TRAITS` describe it, its `opened` opens it."""
@@ -40,6 +41,14 @@ class Traits:
     """Whether no login has the name of a role."""
     login_hosts: bool = False
     """Whether a login has a host beside its name."""
+
+    def places(self, object_: Object) -> tuple[Object, ...]:
+        """The objects whose grants count for one: itself, and if grants are inherited, those that contain it."""
+        if not self.inherits:
+            return (object_,)
+        roots = [Object(kind, ()) for kind, names in self.kinds.items() if not names and kind != object_.kind]
+        kinds = self.kinds[object_.kind][:-1]
+        return (*roots, *(Object(kind, object_.names[: n + 1]) for n, kind in enumerate(kinds)), object_)
 
 
 class Session(Protocol):

@@ -222,7 +222,7 @@ class _Rows:
             pass
         elif row.effect == "deny" and not self.document.traits.denials:
             self.refuse("S301", f"{target} has no denials", EXPAND)
-        elif below and inherited and not self.document.traits.inherits:
+        elif inherited and (type_ not in mapped or not self.document.traits.inherits):
             names = " and ".join(f"every {t}" for t in below)
             self.refuse("S301", f"the grant is also about {names} in the {type_}, and one of {target} is not", EXPAND)
         elif below and not inherited and self.document.traits.inherits:
