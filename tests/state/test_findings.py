@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +76,10 @@ def test_order_and_errors() -> None:
 
 def test_every_code_is_named_and_used() -> None:
     folder = Path(findings.__file__).parent
-    spark = folder.parent / "spark" / "state"
+    others = folder.parent / "spark" / "state", folder.parent / "pushdown"
     used = {
         code
-        for file in (*folder.glob("*.py"), *spark.glob("*.py"))
+        for file in chain.from_iterable(room.glob("*.py") for room in (folder, *others))
         if file.name != "findings.py"
         for code in re.findall(r'"(S\d{3})"', file.read_text())
     }
