@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,9 +15,14 @@ import pytest
 import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from seeds import seeds
 
 from privtab.analysis.state_diff import ChangedAccess, ChangedRow, StateDiff, changed_rows, state_diff
-from privtab.analysis.universe import Universe, rows_entities
+from privtab.analysis.state_diff.subjects import ANY_OTHER
+from privtab.analysis.state_diff.summary import groups as by_rows
+from privtab.analysis.universe import Universe, named_principals, rows_entities
+from privtab.errors import UsageError
+from privtab.ir.formula import compares_given
 from privtab.ir.nodes import RESOURCE, Program, Rule
 from privtab.ir.request_dependence import rule_flags
 from privtab.ir.serialise import vocabulary
@@ -24,7 +30,7 @@ from privtab.moments import Window
 from privtab.paths import count_names
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
-from privtab.state.nodes import TABLES, Assignment, Grant, State
+from privtab.state.nodes import TABLES, Assignment, AttributeRow, Grant, State
 
 WINDOWS = """\
 privtab: 1
@@ -53,7 +59,37 @@ def test_what_changed_in_many_worlds(policy: int, seed: int, changes: int) -> No
 
 
 def check(policy: int, seed: int, changes: int) -> None:
-    program = generated_programs.program(policy, *FEATURES[policy % len(FEATURES)])
+    compare(generated_programs.program(policy, *FEATURES[policy % len(FEATURES)]), seed, changes)
+
+
+@pytest.mark.parametrize("seed", seeds(range(30), quick=1))
+def test_attributes_of_the_state(seed: int) -> None:
+    program = with_attributes_of_the_state(seed)
+    for changes in (1, 4):
+        compare(program, 100 * seed + changes, changes)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(30, 630, 20))
+def test_attributes_of_many_states(subtests: pytest.Subtests, first: int) -> None:
+    for seed in range(first, first + 20):
+        with subtests.test(seed=seed):
+            compare(with_attributes_of_the_state(seed), seed, seed % 8)
+
+
+def with_attributes_of_the_state(seed: int) -> Program:
+    """A generated policy that takes all attributes that it compares from the state."""
+    text = worlds.policy(seed, features=("attributes", *(worlds.FEATURES if seed % 2 else ())))
+    text = re.sub(r", from: (request|state|\[[a-z, ]+\])", "", text)
+    for of_request, of_user in (("mfa", "trained"), ("hour", "rank")):
+        text = text.replace(f"request.{of_request}", f"user.{of_user}")
+    program, found = generated_programs.read(text.replace("user.team = request.team", "user.team = one"))
+    assert program is not None, found
+    assert not compares_given(program)
+    return program
+
+
+def compare(program: Program, seed: int, changes: int) -> None:
     before = worlds.state(program, seed)
     after = changed(program, before, seed, changes) if changes else worlds.state(program, seed + 1)
     found = state_diff(program, before, after)
@@ -94,11 +130,17 @@ def one_by_one(program: Program, before: State, after: State) -> Iterator[Key]:
     universe = Universe(program, chain(rows_entities(before), rows_entities(after)))
     old_reference, new_reference = Reference(program, before), Reference(program, after)
     subjects: list[tuple[str, str, tuple[str, ...]]] = [
-        (f"user:{user}", user, ()) for user in (*worlds.names(program).users, "nobody")
+        (f"user:{user}", user, ()) for user in worlds.names(program).users
     ]
+    subjects.append((ANY_OTHER, "nobody", ()))
     if "request" in program.semantics.groups:
+        known = {group for state in (before, after) for group in groups_of(state)}
         everyone = [*worlds.names(program).groups, "everyone"]
-        subjects += [(f"group:{group}", "someone else", (group,)) for group in everyone]
+        subjects += [
+            (f"group:{group}", "someone else", (group,))
+            for group in everyone
+            if group in known or not program.attributes
+        ]
     for rule in program.rules.values():
         flags = rule_flags(program, rule)
         sets = [frozenset(some) for size in range(len(flags) + 1) for some in combinations(flags, size)]
@@ -120,6 +162,13 @@ def one_by_one(program: Program, before: State, after: State) -> Iterator[Key]:
                         yield is_, name, rule.id, str(resource), listed, tuple(sorted(some))
                     if was != is_:
                         seen.append((some, is_))
+
+
+def groups_of(state: State) -> set[str]:
+    """The groups that a state names; what is true of others is true of `user:*`."""
+    return state.distinct(("memberships", "group")) | {
+        principal.removeprefix("group:") for principal in named_principals(state) if principal.startswith("group:")
+    }
 
 
 def allowed(reference: Reference, rule: Rule, request: Request) -> bool:
@@ -301,3 +350,44 @@ def test_a_row_changes_what_is_seen_of_all_that_contain_its_entity() -> None:
     found = changes(text, granted(Entity("low", "t/b/y")), granted(Entity("low", "t/b/y"), Entity("low", "t/a/x")))
     assert found == {("low/see", "t/a/x"), ("mid/see", "t/a")}
     assert ("top/see", "t") in changes(text, State(), granted(Entity("low", "t/a/x")))
+
+
+BY_CLASS = """\
+privtab: 1
+system: world
+version: "1"
+entities: {top: {low: }}
+privileges: [READ]
+attributes: {user: {team: text}, entity: {team: text, class: {enum: [public, secret]}}}
+tables:
+  low:
+    read: READ (low) and user.team = entity.team
+    browse: top.class = public
+"""
+
+
+def test_an_attribute_of_an_entity_changes_what_everyone_may() -> None:
+    program = generated_programs.lowered(BY_CLASS)[0]
+    top, low = Entity("top", "x"), Entity("low", "x/y")
+    grant = Grant(grantee="user:ann", effect="allow", privilege="READ", entity=low)
+    team = AttributeRow(user="ann", attribute="team", value="hr")
+    before = State(grants=(grant,), attributes=(team, AttributeRow(entity=top, attribute="class", value="secret")))
+    public = AttributeRow(entity=top, attribute="class", value="public")
+    own = AttributeRow(entity=low, attribute="team", value="hr")
+    after = State(grants=(grant,), attributes=(team, public, own))
+    found = {
+        (change.rule.operation, change.subjects, tuple(row.text for row in change.rows))
+        for change in state_diff(program, before, after).access
+    }
+    assert found == {
+        ("browse", ("user:*", "user:ann"), ("class of top:x is secret", "class of top:x is public")),
+        ("read", ("user:ann",), ("team of low:x/y is hr",)),
+    }
+    [line, *_] = [line for group in by_rows(state_diff(program, before, after), ()) for line in group.lines]
+    assert "everyone else" in line.subjects
+
+
+def test_attributes_that_requests_give_are_refused() -> None:
+    text = BY_CLASS.replace("user: {team: text}", "user: {team: {text: true, from: [state, request]}}")
+    with pytest.raises(UsageError, match="does not support policies with comparisons of attributes that requests give"):
+        state_diff(generated_programs.lowered(text)[0], State(), State())

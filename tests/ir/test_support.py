@@ -51,7 +51,7 @@ def policy(feature: Feature | None) -> str:
         nested=TYPES.get(feature, "{}"),
         hierarchy=HIERARCHY.get(feature, ""),
         condition=CONDITIONS.get(feature, "USE (namespace)"),
-        attributes="attributes: {request: {mfa: bool}}" if feature is Feature.ATTRIBUTES else "",
+        attributes=ATTRIBUTES.get(feature, ""),
     )
 
 
@@ -62,7 +62,12 @@ HIERARCHY: dict[Feature | None, str] = {
 }
 CONDITIONS: dict[Feature | None, str] = {
     Feature.BELOW: "USE (namespace or below)",
-    Feature.ATTRIBUTES: "USE (namespace) and request.mfa",
+    Feature.ATTRIBUTES: "USE (namespace) and user.mfa",
+    Feature.GIVEN: "USE (namespace) and request.mfa",
+}
+ATTRIBUTES: dict[Feature | None, str] = {
+    Feature.ATTRIBUTES: "attributes: {user: {mfa: bool}}",
+    Feature.GIVEN: "attributes: {request: {mfa: bool}}",
 }
 STATE = State(
     grants=(Grant(grantee="user:ann", effect="allow", privilege="USE", entity=Entity("namespace", "c/a")),),
@@ -126,7 +131,7 @@ def test_a_tool_refuses_what_is_declared_and_nothing_else(feature: Feature | Non
     path.write_text(policy(feature), encoding="utf-8")
     program = load_program(path)
     reference = Reference(program, state_of(program))
-    features = {feature}
+    features = {feature, *([Feature.ATTRIBUTES] if feature is Feature.GIVEN else [])}
     for tool, questions in ASK.items():
         tools = {tool, NEEDS_WHO_CAN.get(tool)}
         declared = {f: UNSUPPORTED[f][t] for f in features if f for t in tools if t and t in UNSUPPORTED[f]}
@@ -142,7 +147,13 @@ def test_a_tool_refuses_what_is_declared_and_nothing_else(feature: Feature | Non
                 end = "are not supported for policies in which a type nests, as `namespace` does here"
                 assert message == f"{subject} {end}"
             else:
-                ends = ("attributes", "flat ids", "`or below`", "active roles in which roles hold roles")
+                ends = (
+                    "attributes",
+                    "comparisons of attributes that requests give",
+                    "flat ids",
+                    "`or below`",
+                    "active roles in which roles hold roles",
+                )
                 assert message in {
                     f"{subject} does not support policies with {end}" for subject in declared.values() for end in ends
                 }

@@ -316,6 +316,20 @@ def compares(program: Program) -> bool:
 
 
 @once
+def compared_terms(program: Program) -> frozenset[Term]:
+    """The attributes that some condition compares."""
+    conditions = (item_condition(rule) for rule in program.rules.values())
+    compared = (atom for formula in conditions for atom in atoms(formula) if isinstance(atom, Compare))
+    return frozenset(term for compare in compared for term in compare.terms)
+
+
+def compares_given(program: Program) -> bool:
+    """Whether some condition compares an attribute whose value a request can give."""
+    declared = (program.attribute(term) for term in compared_terms(program))
+    return any(attribute is not None and "request" in attribute.origins for attribute in declared)
+
+
+@once
 def uses_below(program: Program) -> bool:
     """Whether some condition asks what is held below an entity."""
     conditions = (item_condition(rule) for rule in program.rules.values())

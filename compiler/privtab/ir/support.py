@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from privtab.errors import UnsupportedError, UsageError
-from privtab.ir.formula import uses_below
+from privtab.ir.formula import compares_given, uses_below
 from privtab.ir.nodes import Program
 
 
@@ -19,6 +19,7 @@ class Feature(Enum):
     NESTED = "a type that nests"
     BELOW = "`or below`"
     ATTRIBUTES = "attributes"
+    GIVEN = "comparisons of attributes that requests give"
     FLAT = "flat ids"
     ACTIVE_WITH_HIERARCHY = "active roles and roles that hold roles"
 
@@ -60,6 +61,8 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.NEEDS: "`needs`",
         Tool.PATHS: "`paths`",
         Tool.SPARK: "Spark",
+    },
+    Feature.GIVEN: {
         Tool.STATE_DIFF: "`state diff`",
     },
     Feature.FLAT: {
@@ -82,6 +85,7 @@ _USES: Mapping[Feature, Callable[[Program], bool]] = {
     Feature.NESTED: lambda program: program.nests,
     Feature.BELOW: uses_below,
     Feature.ATTRIBUTES: lambda program: bool(program.attributes),
+    Feature.GIVEN: compares_given,
     Feature.FLAT: lambda program: bool(program.flat),
     Feature.ACTIVE_WITH_HIERARCHY: lambda program: (
         program.semantics.active_roles == "request" and "roles" in program.semantics.hierarchy
@@ -113,6 +117,7 @@ def refusal(feature: Feature, tool: Tool, nested: str = "") -> UnsupportedError 
 _FEATURES: Mapping[Feature, str] = {
     Feature.BELOW: "`or below`",
     Feature.ATTRIBUTES: "attributes",
+    Feature.GIVEN: "comparisons of attributes that requests give",
     Feature.FLAT: "flat ids",
     Feature.ACTIVE_WITH_HIERARCHY: "active roles in which roles hold roles",
 }

@@ -8,6 +8,7 @@ from functools import cached_property
 from privtab.analysis.state_diff.entities import EntityTree
 from privtab.analysis.state_diff.nodes import ChangedRow
 from privtab.analysis.state_diff.subjects import PRINCIPAL_COLUMN, Side, Subject
+from privtab.ir.formula import compared_terms
 from privtab.ir.nodes import Program
 from privtab.names import path_of
 from privtab.state.chains import GROUP
@@ -44,9 +45,11 @@ class Affected:
     def subjects(self, row: ChangedRow) -> set[Subject]:
         """The subjects that a row is about, in either state."""
         match row.table:
+            case "attributes" if "user" not in row.cells:
+                return self._everyone
             case "memberships" if row.cells["user"].startswith(GROUP):
                 return self.sides[0].bearers(row.cells["user"]) | self.sides[1].bearers(row.cells["user"])
-            case "members" | "memberships" | "service_admins":
+            case "members" | "memberships" | "service_admins" | "attributes":
                 return {f"user:{row.cells['user']}"}
             case table:
                 principal = row.cells[{**PRINCIPAL_COLUMN, "assignments": "principal"}[table]]
@@ -65,6 +68,11 @@ class Affected:
                 return self._of_group(row.cells["group"]) if counts else frozenset()
             case "assignments":
                 return self._of_role(row.cells["role"], row.cells.get("scope"))
+            case "attributes":
+                kind = "user" if "user" in row.cells else "entity"
+                if (kind, row.cells["attribute"]) not in self._compared:
+                    return frozenset()
+                return EVERYWHERE if kind == "user" else frozenset({path_of(row.cells["entity"])})
             case "service_admins":
                 return EVERYWHERE if self.uses.service_admins else frozenset()
             case _:
@@ -104,6 +112,14 @@ class Affected:
         """The paths of entities that stand for a role or a group, if conditions ask about these."""
         is_checked = self.uses.holds if kind == "role" else self.uses.group_membership
         return frozenset(self._names[kind].get(name, ())) if is_checked else frozenset()
+
+    @cached_property
+    def _everyone(self) -> set[Subject]:
+        return self.sides[0].everyone() | self.sides[1].everyone()
+
+    @cached_property
+    def _compared(self) -> frozenset[tuple[str, str]]:
+        return frozenset((term.kind, term.attribute) for term in compared_terms(self.program))
 
     @cached_property
     def _names(self) -> Mapping[str, Mapping[str, set[str]]]:

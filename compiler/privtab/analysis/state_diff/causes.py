@@ -36,6 +36,8 @@ class Causes:
                     self._by_path[row.cells["entity"].partition(":")[2]].append(row)
                 case "members":
                     self._by_path[row.cells["of"].partition(":")[2]].append(row)
+                case "attributes" if "entity" in row.cells:
+                    self._by_path[row.cells["entity"].partition(":")[2]].append(row)
                 case "assignments":
                     self._assigned[row.cells["principal"]].append(row)
                 case _:
@@ -97,6 +99,8 @@ class Causes:
         return found
 
     def _is_about(self, row: ChangedRow, subject: Subject, principals: Collection[str]) -> bool:
+        if row.table == "attributes":
+            return True
         return (
             f"user:{row.cells['user']}" == subject
             if row.table == "members"

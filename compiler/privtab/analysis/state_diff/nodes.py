@@ -49,7 +49,7 @@ class ChangedAccess:
     """What the path of an unnamed call has after the container's: `/` if a type on it nests."""
     flags: tuple[str, ...]
     subjects: tuple[str, ...]
-    """`user:alice`; `group:hr` for a user whose request says that they are in this group."""
+    """`user:alice`; `group:hr` for a user whose request says that they are in this group; `user:*` for everyone whom no row names."""
     entities: EntityClass
     objects: Mapping[str, EntityClass]
     rows: tuple[ChangedRow, ...]

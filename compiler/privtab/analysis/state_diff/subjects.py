@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from privtab.analysis.caller import Caller
 from privtab.analysis.principal_sets import PrincipalSets, UserSets
-from privtab.ir.formula import asked_condition
+from privtab.analysis.universe import USERS, named_principals
+from privtab.ir.formula import asked_condition, compared_terms
 from privtab.ir.nodes import RESOURCE, Atom, Compare, Formula, Program, Rule, ServiceAdmin
 from privtab.ir.serialise import vocabulary
+from privtab.names import path_of
 from privtab.paths import PathShape, count_names
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
+from privtab.state.chains import GROUP
 from privtab.state.nodes import State
 from privtab.state.uses import Uses, uses
 
@@ -20,6 +23,8 @@ PRINCIPAL_COLUMN = {"grants": "grantee", "owners": "owner"}
 """The column of the principal in the tables of what is held on entities."""
 Subject = str
 """`user:alice`; `group:hr` for a nameless user whose request says that they are in this group."""
+ANY_OTHER: Subject = "user:*"
+"""A user whom neither state names, who is affected by attributes of entities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +111,22 @@ class Side:
             holders = {holder for holder, _ in self._users.assigned(principal) if holder.startswith("group:")}
             groups = {group for holder in holders for group in self._users.groups_in(holder)}
         return {f"user:{user}" for user in users} | (groups if self.uses.request_groups else set())
+
+    def everyone(self) -> set[Subject]:
+        """Every subject that the state names, and a user whom it does not name."""
+        principals = named_principals(self.state)
+        found = {principal for principal in principals if principal.startswith("user:")}
+        found |= {f"user:{user}" for user in self.state.distinct(*USERS) if not user.startswith(GROUP)}
+        if self.uses.request_groups:
+            found |= {principal for principal in principals if principal.startswith(GROUP)}
+            found |= {f"{GROUP}{group}" for group in self.state.distinct(("memberships", "group"))}
+        return found | {ANY_OTHER}
+
+    def compared_paths(self) -> set[str]:
+        """The paths of the entities with attributes that conditions compare."""
+        names = {term.attribute for term in compared_terms(self.program) if term.kind == "entity"}
+        rows = self.state.column("attributes", "attribute").where(names)
+        return {path_of(key) for key in self.state.column("attributes", "entity").take(rows) if key is not None}
 
     def containers(self, principal: str) -> Iterable[str]:
         """The groups that a principal is in and the roles that it holds, by single rows."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
+from privtab.analysis.state_diff.subjects import ANY_OTHER
 from privtab.ir.nodes import RESOURCE
 from privtab.plural import count
 from privtab.sensitive import has_word
@@ -101,6 +102,8 @@ def names_text(names: Iterable[str], count: int) -> str:
 
 def subject_text(subject: str) -> str:
     """`alice`, or `group:hr`."""
+    if subject == ANY_OTHER:
+        return "everyone else"
     return subject.removeprefix("user:")
 
 
