@@ -67,7 +67,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     },
     Feature.FLAT: {
         Tool.CONFORM: "`conform`",
-        Tool.DIFF: "`diff`",
         Tool.NEEDS: "`needs`",
         Tool.PATHS: "`paths`",
         Tool.SHARDS: "a sharded state",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import assert_never
 
@@ -29,7 +30,7 @@ from privtab.paths import base_type, level_of
 from privtab.request import Entity, Request
 from privtab.state import attribute_rows
 from privtab.state.load import to_tables
-from privtab.state.nodes import Assignment, AttributeRow, Grant, State, merged
+from privtab.state.nodes import Assignment, AttributeRow, Grant, Placement, State, merged
 
 GROUP, REQUEST_GROUP = "team", "guests"
 """Names of the group in the state and of the group that a request brings."""
@@ -76,7 +77,11 @@ class WitnessBuilder:
         """The request of the caller."""
         resource = self.entity(Target(slot=RESOURCE, type=self.rule.entity))
         if self.unnamed:
-            resource = Entity(resource.type, resource.id.rpartition("/")[0] + ("/" if self.slash else ""))
+            parent = self.program.entities[self.rule.entity].parent
+            if self.program.entities[self.rule.entity].flat and parent is not None:
+                resource = Entity(resource.type, f"{self.entity(Target(slot=RESOURCE, type=parent))}/")
+            else:
+                resource = Entity(resource.type, resource.id.rpartition("/")[0] + ("/" if self.slash else ""))
         in_request_group = any(getattr(fact, "carrier", None) == "from_request" for fact in self.facts)
         return Request(
             user=self.user,
@@ -121,20 +126,53 @@ class WitnessBuilder:
 
     def entity(self, target: Target) -> Entity:
         """The entity that a target stands for."""
-        chain = self.program.chain(target.type)
-        names = [
+        return self._entity(self.program, target.type, self.path_names(target))
+
+    def path_names(self, target: Target) -> list[str]:
+        """The names on the path of a target, from the root down."""
+        return [
             self._name(Target(slot=target.slot, type=type_))
-            for type_ in chain
+            for type_ in self.program.chain(target.type)
             if not self.program.entities[type_].single
         ]
-        return Entity(base_type(target.type), "/".join(names))
+
+    @staticmethod
+    def _entity(program: Program, type_: str, names: Sequence[str]) -> Entity:
+        """The entity with these names on its path; its id begins with the last name that is an id on its own."""
+        flat = [link for link in program.chain(type_) if program.entities[link].flat]
+        first = program.depth(flat[-1]) - 1 if flat else 0
+        return Entity(base_type(type_), "/".join(names[first:]))
+
+    def _placements(self) -> Iterator[Placement]:
+        """Where the entities with flat ids lie that the request is about, or that lie below these."""
+        for slot, type_ in self.types.items():
+            unnamed = slot == RESOURCE and self.unnamed
+            names = self.path_names(Target(slot=slot, type=type_))
+            yield from self._placed(type_, names[:-1] if unnamed else names)
+        for fact in self.facts:
+            if isinstance(fact, GrantedBelow | OwnedBelow):
+                privilege = fact.privilege if isinstance(fact, GrantedBelow) else None
+                yield from self._placed(*self._names_elsewhere(fact.target, privilege))
+
+    def _placed(self, type_: str, names: Sequence[str]) -> Iterator[Placement]:
+        """The places of what has a flat id on a path with these names."""
+        chain = self.program.chain(type_)
+        for parent, link in pairwise(chain):
+            depth = self.program.depth(link)
+            if self.program.entities[link].flat and depth <= len(names):
+                around = self._entity(self.program, parent, names[: self.program.depth(parent)])
+                yield Placement(entity=self._entity(self.program, link, names[:depth]), parent=around)
 
     def _elsewhere(self, target: Target, privilege: str | None = None) -> Entity:
         """An entity strictly below a target, which is none of the request's, where a privilege can be granted."""
+        return self._entity(self.program, *self._names_elsewhere(target, privilege))
+
+    def _names_elsewhere(self, target: Target, privilege: str | None) -> tuple[str, list[str]]:
+        """The type of such an entity, and the names on its path."""
         type_ = FactSemantics(self.program).elsewhere(target, privilege)[0]
         inside = self.program.chain(type_)[len(self.program.chain(target.type)) :]
         names = [f"other_{base_type(t)}" for t in inside if not self.program.entities[t].single]
-        return Entity(base_type(type_), "/".join([*self.entity(target).names, *names]))
+        return type_, [*self.path_names(target), *names]
 
     def _name(self, target: Target) -> str:
         """The name of one entity: the caller's or their group's if the facts say so, otherwise one made from its type."""
@@ -154,7 +192,8 @@ class WitnessBuilder:
     def state(self) -> State:
         """The smallest state with the facts."""
         rows = [self._rows(fact) for fact in sorted(self.facts, key=repr)]
-        return merged((*rows, State(attributes=tuple(self._attribute_rows()))))
+        further = State(attributes=tuple(self._attribute_rows()), entities=tuple(self._placements()))
+        return merged((*rows, further))
 
     def _rows(self, fact: Fact) -> State:
         match fact:

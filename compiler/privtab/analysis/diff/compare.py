@@ -77,6 +77,8 @@ class Comparison:
     def row(self, pair: Pair) -> RowChange:
         """The change of an operation that both sides have."""
         before, after = self.before.rules[pair], self.after.rules[pair]
+        if not self._same_ids(before, after):
+            return self._unknown(before, after, pair)
         effects = Verdict.EQUAL if before.effects == after.effects else compare_effects(before, after)
         unchanged = self.same(pair)
         condition, witnesses = (Verdict.EQUAL, ()) if unchanged else self._condition(pair)
@@ -99,6 +101,27 @@ class Comparison:
             before=cell(self.before, before),
             after=cell(self.after, after),
             witnesses=witnesses,
+        )
+
+    def _same_ids(self, before: Rule, after: Rule) -> bool:
+        """Whether ids and places mean the same on both sides, for the objects of requests."""
+        if not (self.before.flat or self.after.flat):
+            return True
+        types = {before.entity, *(t for rule in (before, after) for slot in rule.withs for t in slot.types)}
+        known = types & self.before.entities.keys() & self.after.entities.keys()
+        return all(_flat_links(self.before, type_) == _flat_links(self.after, type_) for type_ in known)
+
+    def _unknown(self, before: Rule, after: Rule, pair: Pair) -> RowChange:
+        return RowChange(
+            entity=pair[0],
+            operation=pair[1],
+            verdict=Verdict.UNKNOWN,
+            condition=Verdict.UNKNOWN,
+            effects=compare_effects(before, after),
+            parts=tuple(parts(before, after)),
+            because=(*self._changed_references(pair), *self._declarations(pair)),
+            before=cell(self.before, before),
+            after=cell(self.after, after),
         )
 
     def same(self, pair: Pair) -> bool:
@@ -241,6 +264,12 @@ class Comparison:
 
     def _witness_check(self, pair: Pair) -> WitnessCheck:
         return WitnessCheck((self._forward.semantics, self.before.rules[pair]), (self._after, self.after.rules[pair]))
+
+
+def _flat_links(program: Program, type_: str) -> list[tuple[str, str | None]]:
+    """The types with flat ids on a path, each with what contains it."""
+    links = (program.entities[link] for link in program.chain(type_))
+    return [(link.name, link.parent) for link in links if link.flat]
 
 
 def parts(before: Rule, after: Rule) -> Iterator[str]:

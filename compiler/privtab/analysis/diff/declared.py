@@ -84,6 +84,7 @@ def _types(before: Program, after: Program) -> Iterator[Declared]:
         details = [
             Detail(what="parent", before=old.parent, after=new.parent),
             Detail(what="nested", before=_levels(old), after=_levels(new)),
+            Detail(what="flat", before=_yes_no(old.flat), after=_yes_no(new.flat)),
             Detail(what="single", before=_yes_no(old.single), after=_yes_no(new.single)),
             Detail(what="principal", before=old.principal, after=new.principal),
         ]

@@ -42,8 +42,11 @@ class Shape:
     def of(
         cls, program: Program, rule: Rule, cache: dict[tuple[str, str], frozenset[str]], *, slash: bool = False
     ) -> Shape:
-        """The shape of a row. `cache`: results of `flags_of` for other rows. `slash`: paths without their last name end with `/`."""
+        """The shape of a row. `cache`: results of `flags_of` for other rows. `slash`: paths without their last name end with `/`. With flat ids, the names are those on the path, not of the id."""
         depth = program.depth(rule.entity)
+        chain = program.chain(rule.entity)
+        if any(program.entities[link].flat for link in chain):  # what lies below an id that is flat has no levels
+            slash = program.entities[rule.entity].flat
         conditions = {PathForm(depth): item_condition(rule)}
         if rule.unnamed and not program.entities[rule.entity].single:
             form = PathForm(depth, slash=True) if slash else PathForm(depth - 1)

@@ -222,6 +222,8 @@ def _sentence(table: str, row: dict[str, str]) -> str:
             return f"{_bare(row['owner'])} owns {row['entity']}"
         case "service_admins":
             return f"{row['user']} is a service admin"
+        case "entities":
+            return f"{row['entity']} lies in {row['parent']}"
         case "attributes":
             return f"the {row['attribute']} of {row.get('user') or row.get('entity')} is {row['value']}"
         case _:

@@ -14,8 +14,7 @@ from privtab.ir.canonical import Listing
 from privtab.ir.comparisons import Values
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import atoms, item_condition, references, targets_of
-from privtab.ir.nodes import Has, Privilege, Program, Rule, Target, Term
-from privtab.paths import base_type
+from privtab.ir.nodes import Has, HasBelow, OwnsBelow, Privilege, Program, Rule, Target, Term
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
 from privtab.reference.witness import WitnessBuilder
@@ -54,11 +53,10 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
 
     def entity(self, target: Target) -> Entity:
         """The entity that a target stands for."""
-        slot_entity = super().entity(Target(slot=target.slot, type=self.types[target.slot]))
+        names = self.path_names(Target(slot=target.slot, type=self.types[target.slot]))
         known = self.program if target.type in self.program.entities else self.other_program
-        names = slot_entity.names[: known.depth(target.type)]
-        type_ = base_type(target.type)
-        return Entity(self.original_types.get(type_, type_), "/".join(names))
+        found = self._entity(known, target.type, names[: known.depth(target.type)])
+        return Entity(self.original_types.get(found.type, found.type), found.id)
 
     def is_in_state(self, term: Term) -> bool:
         """As WitnessBuilder.is_in_state, for attributes of either program."""
@@ -150,7 +148,9 @@ def _reduced_program(semantics: FactSemantics, rule: Rule) -> Program:
         ]
         for atom in atoms(condition):
             named_types += (target.type for target in targets_of(atom))
-            if isinstance(atom, Has):
+            if isinstance(atom, HasBelow | OwnsBelow):
+                named_types += (place.type for place in semantics.at_or_below(atom.target))
+            if isinstance(atom, Has | HasBelow):
                 privileges.add(atom.privilege)
         types |= dict.fromkeys(ancestor for type_ in named_types for ancestor in program.chain(type_))
         queue += [program.rules[can.target.type, can.operation] for can in references(condition)]

@@ -1,0 +1,37 @@
+"""Witnesses of conditions with `or below` name entities of types that no condition names."""
+
+from __future__ import annotations
+
+from privtab.analysis.diff import Verdict, diff
+from privtab.pipeline import program_of
+from privtab.source import SourceFile
+
+POLICY = """
+privtab: 1
+system: lake
+version: "1"
+entities: {catalog: {schema: {table: }}}
+privileges: [READ]
+semantics: {owner: {kinds: [user]}}
+tables:
+  catalog: {see: owner (catalog or below), find: READ (catalog or below)}
+"""
+
+
+def test_what_lies_below_is_in_the_state_of_a_witness() -> None:
+    before, after = (program_of(SourceFile.of("lake.yaml", text)) for text in (POLICY, POLICY.replace(" or below", "")))
+    found = {row.operation: row for row in diff(before, after).rows}
+    assert {row.verdict for row in found.values()} == {Verdict.NARROWER}
+    assert [witness.state for row in found.values() for witness in row.witnesses] == [
+        {"owners": [{"entity": "schema:catalog1/other_schema", "owner": "user:alice"}]},
+        {
+            "grants": [
+                {
+                    "grantee": "user:alice",
+                    "effect": "allow",
+                    "privilege": "READ",
+                    "entity": "schema:catalog1/other_schema",
+                }
+            ]
+        },
+    ]
