@@ -80,17 +80,23 @@ class Reader:
 class Excerpt:
     """The rows that were read so far, within one transaction."""
 
-    def __init__(self, program: Program, reader: Reader, shown: str) -> None:
+    def __init__(self, program: Program, reader: Reader, shown: str, changes: tuple[Change, ...] = ()) -> None:
+        """`changes`: those that count as if they had been carried out."""
         self.program = program
         self.reader = reader
         self.shown = shown
         self.rows = Rows()
+        self._changes = changes
         self._asked: dict[tuple[str, tuple[str, ...]], set[tuple[str, ...]]] = {}
         self._state: tuple[int, State] | None = None
 
     def another(self) -> Excerpt:
         """An excerpt of the same store that is still empty."""
         return Excerpt(self.program, self.reader, self.shown)
+
+    def after(self, changes: Iterable[Change]) -> Excerpt:
+        """An excerpt, still empty, of the store as some changes would leave it."""
+        return Excerpt(self.program, self.reader, self.shown, tuple(changes))
 
     def state(self) -> State:
         """The state of the rows that were read. Raises StateInvalid if they are wrong under this policy."""
@@ -112,16 +118,7 @@ class Excerpt:
         program, semantics = self.program, self.program.semantics
         user = request.user
         objects = (request.resource, *request.with_.values())
-        groups = {f"{GROUP}{group}" for group in request.groups} if "request" in semantics.groups else set[str]()
-        if "state" in semantics.groups:
-            groups |= {f"{GROUP}{row['group']}" for row in self.find("memberships", user=[user])}
-        if "groups" in semantics.hierarchy:
-            groups |= self._links_above("groups", groups)
-        principals = {f"user:{user}"} | groups
-        roles = {f"{ROLE}{row['role']}" for row in self.find("assignments", principal=principals)}
-        if "roles" in semantics.hierarchy:
-            roles |= self._links_above("roles", roles)
-        principals |= roles
+        principals = self._principals(user, request.groups)
         self._place(map(str, objects))
         keys = self._keys(objects)
         self.find("grants", entity=keys, grantee=principals)
@@ -140,8 +137,42 @@ class Excerpt:
         condition = item_condition(program.rules[request.resource.type, request.action])
         if any(isinstance(atom, HasBelow | OwnsBelow) for atom in leaves(program, condition)):
             # What others hold below does not matter: docs/decisions/0250.
-            self.find("grants", grantee=principals)
-            self.find("owners", owner=principals)
+            self._holdings(principals)
+
+    def read_held(self, user: str) -> list[Cells]:
+        """Read all that a user holds at any distance, and return the grants, assignments, owners and members among it."""
+        principals = self._principals(user, ())
+        rows = [*self._holdings(principals), *self.find("members", user=[user])]
+        return [*rows, *self.find("assignments", principal=principals)]
+
+    def users_of(self, principals: Iterable[str]) -> set[str]:
+        """The users who are some principals, are in these groups or hold these roles, at any distance."""
+        waiting, seen = set(principals), set[str]()
+        while waiting:
+            seen |= waiting
+            groups = {text.removeprefix(GROUP) for text in waiting if text.startswith(GROUP)}
+            roles = {text.removeprefix(ROLE) for text in waiting if text.startswith(ROLE)}
+            members = {row["user"] for row in self.find("memberships", group=groups)}
+            found = {text if text.startswith(GROUP) else f"user:{text}" for text in members}
+            waiting = (found | {row["principal"] for row in self.find("assignments", role=roles)}) - seen
+        return {text.removeprefix("user:") for text in seen if text.startswith("user:")}
+
+    def _holdings(self, principals: Collection[str]) -> list[Cells]:
+        return [*self.find("grants", grantee=principals), *self.find("owners", owner=principals)]
+
+    def _principals(self, user: str, request_groups: Iterable[str]) -> set[str]:
+        """Every principal through which a user may hold something."""
+        semantics = self.program.semantics
+        groups = {f"{GROUP}{group}" for group in request_groups} if "request" in semantics.groups else set[str]()
+        if "state" in semantics.groups:
+            groups |= {f"{GROUP}{row['group']}" for row in self.find("memberships", user=[user])}
+        if "groups" in semantics.hierarchy:
+            groups |= self._links_above("groups", groups)
+        principals = {f"user:{user}"} | groups
+        roles = {f"{ROLE}{row['role']}" for row in self.find("assignments", principal=principals)}
+        if "roles" in semantics.hierarchy:
+            roles |= self._links_above("roles", roles)
+        return principals | roles
 
     def _keys(self, objects: Iterable[Entity]) -> set[str]:
         """The keys on the paths of some entities, with those of the single types, which have the path of what contains them."""
@@ -313,12 +344,14 @@ class Excerpt:
             if begins is not None:
                 values["begin"] = f"{begins[1]}%"
             found += self._read(table, statement, values)
+        found += self._added(table, texts)
         if len(columns) == 1:
             self._asked.setdefault((table, columns), set()).update((text,) for text in texts[columns[0]])
         return found
 
     def _beneath(self, table: str, column: str, key: str) -> list[Cells]:
         """The rows with an entity whose text begins like a key, as those of all entities below it do."""
+        assert not self._changes, "only the rows of now are looked for by what contains them"
         type_, _, path = key.partition(":")
         types = [name for name, chain in self.program.chains.items() if type_ in chain]
         found: list[Cells] = []
@@ -333,12 +366,23 @@ class Excerpt:
     def _read(self, table: str, statement: Select[Any], values: Mapping[str, Any]) -> list[Cells]:
         names = COLUMNS[table].all
         own = self.rows.tables[table]
+        removed = {row_id(c.row or {}) for c in self._changes if c.table == table and c.action == "remove"}
         found: list[Cells] = []
         for id_, change, *texts in self.reader.read(table, statement, values):
+            if id_ in removed:
+                continue
             if id_ not in own:
                 own[id_] = change, {name: text for name, text in zip(names, texts, strict=True) if text is not None}
             found.append(own[id_][1])
         return found
+
+    def _added(self, table: str, texts: Mapping[str, Collection[str]]) -> Iterator[Cells]:
+        """The rows that the changes of this excerpt add, with one of some texts in each column."""
+        for change in self._changes:
+            cells: Any = change.row
+            if change.table == table and change.action == "add" and all(cells.get(n) in texts[n] for n in texts):
+                self.rows.tables[table][row_id(cells)] = 0, cells
+                yield cells
 
 
 def _parts(texts: Mapping[str, Collection[str]], columns: tuple[str, ...]) -> Iterator[dict[str, Sequence[str]]]:

@@ -21,6 +21,7 @@ from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.principal_rows import about_principal
 from privtab.state.raw import COLUMNS, RawState
+from privtab.store.conflicts import check_conflicts
 from privtab.store.excerpt import Excerpt
 from privtab.store.rows import Rows, checked
 from privtab.store.schema import row_id
@@ -102,7 +103,9 @@ def plan(program: Program, excerpt: Excerpt, asked: Asked) -> tuple[Decision, tu
         own += [change for change in additions if change.row not in added.get(change.table, ())]
         excerpt.read_around({}, own)
         _check_covered(program, excerpt, after, request, own)
-    return decision, (*removed, *additions)
+    changes = (*removed, *additions)
+    check_conflicts(program, excerpt, changes)
+    return decision, changes
 
 
 def raw(tables: Tables | RawState | None, shown: str) -> RawState | None:
