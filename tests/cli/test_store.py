@@ -150,3 +150,58 @@ def test_a_store_is_loaded_from_any_state_and_verified(lake: Path, capsys: pytes
     assert run(["store", "verify", "other.db"]) == 1
     assert "was altered" in capsys.readouterr().err
     assert run(["store", "create", "third.db", "-p", "lake.yaml"]) == 0
+
+
+def test_entities_are_deleted_as_far_as_the_policy_allows(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for schema in ("a", "b"):
+        assert change("root", "create", f"schema:l/{schema}", "--yes") == 0
+    row = "owners:{entity: schema:l/a, owner: user:eve}"
+    assert change("root", "grant", "schema:l/a", "--add", row, "--yes") == 0
+    capsys.readouterr()
+    delete = ["store", "delete", "grants.db", "eve", "drop", "schema:l/a", "schema:l/b", "-p", "lake.yaml"]
+    assert run([*delete, "--dry-run"]) == 1
+    proposed = capsys.readouterr()
+    assert "schema:l/a: 2 rows" in proposed.out
+    assert len(log(capsys)) == 5
+    assert run(delete) == 1
+    printed = capsys.readouterr()
+    assert printed == proposed
+    assert "user:eve may not `drop` on schema:l/b" in printed.err
+    assert [entry["resource"] for entry in log(capsys)[5:]] == ["schema:l/a"]
+
+
+def test_a_change_is_shown_and_taken_back_by_an_operation(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert change("root", "grant", "lake:l", "--add", OWNER, "--yes") == 0
+    assert run(["state", "log", "grants.db", "--after", "2"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"  + {OWNER}"
+    undo = ["state", "undo", "grants.db", "3", "-p", "lake.yaml"]
+    assert run(undo) == 0
+    shown = capsys.readouterr().out
+    assert f"  - {OWNER}" in shown
+    assert "lost by" in shown
+    assert len(log(capsys)) == 3
+    assert run([*undo, "ben", "grant", "lake:l"]) == 1
+    assert "user:ben may not" in capsys.readouterr().err
+    assert run([*undo, "root"]) == 2
+    assert run([*undo, "root", "grant", "lake:l"]) == 0
+    assert f"  - {OWNER}" in capsys.readouterr().out
+    assert run(undo) == 1, "the row is not there any more"
+    assert "does not hold these rows" in capsys.readouterr().err
+    assert run(["state", "undo", "grants.db", "4", "-p", "lake.yaml", "root", "grant", "lake:l", "--yes"]) == 0
+    assert f"  + {OWNER}" in capsys.readouterr().out
+    assert run(["state", "undo", "grants.db", "9", "-p", "lake.yaml"]) == 2
+
+
+def test_settings_name_the_first_administrators(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (lake / "privtab.toml").write_text('[store]\nadministrators = ["ann", "ben"]\n', encoding="utf-8")
+    assert run(["store", "create", "other.db", "-p", "lake.yaml", "--admin", "root"]) == 0
+    capsys.readouterr()
+    assert run(["store", "show", "other.db"]) == 0
+    shown = {line.partition(": ")[2] for line in capsys.readouterr().out.splitlines()}
+    assert shown == {"root}", "ann}", "ben}"}
+    (lake / "privtab.toml").write_text("[store]\nadministrators = 3\nadmin = 4\n", encoding="utf-8")
+    assert run(["store", "create", "third.db", "-p", "lake.yaml"]) == 2
+    error = capsys.readouterr().err
+    assert "`administrators` is not a list of users" in error
+    assert "unknown setting `admin`" in error
+    assert not (lake / "third.db").exists()

@@ -76,7 +76,17 @@ COMPANIES = ("company:a", "company:b")
 FLAT = (*(f"folder:f{n}" for n in range(5)), *(f"document:d{n}" for n in range(5)))
 OTHERS = ("comment:d0/c", "comment:d1/c", "desk:a/1", "desk:b/1", "lamp:a/1", "drawer:a/1/x", "desk:a/100%25")
 NAMED = (*COMPANIES, *FLAT, *OTHERS)
-OBJECTS = (*NAMED, "group:a/g0", "role:a/r1", "user:a/ann", "user:b/ben")
+OBJECTS = (
+    *NAMED,
+    "document:folder:f0/",
+    "folder:company:a/",
+    "folder:folder:f1/",
+    "desk:a/",
+    "group:a/g0",
+    "role:a/r1",
+    "user:a/ann",
+    "user:b/ben",
+)
 USERS = ("root", "root", "root", "ann", "ben", "cem")
 GROUPS, ROLES = tuple(f"g{n}" for n in range(6)), (*(f"r{n}" for n in range(5)), "keeper")
 Tables = dict[str, list[dict[str, str]]]

@@ -13,10 +13,11 @@ from privtab import moments
 from privtab.errors import AccessDenied, FileError, InvalidRequest, StateInvalid, StoreConflict, StoreError, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
+from privtab.request import Entity
 from privtab.state.load import from_tables
 from privtab.state.validate import validate
 from privtab.store.journal import Journal
-from privtab.store.store import Store
+from privtab.store.store import Outcome, Store
 
 HOSTILE = (
     "o'neil",
@@ -27,6 +28,21 @@ HOSTILE = (
     "\\",
     "x" * 10_000,
 )
+
+
+DRIVE = """\
+privtab: 1
+system: drive
+version: "1"
+entities: {drive: {folder: {document: }}}
+types: {folder: {flat: true}, document: {flat: true}}
+privileges: [READ]
+semantics: {owner: {kinds: [user]}}
+tables:
+  drive: {create: {requires: service admin, becomes: owner}}
+  folder: {create: {requires: owner (drive), becomes: owner}, drop: owner (folder)}
+  document: {create: {requires: owner (folder), becomes: owner}}
+"""
 
 
 @pytest.fixture
@@ -446,3 +462,36 @@ def test_the_migrations_make_the_tables_of_the_schema(store: Store) -> None:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
         made = connection.scalars(text("select name from sqlite_master where type = 'index' and name like 'of_%'"))
         assert set(made) == {index.name for table in METADATA.tables.values() for index in table.indexes}
+
+
+def test_of_several_entities_those_are_deleted_that_the_policy_allows(lake: Store) -> None:
+    for entity in ("schema:l/a", "schema:l/b", "schema:l/c"):
+        lake.perform(asks("root", "create", entity))
+    rows = [{"entity": f"schema:l/{name}", "owner": "user:eve"} for name in "ac"]
+    lake.change(asks("root", "grant", "lake:l"), add={"owners": rows})
+    results = lake.delete_all([asks("eve", "drop", f"schema:l/{name}") for name in "abc"])
+    assert [type(result) for result in results] == [Outcome, AccessDenied, Outcome]
+    assert {row["entity"] for row in lake.rows()["owners"]} == {"lake:l", "schema:l/b"}
+    same(lake)
+
+
+def test_a_new_entity_with_a_flat_id_is_placed_in_what_the_request_names(tmp_path: Path) -> None:
+    path = tmp_path / "drive.yaml"
+    path.write_text(DRIVE, encoding="utf-8")
+    drive = Store.create(str(tmp_path / "drive.db"), load_program(path), administrators=["root"])
+    drive.perform(asks("root", "create", "drive:main"))
+    done = drive.perform(asks("root", "create", "folder:drive:main/"), new=Entity("folder", "f1"))
+    assert sorted(str(change.to_json()) for change in done.changes) == [
+        "{'add': 'entities', 'row': {'entity': 'folder:f1', 'parent': 'drive:main'}}",
+        "{'add': 'owners', 'row': {'entity': 'folder:f1', 'owner': 'user:root'}}",
+    ]
+    drive.perform(asks("root", "create", "document:folder:f1/"), new=Entity("document", "d1"))
+    with pytest.raises(StoreConflict, match="is there already"):
+        drive.perform(asks("root", "create", "document:folder:f1/"), new=Entity("document", "d1"))
+    with pytest.raises(UsageError, match="is not new in"):
+        drive.perform(asks("root", "create", "document:folder:f1/"), new=Entity("folder", "d2"))
+    with pytest.raises(AccessDenied):
+        drive.perform(asks("eve", "create", "document:folder:f1/"), new=Entity("document", "d2"))
+    drive.delete_entity(asks("root", "drop", "folder:f1"))
+    assert drive.rows()["entities"] == []
+    same(drive)

@@ -8,28 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privtab._install import how_to_install
 from privtab.cli._ask import FlagOption, GroupOption, WithOption, entity, flag_names, group_names, objects, user_name
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption
 from privtab.cli._output import Format, complain, out, print_if_data
-from privtab.cli._store_rows import confirm_sensitive, print_changes, print_row
+from privtab.cli._store_changes import confirm, show_entries, store_class
+from privtab.cli._store_delete import add_to as add_delete_to
+from privtab.cli._store_rows import print_changes, print_row
 from privtab.cli._store_serve import add_to as add_serve_to
-from privtab.errors import AccessDenied, StateInvalid, UnsupportedError, UsageError
+from privtab.errors import AccessDenied, StateInvalid, UsageError
 from privtab.exit_codes import ExitCode
 from privtab.plural import count
-from privtab.sensitive import SENSITIVE
 
 if TYPE_CHECKING:
-    from privtab.analysis.state_diff import StateDiff
     from privtab.ir.nodes import Program
     from privtab.state.raw import RawState
-    from privtab.store.journal import Journal
-    from privtab.store.planning import Plan
-    from privtab.store.store import Store
 
 PANEL = "Ship"
-MOST_LINES = 60
-"""The most lines of a difference that are shown."""
 
 app = typer.Typer(help="Keep who holds what in a database, and change it as the policy allows.", no_args_is_help=True)
 
@@ -49,6 +43,7 @@ RowsOption = Annotated[
 
 
 add_serve_to(app)
+add_delete_to(app)
 
 
 @app.command("create")
@@ -63,14 +58,20 @@ def create(
 ) -> None:
     """Create a store for the system of a policy.
 
+    The first service administrators are those of `--admin`, and of `store.administrators` in privtab.toml, or in
+    `[tool.privtab]` of pyproject.toml, in the working directory or above.
+
     Example:
 
     \b
       privtab store create grants.db --policy gravitino/1.1.0 --admin root
       privtab store create postgresql+psycopg://privtab@db/grants -p lake.yaml
     """
-    made = _stores().create(url, _program(policy, variant), administrators=admin or [], actor=actor)
-    out().print(f"{made.database.shown}: a store of {made.system}", soft_wrap=True)
+    from privtab.lint.config import settings_for
+
+    administrators = [*(admin or []), *settings_for(Path("privtab.toml")).administrators]
+    store = store_class().create(url, _program(policy, variant), administrators=administrators, actor=actor)
+    out().print(f"{store.database.shown}: a store of {store.system}", soft_wrap=True)
 
 
 @app.command("load")
@@ -95,7 +96,7 @@ def load(
 
     program = _program(policy, variant)
     rows = load_rows(program, state)
-    done = _stores().open(url, program).load(rows, actor=actor)
+    done = store_class().open(url, program).load(rows, actor=actor)
     out().print(f"{count(done, 'row')} loaded")
 
 
@@ -141,13 +142,12 @@ def log(
       privtab store log grants.db
       privtab store log grants.db --after 120 --format json
     """
-    found = _journal(url).log(after)
+    from privtab.cli._stored import opened_store
+
+    found = opened_store(url).log(after)
     if print_if_data(format_, [entry.to_json() for entry in found]):
         return
-    for entry in found:
-        what = entry.action if entry.resource is None else f"{entry.action} {entry.resource}"
-        out().print(f"{entry.number} {entry.at} {entry.actor} {what}", soft_wrap=True)
-        print_changes(entry.changes)
+    show_entries(found)
 
 
 @app.command("verify")
@@ -161,7 +161,9 @@ def verify(url: UrlArgument) -> None:
     \b
       privtab store verify grants.db
     """
-    journal = _journal(url)
+    from privtab.cli._stored import opened_store
+
+    journal = opened_store(url)
     found = journal.verify()
     for problem in found:
         complain(problem)
@@ -221,53 +223,23 @@ def change(
         with_=objects(with_),
         flags=flag_names(flag, program),
     )
-    rows = {"add": _rows(add, "--add"), "remove": _rows(remove, "--remove")}
-    store = _stores().open(url, program)
+    added, removed = _rows(add, "--add"), _rows(remove, "--remove")
+    store = store_class().open(url, program)
     try:
-        done = None if request_id is None else store.done(request_id, request, **rows)
+        done = None if request_id is None else store.done(request_id, request, add=added, remove=removed)
         if done is None:
-            planned = store.propose(request, **rows)
-            _confirmed(store, planned, dry_run=dry_run, yes=yes)
+            planned = store.propose(request, add=added, remove=removed)
+            confirm(store, planned, dry_run=dry_run, yes=yes)
             if dry_run:
                 return
             expected = planned.number if expect is None else expect
-            done = store.change(request, **rows, request_id=request_id, expect=expected)
+            done = store.change(request, add=added, remove=removed, request_id=request_id, expect=expected)
     except AccessDenied as denied:
         complain(str(denied))
         raise typer.Exit(ExitCode.FINDINGS) from None
     print_changes(done.changes)
     again = ", done before" if done.repeated else ""
     out().print(f"change {done.number}: {count(len(done.changes), 'row')}{again}")
-
-
-def _confirmed(store: Store, planned: Plan, *, dry_run: bool, yes: bool) -> None:
-    """Show who gains and loses what, and ask before a sensitive operation is given to somebody."""
-    from privtab.analysis.state_diff.summary import totals
-
-    if yes and not dry_run:
-        return
-    try:
-        found = _difference(store.program, planned)
-        sensitive = totals(found, SENSITIVE, gained=True).sensitive > 0 or bool(found.undecided)
-    except UnsupportedError as error:
-        if dry_run:
-            raise
-        complain(str(error))
-        found, sensitive = None, True
-    if found is not None and (dry_run or sensitive):
-        from privtab.cli._state_diff_pretty import show as show_difference
-
-        shown = (f"change {planned.number}", "after the request")
-        show_difference(found, shown, out(), SENSITIVE, decisions=True, most=MOST_LINES)
-    if dry_run or not sensitive:
-        return
-    confirm_sensitive()
-
-
-def _difference(program: Program, planned: Plan) -> StateDiff:
-    from privtab.analysis.state_diff import state_diff
-
-    return state_diff(program, planned.before, planned.after)
 
 
 def _rows(texts: list[str] | None, option: str) -> RawState | None:
@@ -303,17 +275,3 @@ def _program(policy: str, variant: str | None) -> Program:
     from privtab.cli._stored import load_policy
 
     return load_policy(policy, variant=variant)
-
-
-def _stores() -> type[Store]:
-    try:
-        from privtab.store.store import Store
-    except ImportError as error:
-        raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
-    return Store
-
-
-def _journal(url: str) -> Journal:
-    from privtab.cli._stored import opened_store
-
-    return opened_store(url)

@@ -106,16 +106,21 @@ class _SettingsReader(DocumentReader):
     def document(self, node: Node, root: Path) -> Settings:
         """The settings of the whole file, or of the table `tool.privtab`."""
         # Clients read the table `client` themselves.
-        top = self.fields(node, "the settings", ("policies", "lint", "client")) or {}
+        top = self.fields(node, "the settings", ("policies", "lint", "client", "store")) or {}
         policies: tuple[str, ...] = ()
         if "policies" in top:
             policies = self.paths(top["policies"], "policies", "paths", "policies")
+        store = self.fields(top["store"], "`store`", ("administrators",)) or {} if "store" in top else {}
+        administrators: tuple[str, ...] = ()
+        if "administrators" in store:
+            administrators = self.paths(store["administrators"], "administrators", "users", "ann")
         lint: dict[str, Node] = {}
         if "lint" in top:
             lint = self.fields(top["lint"], "`lint`", ("fail-on", "format", "severity", "overrides")) or {}
         return Settings(
             root=root,
             policies=policies or None,
+            administrators=administrators,
             fail_on=self.choice(lint, "fail-on", FailOn),
             format=self.choice(lint, "format", LintFormat),
             severity=self.severities(lint.get("severity")),
@@ -156,7 +161,7 @@ class _SettingsReader(DocumentReader):
                 yield Override(paths=paths, severity=severity)
 
     def paths(self, node: Node, key: str, what: str, example: str) -> tuple[str, ...]:
-        """A list of paths or patterns, or a single one; empty if it is neither, which is reported."""
+        """A list of paths, patterns or names, or a single one; empty if it is neither, which is reported."""
         items = node.items if isinstance(node, Sequence) else (node,)
         if items and all(isinstance(item, Scalar) and isinstance(item.value, str) and item.value for item in items):
             return tuple(item.text for item in items if isinstance(item, Scalar))

@@ -1,4 +1,4 @@
-"""The settings of a privtab.toml: where the policies are, and how `privtab lint` treats each file."""
+"""The settings of a privtab.toml: where the policies are, how `privtab lint` treats each file, and who administers stores."""
 
 from __future__ import annotations
 
@@ -59,6 +59,8 @@ class Settings:
     root: Path | None = None
     policies: tuple[str, ...] | None = None
     """Files and folders with policies, relative to `root`."""
+    administrators: tuple[str, ...] = ()
+    """The first service administrators of stores."""
     fail_on: FailOn | None = None
     format: LintFormat | None = None
     severity: Mapping[str, Level] = field(default_factory=dict)

@@ -184,6 +184,9 @@ class Excerpt:
         while waiting:
             entity = waiting.pop()
             shape = shapes[entity.type]
+            if shape.flat is not None and entity.id.endswith("/"):
+                waiting.append(Entity.parse(entity.id[:-1]))
+                continue
             keys = shape.written.keys(entity.id)
             above = places.get(anchor(shape, entity.id)) if shape.flat is not None else None
             if above is not None and above not in found:
@@ -315,7 +318,9 @@ class Excerpt:
         while waiting:
             keys = set()
             for text in waiting:
-                type_, _, path = text.partition(":")
+                # An entity that has no name yet is written as its type and what contains it: `document:folder:f1/`.
+                written = text.partition(":")[2][:-1] if text.endswith("/") else text
+                type_, _, path = written.partition(":")
                 # Texts that name no entity are found wrong elsewhere.
                 if type_ in shapes and shapes[type_].flat is not None:
                     keys.add(anchor(shapes[type_], path))

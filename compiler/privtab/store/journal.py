@@ -158,6 +158,19 @@ class Journal:
         with self.database.reading() as connection:
             return [Entry.of(row) for row in entries(connection, after)]
 
+    def inverse(self, number: int) -> tuple[dict[str, list[dict[str, str]]], dict[str, list[dict[str, str]]]]:
+        """The rows to add and to remove that undo a change. Raises UsageError if there is no such change."""
+        with self.database.reading() as connection:
+            found = [Entry.of(row) for row in entries(connection, number - 1, number)]
+        if not found:
+            raise UsageError(f"{self.database.shown} has no change {number:,}")
+        add: dict[str, list[dict[str, str]]] = {}
+        remove: dict[str, list[dict[str, str]]] = {}
+        for change in found[0].changes:
+            rows = add if change.action == "remove" else remove
+            rows.setdefault(change.table, []).append({name: str(text) for name, text in (change.row or {}).items()})
+        return add, remove
+
     def rows(self, *, number: int | None = None, moment: int | None = None) -> dict[str, list[dict[str, str]]]:
         """The rows now, after a change, or at a moment. Raises UsageError if the store did not exist then."""
         with self.database.reading() as connection:

@@ -31,11 +31,10 @@ Tables: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a request would change: its decision, the rows, and the number of the change that it was planned after."""
+class Proposal:
+    """Rows that would change, the states before and after, and the number of the change that it was planned after."""
 
     number: int
-    decision: Decision
     changes: tuple[Change, ...]
     rows: Callable[[], Rows] = field(repr=False, compare=False)
     """Reads all rows of the store after change `number`."""
@@ -43,12 +42,12 @@ class Plan:
 
     @cached_property
     def before(self) -> State:
-        """The whole state that the request would change, read when it is asked for."""
+        """The whole state that would be changed, read when it is asked for."""
         return checked(self.program, self._rows, "the store")[0]
 
     @cached_property
     def after(self) -> State:
-        """The whole state after the request."""
+        """The whole state after the change."""
         changes = self.changes
         return checked(self.program, self._rows.changed(self.number + 1, changes), "the store")[0]
 
@@ -57,12 +56,20 @@ class Plan:
         return self.rows()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan(Proposal):
+    """What a request would change, and its decision."""
+
+    decision: Decision
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What the caller wants: to perform an operation, to delete its resource with all that is below, to change rows."""
 
     request: Request
     delete: bool = False
+    new: Entity | None = None
     add: RawState | None = None
     remove: RawState | None = None
 
@@ -71,6 +78,8 @@ class Asked:
         found: dict[str, Any] = self.request.to_json()
         if self.delete:
             found["delete"] = True
+        if self.new is not None:
+            found["new"] = str(self.new)
         for name, raw in (("add", self.add), ("remove", self.remove)):
             if raw is not None:
                 found[name] = {table: [dict(row.cells) for row in rows] for table, rows in raw.rows.items()}
@@ -90,7 +99,10 @@ def plan(program: Program, excerpt: Excerpt, asked: Asked) -> tuple[Decision, tu
     decision = Reference(program, before.at(moments.now())).decide(request)
     if not decision.allowed:
         raise AccessDenied(request, decision)
-    removed, added = _effects(excerpt, request, decision)
+    placed = None if asked.new is None else _placed(program, excerpt, request, asked.new)
+    removed, added = _effects(excerpt, request, decision, asked.new)
+    if placed is not None:
+        added["entities"] = [placed]
     if asked.delete:
         removed, added = _deletion(program, excerpt, request, removed, added)
     own = [] if asked.remove is None else _removals(excerpt, asked.remove)
@@ -108,13 +120,33 @@ def plan(program: Program, excerpt: Excerpt, asked: Asked) -> tuple[Decision, tu
     return decision, changes
 
 
+def replaced(excerpt: Excerpt, *, add: RawState, remove: RawState) -> tuple[Change, ...]:
+    """What adds and removes some rows, whoever may do so. Raises StateInvalid and StoreConflict as `plan` does."""
+    removed = _removals(excerpt, remove)
+    _, additions = _after(excerpt.another(), removed, add)
+    return (*removed, *additions)
+
+
 def raw(tables: Tables | RawState | None, shown: str) -> RawState | None:
     """Rows as they were read, or from a mapping."""
     return tables if tables is None or isinstance(tables, RawState) else from_tables(tables, shown)
 
 
+def _placed(program: Program, excerpt: Excerpt, request: Request, new: Entity) -> dict[str, str]:
+    """The row that places a new entity with a flat id in the entity in which the request creates it."""
+    type_, parent = request.resource.type, request.resource.id.removesuffix("/")
+    if new.type != type_ or type_ not in program.flat or not request.resource.id.endswith("/"):
+        raise UsageError(
+            f"`{new}` is not new in {request.resource}: a new entity has a flat id, and the request names what contains it, as in "
+            "document:folder:f1/"
+        )
+    if excerpt.find("entities", entity=[str(new)]):
+        raise StoreConflict(f"`{new}` is there already")
+    return {"entity": str(new), "parent": parent}
+
+
 def _effects(
-    excerpt: Excerpt, request: Request, decision: Decision
+    excerpt: Excerpt, request: Request, decision: Decision, new: Entity | None
 ) -> tuple[list[Change], dict[str, list[dict[str, str]]]]:
     """The rows that the effects of a decision remove, and those that they add."""
     removed: list[Change] = []
@@ -125,9 +157,9 @@ def _effects(
         if change.row is None:
             removed += _about(excerpt, change.table, Entity.parse(change.about or ""))
             continue
-        if None in change.row.values():
+        if None in change.row.values() and new is None:
             raise InvalidRequest(f"`{effect}` does not say on which entity: name the new entity in the resource")
-        cells = {name: str(value) for name, value in change.row.items()}
+        cells = {name: str(new if text is None else text) for name, text in change.row.items()}
         if change.action == "add":
             added.setdefault(change.table, []).append(cells)
         else:

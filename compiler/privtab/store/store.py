@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock
@@ -20,14 +20,14 @@ from privtab.effects import Change
 from privtab.errors import PrivtabError, StoreConflict, StoreError, UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
-from privtab.request import Decision, Request
+from privtab.request import Decision, Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.raw import RawState
 from privtab.state.uses import uses
 from privtab.store.database import Database, address, migrate, version
 from privtab.store.excerpt import Excerpt, Reader
 from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head
-from privtab.store.planning import Asked, Plan, Tables, plan, raw
+from privtab.store.planning import Asked, Plan, Proposal, Tables, plan, raw, replaced
 from privtab.store.rows import Rows, about, checked
 from privtab.store.schema import BEGINNING, HEAD, JOURNAL, canonical
 
@@ -116,18 +116,36 @@ class Store(Journal):
             writer.finish(self._policy)
         return len(changes)
 
-    def perform(self, request: Request, *, request_id: str | None = None, expect: int | None = None) -> Outcome:
+    def perform(
+        self, request: Request, *, new: Entity | None = None, request_id: str | None = None, expect: int | None = None
+    ) -> Outcome:
         """Decide a request and carry out its effects, in one transaction.
 
+        `new`: the entity with a flat id that the request creates; its resource then names what contains it, as in
+        `document:folder:f1/`. Raises StoreConflict if the entity is there already.
         `request_id`: a second request with this id does nothing and returns what the first one did. `expect`: the number of
         the last change that the caller knows; raises StoreConflict if a later one concerns what this one changes.
         Raises AccessDenied and writes nothing if the request is denied.
         """
-        return self._write(Asked(request=request), request_id, expect)
+        return self._write(Asked(request=request, new=new), request_id, expect)
 
     def delete_entity(self, request: Request, *, request_id: str | None = None, expect: int | None = None) -> Outcome:
         """As `perform`, for an operation that deletes its resource: every row on it, and on what lies below, goes too."""
         return self._write(Asked(request=request, delete=True), request_id, expect)
+
+    def delete_all(self, requests: Sequence[Request]) -> list[Outcome | PrivtabError]:
+        """Delete the resources of some requests as far as each is allowed, in one transaction; the error for each of the others.
+
+        Raises StoreError, and deletes nothing, if the database fails.
+        """
+        waiting = [_Waiting(Asked(request=request, delete=True), None, None) for request in requests]
+        with self._writing:
+            self._write_together(waiting)
+        results = [item.result for item in waiting if item.result is not None]
+        for result in results:
+            if isinstance(result, StoreError):
+                raise result
+        return results
 
     def change(
         self,
@@ -159,16 +177,36 @@ class Store(Journal):
             return _known(connection, request_id, _asked(request, add, remove))
 
     def propose(
-        self, request: Request, *, add: Tables | RawState | None = None, remove: Tables | RawState | None = None
+        self,
+        request: Request,
+        *,
+        add: Tables | RawState | None = None,
+        remove: Tables | RawState | None = None,
+        delete: bool = False,
     ) -> Plan:
-        """What `change` would do now; nothing is written."""
+        """What `change` would do now, or `delete_entity`; nothing is written."""
         with self.database.reading() as connection:
             head = read_head(connection)
             self._check_all(connection, head)
             excerpt = Excerpt(self.program, Reader().at(connection, head.hash), self.database.shown)
-            decision, changes = plan(self.program, excerpt, _asked(request, add, remove))
+            decision, changes = plan(self.program, excerpt, replace(_asked(request, add, remove), delete=delete))
         read = partial(self._rows_after, head.number)
         return Plan(number=head.number, decision=decision, changes=changes, rows=read, program=self.program)
+
+    def propose_undo(self, number: int) -> Proposal:
+        """What would take a change back now, whoever may do so: `inverse` gives the rows for `change`.
+
+        Raises StoreConflict if rows that it added are not there any more, and UsageError if there is no such change.
+        """
+        add, remove = (from_tables(rows, f"change {number}") for rows in self.inverse(number))
+        with self.database.reading() as connection:
+            head = read_head(connection)
+            self._check_all(connection, head)
+            excerpt = Excerpt(self.program, Reader().at(connection, head.hash), self.database.shown)
+            changes = replaced(excerpt, add=add, remove=remove)
+        return Proposal(
+            number=head.number, changes=changes, rows=partial(self._rows_after, head.number), program=self.program
+        )
 
     def _rows_after(self, number: int) -> Rows:
         """The rows after a change: those of the tables if it is the last."""
@@ -202,7 +240,7 @@ class Store(Journal):
                 self._check_all(connection, head)
                 self._reader.at(connection, head.hash)
                 writer = Writer(connection, head)
-                results = [self._result(connection, writer, entry) for entry in waiting]
+                results = [self._result(connection, writer, item) for item in waiting]
                 if (writer.head, self._policy) != (head, head.checked):
                     writer.finish(self._policy)
                 ready = True
@@ -211,15 +249,15 @@ class Store(Journal):
             failed = error if isinstance(error, PrivtabError) else StoreError(f"{self.database.shown}: {error!r}")
             if isinstance(failed, StoreError) and len(waiting) > 1 and begun and not ready:
                 # One of them may be what the database refuses.
-                for write in waiting:
-                    self._write_together([write])
-            for write in waiting:
-                write.result = write.result or failed
+                for item in waiting:
+                    self._write_together([item])
+            for item in waiting:
+                item.result = item.result or failed
             if not isinstance(error, PrivtabError):
                 raise
         else:
-            for write, result in zip(waiting, results, strict=True):
-                write.result = result
+            for item, result in zip(waiting, results, strict=True):
+                item.result = result
 
     def _result(self, connection: Connection, writer: Writer, waiting: _Waiting) -> Outcome | PrivtabError:
         """What becomes of one change. It is planned on the rows that the changes before it left, and then written."""

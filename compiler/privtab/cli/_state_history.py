@@ -1,0 +1,117 @@
+"""`privtab state log` and `privtab state undo`: what changed a store, and the change that takes it back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privtab.cli._ask import FlagOption, GroupOption, WithOption, entity, flag_names, group_names, objects, user_name
+from privtab.cli._options import FormatOption, PolicyOption, VariantOption
+from privtab.cli._output import Format, complain, out, print_if_data
+from privtab.cli._store_changes import confirm, show_entries, store_class
+from privtab.cli._store_rows import print_changes
+from privtab.errors import AccessDenied, UsageError
+from privtab.exit_codes import ExitCode
+from privtab.plural import count
+
+if TYPE_CHECKING:
+    from privtab.store.store import Store
+
+StoreArgument = Annotated[
+    str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or postgresql+psycopg://USER@HOST/DATABASE.")
+]
+
+
+def log(
+    url: StoreArgument,
+    after: Annotated[int, typer.Option("--after", min=0, metavar="N", help="Only changes after this one.")] = 0,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """List who changed what in a store, and when.
+
+    Example:
+
+    \b
+      privtab state log grants.db
+      privtab state log grants.db --after 120 --format json
+    """
+    from privtab.cli._stored import opened_store
+
+    found = opened_store(url).log(after)
+    if not print_if_data(format_, [entry.to_json() for entry in found]):
+        show_entries(found)
+
+
+def undo(
+    url: StoreArgument,
+    number: Annotated[int, typer.Argument(metavar="CHANGE", min=1, help="Number of the change to take back.")],
+    policy: PolicyOption,
+    by: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[USER …]",
+            help="USER OPERATION TYPE:PATH, who takes it back and the operation that allows it.",
+            show_default=False,
+        ),
+    ] = None,
+    with_: WithOption = None,
+    flag: FlagOption = None,
+    group: GroupOption = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Also give sensitive operations, without a question.")
+    ] = False,
+    variant: VariantOption = None,
+) -> None:
+    """Show what takes a change of a store back, for whom, and do it as a user by an operation.
+
+    Without a user, nothing is changed. The change is authorised as any other: `privtab store change`.
+
+    Example:
+
+    \b
+      privtab state undo grants.db 120 --policy lake.yaml
+      privtab state undo grants.db 120 ann grant schema:web --policy lake.yaml --yes
+    """
+    from privtab.cli._stored import load_policy
+    from privtab.request import Request
+
+    program = load_policy(policy, variant=variant)
+    store = store_class().open(url, program)
+    add, remove = store.inverse(number)
+    if not by:
+        _show(store, number)
+        return
+    if len(by) != 3:
+        raise UsageError("write the user, the operation and its entity, as in `ann grant schema:web`")
+    user, action, resource = by
+    request = Request(
+        user=user_name(user),
+        action=action,
+        resource=entity(resource),
+        groups=group_names(group),
+        with_=objects(with_),
+        flags=flag_names(flag, program),
+    )
+    try:
+        planned = store.propose(request, add=add or None, remove=remove or None)
+        confirm(store, planned, dry_run=False, yes=yes)
+        done = store.change(request, add=add or None, remove=remove or None, expect=planned.number)
+    except AccessDenied as denied:
+        complain(str(denied))
+        raise typer.Exit(ExitCode.FINDINGS) from None
+    print_changes(done.changes)
+    out().print(f"change {done.number}: {count(len(done.changes), 'row')}")
+
+
+def _show(store: Store, number: int) -> None:
+    """The rows that take a change back, and who gains and loses what by them now."""
+    planned = store.propose_undo(number)
+    print_changes(planned.changes)
+    confirm(store, planned, dry_run=True, yes=False)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to `privtab state`."""
+    app.command("log")(log)
+    app.command("undo")(undo)
