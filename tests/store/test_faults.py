@@ -1,0 +1,230 @@
+"""What fails in the middle leaves nothing half done, and nothing is lost or done twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from lake_policy import POLICY, asks, grant
+from sqlalchemy import event, text
+
+from privtab import moments
+from privtab.errors import AccessDenied, PrivtabError, StateInvalid, StoreError
+from privtab.ir.nodes import Program
+from privtab.pipeline import load_program
+from privtab.store.database import Database, address, migrate
+from privtab.store.journal import Head, Writer, read_head
+from privtab.store.schema import BEGINNING, HEAD
+from privtab.store.store import Outcome, Store
+
+
+@pytest.fixture
+def lake(store: Store) -> Store:
+    """A store with the lake `l`, which `root` owns, and schemas in it."""
+    store.perform(asks("root", "create", "lake:l"))
+    for schema in "ab":
+        store.perform(asks("root", "create", f"schema:l/{schema}"))
+    return store
+
+
+def dump(url: str) -> list[str]:
+    """Everything in the database, as SQL."""
+    with closing(sqlite3.connect(url)) as connection:
+        return list(connection.iterdump())
+
+
+def change(store: Store) -> None:
+    row = {"entity": "lake:l", "owner": "user:root"}
+    store.change(
+        asks("root", "grant", "lake:l"),
+        remove={"owners": [row]},
+        add={"owners": [{**row, "owner": "user:ben"}], "grants": [grant("user:eve", "SELECT", "lake:l")]},
+    )
+
+
+KINDS: dict[str, Callable[[Store], object]] = {
+    "perform": lambda store: store.perform(asks("root", "create", "schema:l/new")),
+    "change": change,
+    "delete": lambda store: store.delete_entity(asks("root", "drop", "schema:l/a")),
+    "delete all": lambda store: store.delete_all([asks("root", "drop", f"schema:l/{schema}") for schema in "ab"]),
+}
+
+
+def killed_at(url: str, program: Program, work: Callable[[Store], object], statement: int) -> bool:
+    """Whether a process that does something was killed at its n-th statement that writes, or when it commits."""
+    child = os.fork()
+    if child == 0:
+        store = Store.open(url, program)
+        executed = 0
+
+        def count(*arguments: object) -> None:
+            nonlocal executed
+            sql = str(arguments[2]) if len(arguments) > 1 else "COMMIT"
+            executed += not sql.lstrip().upper().startswith(("SELECT", "PRAGMA", "BEGIN"))
+            if executed == statement:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        event.listen(store.database.engine, "after_cursor_execute", count)
+        event.listen(store.database.engine, "commit", count)
+        work(store)
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_writer_killed_at_any_statement_changes_nothing(lake: Store, url: str, program: Program, kind: str) -> None:
+    lake.database.engine.dispose()
+    before = dump(url)
+    statement = 1
+    while killed_at(url, program, KINDS[kind], statement):
+        assert dump(url) == before
+        assert lake.verify() == []
+        lake.database.engine.dispose()
+        statement += 1
+    assert statement > 4, "an entry, rows, the head and the commit"
+    assert dump(url) != before
+    assert lake.verify() == []
+
+
+@pytest.mark.slow
+def test_a_load_that_is_killed_loads_nothing(
+    store: Store, url: str, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privtab.store.store.MOST_CHANGES", 5)
+    store.database.engine.dispose()
+    before = dump(url)
+    rows = {"grants": [grant(f"user:u{number}", "SELECT", "lake:l") for number in range(20)]}
+    for statement in (1, 4, 9):
+        assert killed_at(url, program, lambda store: store.load(rows, actor="setup"), statement)
+        assert dump(url) == before
+    store.load(rows, actor="setup")
+    assert len(store.rows()["grants"]) == 20
+    assert store.verify() == []
+
+
+def test_a_full_disk_refuses_changes_and_leaves_the_store_as_it_was(lake: Store, url: str) -> None:
+    def limit(pages: int) -> None:
+        lake.database.engine.dispose()
+        event.listen(
+            lake.database.engine,
+            "connect",
+            lambda connection, _: connection.execute(f"pragma max_page_count = {pages}").close(),
+        )
+
+    def fill() -> None:
+        for number in range(1_000):
+            lake.perform(asks("root", "create", f"schema:l/{'x' * 5_000}{number}"))
+
+    before = lake.rows()
+    limit(1)  # SQLite takes the pages that there are.
+    with pytest.raises(StoreError, match="full"):
+        fill()
+    done = lake.head().number
+    assert lake.verify() == []
+    limit(1_000_000)
+    lake.perform(asks("root", "create", "schema:l/after"))
+    assert lake.head().number == done + 1
+    assert len(lake.rows()["owners"]) == len(before["owners"]) + done - 4 + 1
+
+
+def test_the_journal_gives_the_same_database_byte_for_byte(
+    lake: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in ("perform", "change", "delete"):
+        KINDS[kind](lake)
+    again = Database(address(str(tmp_path / "again.db")))
+    with lake.database.reading() as connection:
+        checked = read_head(connection).checked
+    with again.writing() as connection:
+        migrate(connection)
+        connection.execute(HEAD.insert(), [{"id": 1, "number": 0, "hash": BEGINNING, "system": lake.system}])
+        writer = Writer(connection, Head(0, BEGINNING, lake.system))
+        with lake.database.reading() as source:
+            journal = source.execute(text("select * from journal order by number")).mappings().all()
+        for entry, row in zip(lake.log(), journal, strict=True):
+            monkeypatch.setattr("privtab.moments.now", lambda at=entry.at: moments.exact(at))
+            columns = ("actor", "request_id", "action", "resource", "request", "decision")
+            writer.append(entry.changes, **{name: row[name] for name in columns})
+        writer.finish(checked or "")
+    assert dump(str(tmp_path / "again.db")) == dump(url)
+
+
+def wait_together(store: Store, requests: list[Callable[[], Outcome]]) -> list[Outcome | PrivtabError | None]:
+    """Let threads ask for changes while another one writes, so that all are written at once."""
+    results: list[Outcome | PrivtabError | None] = [None] * len(requests)
+
+    def ask(number: int) -> None:
+        try:
+            results[number] = requests[number]()
+        except PrivtabError as error:
+            results[number] = error
+
+    threads = [Thread(target=ask, args=(number,)) for number in range(len(requests))]
+    with store._writing:
+        for number, thread in enumerate(threads):
+            thread.start()
+            while store._waiting.qsize() <= number:
+                pass
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def schemas(store: Store, names: str, user: str = "root") -> list[Callable[[], Outcome]]:
+    return [lambda name=name: store.perform(asks(user, "create", f"schema:l/{name}")) for name in names]  # type: ignore[misc]
+
+
+def test_changes_that_wait_are_committed_together_and_decided_in_order(lake: Store) -> None:
+    commits: list[object] = []
+    event.listen(lake.database.engine, "commit", commits.append)
+    eve = {"entity": "lake:l", "owner": "user:eve"}
+    asked = [
+        *schemas(lake, "c"),
+        *schemas(lake, "d", user="eve"),
+        lambda: lake.change(asks("root", "grant", "lake:l"), add={"owners": [eve]}),
+        *schemas(lake, "e", user="eve"),
+    ]
+    results = wait_together(lake, asked)
+    assert [type(result) for result in results] == [Outcome, AccessDenied, Outcome, Outcome]
+    assert [result.number for result in results if isinstance(result, Outcome)] == [5, 6, 7]
+    assert len(commits) == 1
+    assert lake.verify() == []
+
+
+def test_a_change_that_the_database_refuses_does_not_hinder_those_beside_it(lake: Store) -> None:
+    with lake.database.writing() as connection:
+        connection.execute(
+            text(
+                "create trigger poison before insert on state_owners when new.entity = 'schema:l/d' "
+                "begin select raise(abort, 'poisoned'); end"
+            )
+        )
+    results = wait_together(lake, schemas(lake, "cde"))
+    assert [type(result) for result in results] == [Outcome, StoreError, Outcome]
+    assert "poisoned" in str(results[1])
+    assert {row["entity"] for row in lake.rows()["owners"]} >= {"schema:l/c", "schema:l/e"}
+    assert lake.verify() == []
+
+
+def test_all_rows_are_checked_once_under_another_policy(lake: Store, url: str, tmp_path: Path) -> None:
+    lake.change(asks("root", "grant", "lake:l"), add={"grants": [grant("user:eve", "USE", "lake:l")]})
+    path = tmp_path / "other.yaml"
+    path.write_text(POLICY.replace("USE: {on: [lake, schema]}", "USE: {on: [schema]}"), encoding="utf-8")
+    stricter = Store.open(url, load_program(path))
+    for work in (stricter.perform, stricter.propose):
+        with pytest.raises(StateInvalid, match="cannot be granted on a `lake`"):
+            work(asks("root", "create", "schema:l/c"))
+    path.write_text(POLICY.replace("drop: owner (table)", "drop: owner (schema)"), encoding="utf-8")
+    other = Store.open(url, load_program(path))
+    other.perform(asks("root", "create", "schema:l/c"))
+    with other.database.reading() as connection:
+        assert read_head(connection).checked == other._policy != lake._policy
+    lake.perform(asks("root", "create", "schema:l/d"))
+    assert lake.verify() == []
