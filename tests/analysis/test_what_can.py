@@ -7,6 +7,7 @@ import pytest
 import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from seeds import seeds
 
 from privtab import InvalidRequest
 from privtab.analysis.universe import Universe, rows_entities
@@ -14,6 +15,7 @@ from privtab.analysis.what_can import AllowedOperation, what_can
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
+from privtab.state.located import locations
 from privtab.state.nodes import State
 
 MOST = 400
@@ -34,22 +36,36 @@ def test_what_a_user_can_in_many_worlds(policy: int, seed: int, user: str, force
     check(policy, seed, user, force)
 
 
-FEATURES = ((), ("nested", "implies"), ("below", "hierarchy"), ("implies",), ("attributes",))
+FEATURES = (
+    (),
+    ("nested", "implies"),
+    ("below", "hierarchy"),
+    ("implies",),
+    ("attributes",),
+    ("flat", "nested"),
+    ("flat", "below"),
+)
 
 
 def check(policy: int, seed: int, user: str, force: bool) -> None:
-    program = generated_programs.program(policy, *FEATURES[policy % 5])
+    program = generated_programs.program(policy, *FEATURES[policy % len(FEATURES)])
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     flags = frozenset({"force"} if force else ())
     found = what_can(reference, state, user, flags=flags)
-    universe = Universe(program, rows_entities(state))
+    universe = Universe(program, rows_entities(state), locations(program, state))
     expected = one_by_one(program, reference, universe, user, flags)
     assert {key(may): may.choices for may in found.allowed} == expected
     for may in found.allowed:
         stated = worlds.stated_flags(program.rules[may.resource.type, may.operation], flags)
         request = Request(user=user, action=may.operation, resource=may.resource, with_=may.with_, flags=stated)
         assert reference.decide(request).allowed
+
+
+@pytest.mark.parametrize("seed", seeds(range(20), quick=3))
+def test_flat_ids(seed: int) -> None:
+    for user in (*worlds.USERS[:2], "stranger"):
+        check(7 * seed + 5 + seed % 2, seed, user, bool(seed % 3))
 
 
 def one_by_one(
@@ -65,8 +81,13 @@ def one_by_one(
             above = [Entity(rule.entity, "")] if type_.parent is None else universe.by_type[type_.parent].values()
             above = [*above, *(universe.by_type[rule.entity].values() if type_.nested else ())]
             shape = reference.vocabulary.shapes[rule.entity]
-            calls = [f"{parent.id}/" if shape.nested is not None else parent.id for parent in above]
-            resources += [(Entity(rule.entity, call), True) for call in calls if call.count("/") < shape.most]
+            slash = "/" if shape.nested is not None and shape.flat is None else ""
+            calls = [f"{parent}/" if rule.entity in program.flat else f"{parent.id}{slash}" for parent in above]
+            resources += [
+                (Entity(rule.entity, call), True)
+                for call in calls
+                if shape.flat is not None or call.count("/") < shape.most
+            ]
         pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
         for entity, unnamed in resources:
             passed = 0

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from privtab.analysis.universe import Universe
 from privtab.attributes import NONE_GIVEN, GivenAttributes, Value
 from privtab.errors import InvalidRequest
 from privtab.ir.formula import uses_below
+from privtab.names import path_of
 from privtab.paths import at_level
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, roles_not_held
 from privtab.state.holdings import Holdings
+from privtab.state.located import locations
 from privtab.state.nodes import State
 
 
@@ -147,6 +149,8 @@ class EquivalenceClasses:
 
     def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
         self._shapes = caller.vocabulary.shapes
+        self._where = locations(caller.program, state)
+        self._asks_below = uses_below(caller.program)
         principals = caller.principals | {role for role, _ in caller.scoped}
         self.named_paths = {scope.partition(":")[2] for _, scope in caller.scoped}
         for table, principal_column, entity_column, values in (
@@ -155,15 +159,21 @@ class EquivalenceClasses:
             ("members", "user", "of", {caller.user}),
         ):
             keys = state.column(table, entity_column).take(state.column(table, principal_column).where(values))
-            self.named_paths |= {str(key).partition(":")[2] for key in keys}
+            self.named_paths |= {path_of(above) for key in keys if key is not None for above in self._around(key)}
         for type_ in caller.program.entities.values():
             if type_.principal is not None:
                 self.named_paths |= set(universe.by_type[type_.name])
         # An entity with attributes is a class of its own; what lies below it has the same attributes above.
         self.named_paths |= {key.partition(":")[2] for key in state.column("attributes", "entity").names}
-        self._asks_below = uses_below(caller.program)
         for path in tuple(self.named_paths):
             self.name(path)
+
+    def _around(self, key: str) -> Sequence[str]:
+        """The entity of a row and, with `or below`, what contains it, where only the state tells that."""
+        entity = Entity.parse(key)
+        if self._asks_below and self._shapes[entity.type].flat is not None:
+            return self._where.find(entity) or ()
+        return (key,)
 
     def name(self, path: str) -> None:
         """Take note that a row about the caller names an entity; with `or below`, the row concerns all that contain it."""
@@ -173,6 +183,10 @@ class EquivalenceClasses:
 
     def of(self, entity: Entity) -> tuple[str, str]:
         """The class of an entity: its type, with levels if one nests, and the path of the nearest entity that a row about the caller names."""
+        if entity.type in self._shapes and self._shapes[entity.type].flat is not None:
+            keys = self._where.keys(entity)
+            near = next((key for key in reversed(keys) if key.partition(":")[2] in self.named_paths), "")
+            return f"{entity.type} {len(keys)}", near
         path = entity.id
         while path and path not in self.named_paths:
             path = path.rpartition("/")[0]

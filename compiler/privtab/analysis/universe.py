@@ -7,9 +7,11 @@ from copy import copy
 
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.locations import Locations
 from privtab.names import decode_name
 from privtab.request import Entity
 from privtab.state.chains import GROUP
+from privtab.state.located import locations
 from privtab.state.nodes import State
 
 PRINCIPALS = (("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
@@ -34,7 +36,9 @@ def named_principals(state: State) -> set[str]:
 class Universe:
     """The entities that are taken to exist: those named, their ancestors, and the `single` entities of all of these."""
 
-    def __init__(self, program: Program, entities: Iterable[Entity] = ()) -> None:
+    def __init__(self, program: Program, entities: Iterable[Entity] = (), where: Locations | None = None) -> None:
+        """`where`: where entities with flat ids lie; those without a place are left out, since nothing is allowed on them."""
+        self._where = where
         self._shapes = vocabulary(program).shapes
         self._chains: dict[str, tuple[tuple[str, int], ...]] = {}
         for type_ in program.entities:
@@ -71,6 +75,9 @@ class Universe:
 
     def add(self, entity: Entity) -> list[Entity]:
         """Add an entity, its ancestors and the `single` entities of these; returns those that are new."""
+        if self._shapes[entity.type].flat is not None:
+            keys = None if self._where is None else self._where.find(entity)
+            return self._add_keys(keys or ())
         if self._shapes[entity.type].nested is not None:
             return self._add_keys(self._shapes[entity.type].keys(entity.id))
         path = entity.id
@@ -108,7 +115,7 @@ def universe(program: Program, state: State, types: Collection[str] | None = Non
     if types is not None:
         base_types = {base_type(program, type_) for type_ in types}
         types = {type_ for type_ in program.entities if not base_types.isdisjoint(program.chain(type_))}
-    return Universe(program, rows_entities(state, types))
+    return Universe(program, rows_entities(state, types), locations(program, state))
 
 
 def base_type(program: Program, type_: str) -> str:

@@ -155,6 +155,9 @@ class _Decisions:
             )
             self._known[kind] = [may for may in answers if may is not None]
         for may in self._known[kind]:
+            if may.unnamed and may.resource.type in self.program.flat:
+                yield replace(may, resource=Entity(may.resource.type, f"{entity}/"))
+                continue
             of_class = may.resource.id.removesuffix("/")
             end = may.resource.id[len(of_class) :]
             yield may if of_class == entity.id else replace(may, resource=Entity(may.resource.type, entity.id + end))
@@ -162,6 +165,10 @@ class _Decisions:
     def _resource(self, rule: Rule, entity: Entity, *, unnamed: bool) -> Entity | None:
         """The resource of a question about an entity; None if it lies deeper than its type nests."""
         shape = self.caller.vocabulary.shapes[rule.entity]
+        if unnamed and rule.entity in self.program.flat:
+            return Entity(rule.entity, f"{entity}/")
+        if shape.flat is not None:
+            return Entity(rule.entity, entity.id)
         if not unnamed or shape.nested is None:
             return Entity(rule.entity, entity.id)
         return Entity(rule.entity, f"{entity.id}/") if entity.id.count("/") + 2 <= shape.most else None

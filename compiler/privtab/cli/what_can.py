@@ -188,6 +188,8 @@ def _lines(program: Program, allowed: tuple[AllowedOperation, ...]) -> list[tupl
     for may in allowed:
         type_ = _container(program, may.resource) if may.unnamed else may.resource.type
         path = may.resource.id.removesuffix("/")  # a path without its last name ends so where a type nests
+        if may.unnamed and may.resource.type in program.flat:
+            type_, _, path = path.partition(":")
         named, calls = by_entity.setdefault((type_, path), ([], []))
         word = may.operation + ("*" if may.with_ else "")
         if may.unnamed:

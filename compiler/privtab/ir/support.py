@@ -25,7 +25,7 @@ class Feature(Enum):
 
 
 class Tool(Enum):
-    """A tool that does not support every policy."""
+    """A tool that some policies may be too much for; tests ask each about every feature."""
 
     CONFORM = "conform"
     COVERAGE = "coverage"
@@ -72,7 +72,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.SHARDS: "a sharded state",
         Tool.SPARK: "Spark",
         Tool.STATE_DIFF: "`state diff`",
-        Tool.WHAT_CAN: "`what-can`",
     },
     Feature.ACTIVE_WITH_HIERARCHY: {
         Tool.SPARK_ACTIVE_ROLES: "`active_roles=` in Spark",
