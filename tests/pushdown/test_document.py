@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ranger import LAKE
 
 from privtab._resources import push_documents
 from privtab.errors import PolicyInvalid, UsageError
@@ -35,8 +36,10 @@ more: 1
 
 
 @pytest.mark.parametrize("name", push_documents())
-def test_a_shipped_document_fits_its_policy(name: str) -> None:
-    document = load(name, load_program(POLICIES[name]), {"metalake": "prod", "server": "main"})
+def test_a_shipped_document_fits_its_policy(name: str, tmp_path: Path) -> None:
+    (tmp_path / "lake.yaml").write_text(LAKE, encoding="utf-8")
+    policy = POLICIES.get(name, tmp_path / "lake.yaml")
+    document = load(name, load_program(policy), {"metalake": "prod", "server": "main"})
     assert document.objects
 
 

@@ -93,7 +93,8 @@ def push(
     except ImportError as error:
         raise UsageError(f"`privtab state push` needs {error.name}: {how_to_install('import')}") from error
     program = load_policy(policy, variant=variant)
-    mapping = load(document, program, key_values(set_, "--set", example="metalake=prod"))
+    values = key_values(set_, "--set", example="metalake=prod")
+    mapping = load(document, program, values)
     rows, places = load_state_and_places(program, state, allow_partial=allow_partial)
     if at is not None:
         moment = moment_of(at)
@@ -104,6 +105,7 @@ def push(
         mapping,
         target,
         pusher=name or program.system,
+        options=values,
         places=places,
         expand=expand,
         revoke_foreign=revoke_foreign,
@@ -117,7 +119,7 @@ def push(
         complain(f"{count(len(result.wanted.findings), 'row')} cannot be expressed: nothing is pushed")
     elif result.disagreements:
         complain(f"the target would decide {count(len(result.disagreements), 'request')} otherwise: nothing is pushed")
-    elif check and (result.plan.changes or (result.plan.foreign and not allow_foreign)):
+    elif check and (result.plan.changes or (result.drifted and not allow_foreign)):
         complain(f"{result.where} differs from {state}")
         failed = True
     if failed:
@@ -149,6 +151,7 @@ def _as_json(result: Pushed) -> dict[str, Any]:
         "left_out": dict(result.wanted.left_out),
         "outside": result.wanted.outside,
         "absent": dict(result.wanted.absent),
+        "unread": list(result.unread),
         "unlimited": list(result.unlimited),
         "disagreements": None if result.disagreements is None else [str(d) for d in result.disagreements],
     }
@@ -166,6 +169,7 @@ def _show(result: Pushed) -> None:
     if wanted.outside:
         err().print(f"about entities elsewhere: {count(wanted.outside, 'row')}")
     _list("not granted by privtab, and kept", [str(right) for right in in_order(set(plan.foreign))])
+    _list("neither compared nor changed", list(result.unread))
     _list("decided otherwise", [str(disagreement) for disagreement in result.disagreements or ()])
     for request in result.requests:
         out().print(request, soft_wrap=True)

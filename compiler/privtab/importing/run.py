@@ -90,7 +90,7 @@ def run(
     if strange:
         raise UsageError(f"`{document.title}` does not use {', '.join(f'`{name}`' for name in sorted(strange))}")
     collector = _Collector(document, answers, entities)
-    known = {"hierarchy": list(program.semantics.hierarchy)}
+    known = {"hierarchy": list(program.semantics.hierarchy), "inheritance": program.semantics.inheritance}
     for step in document.steps:
         collector.step(step, {**known, **values, **collector.lookups})
     return _checked(program, document, collector.found)

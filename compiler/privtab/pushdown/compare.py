@@ -22,7 +22,6 @@ from privtab.pushdown.rights import (
     Object,
     Right,
 )
-from privtab.pushdown.target import Traits
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state.nodes import State
@@ -52,7 +51,7 @@ def disagreements(
     `state`: that of one moment; `rights`: all that the target then holds.
     """
     names = NativeNames(program, document, inventory.within)
-    reference, native = Reference(program, state), NativeDecisions(rights, document.traits)
+    reference, native = Reference(program, state), NativeDecisions(rights, document)
     entities = names.entities(inventory.objects)
     found = []
     for user in users_of(state):
@@ -73,8 +72,8 @@ def disagreements(
 class NativeDecisions:
     """What accounts may do by native rights."""
 
-    def __init__(self, rights: Iterable[Right], traits: Traits) -> None:
-        self._traits = traits
+    def __init__(self, rights: Iterable[Right], document: Document) -> None:
+        self._document = document
         self._roles: dict[Account, set[Account]] = defaultdict(set)
         self._grants: dict[tuple[str, str, Object], set[Account]] = defaultdict(set)
         self._owners: dict[Object, Account] = {}
@@ -101,7 +100,7 @@ class NativeDecisions:
             return False
         if privilege == OWNER:
             return self._owners.get(object_) in held
-        places = self._traits.places(object_)
+        places = self._document.places(object_)
         names = (privilege, privilege + GRANT_OPTION)
         if any(held & self._grants.get(("deny", name, place), set()) for name in names for place in places):
             return False

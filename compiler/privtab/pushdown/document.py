@@ -14,7 +14,7 @@ from privtab.hints import did_you_mean
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
 from privtab.names import KINDS
-from privtab.pushdown.rights import OWNER
+from privtab.pushdown.rights import OWNER, Object
 from privtab.pushdown.target import TARGETS, Traits, target_module
 from privtab.state.nodes import ALL_TABLES
 from privtab.syntax.node_reader import DocumentReader, Mistake, near
@@ -35,6 +35,8 @@ class Document:
     path: str
     target: str
     traits: Traits
+    inherits: bool
+    """Whether a privilege on an object of the target counts for everything in it."""
     within: MappingOf[str, str]
     """Names of entities on the path, by type: the target is only about what lies below them."""
     objects: MappingOf[str, str]
@@ -50,6 +52,15 @@ class Document:
     """What the document declares to have no counterpart, with the reason."""
     operations: MappingOf[tuple[str, str], tuple[Needed, ...]] = field(default_factory=dict)
     """(entity type, operation) → alternatives of what the target requires for it."""
+
+    def places(self, object_: Object) -> tuple[Object, ...]:
+        """The objects whose grants count for one: itself, and if grants are inherited, those that contain it."""
+        if not self.inherits:
+            return (object_,)
+        kinds = self.traits.kinds
+        roots = [Object(kind, ()) for kind, names in kinds.items() if not names and kind != object_.kind]
+        around = kinds[object_.kind][:-1]
+        return (*roots, *(Object(kind, object_.names[: n + 1]) for n, kind in enumerate(around)), object_)
 
 
 def load(document: str, program: Program, values: MappingOf[str, str]) -> Document:
@@ -114,6 +125,7 @@ class _Reader(DocumentReader):
             path=self.source.path,
             target=target,
             traits=traits,
+            inherits=self._program.semantics.inheritance == "down" if traits.inherits is None else traits.inherits,
             within={type_: name for type_, name in within.items() if name is not None},
             objects=objects,
             privileges=privileges,

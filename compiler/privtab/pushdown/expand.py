@@ -38,11 +38,11 @@ def expanded(
             for entity in entities
             if entity.type in natives
         }
-        if document.traits.inherits:
+        if document.inherits:
             holders = _everywhere(names, holders)
         covered: dict[Entity, frozenset[str]] = {}
         for entity, users in holders.items():
-            above = names.path(entity)[:-1] if document.traits.inherits else ()
+            above = names.path(entity)[:-1] if document.inherits else ()
             covered[entity] = users.union(*(covered.get(container, frozenset()) for container in above))
             new = users.difference(*(covered.get(container, frozenset()) for container in above))
             for account in expansion.accounts(privilege, entity, new, covered[entity]):

@@ -154,5 +154,7 @@ class Inventory:
     """Rights that pushes under this name granted."""
     recorded_elsewhere: frozenset[Right] = frozenset()
     """Rights that pushes under other names granted."""
+    unread: tuple[str, ...] = ()
+    """What the target has beside rights, and may allow or deny something: it is neither compared nor changed."""
     within: tuple[str, ...] = field(default=())
     """The names of what contains all objects, such as the database of the connection, if objects are named without it."""

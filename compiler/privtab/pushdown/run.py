@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from privtab.ir.nodes import Program
 from privtab.pushdown.compare import Disagreement, disagreements
 from privtab.pushdown.document import Document
 from privtab.pushdown.plan import Plan, difference
+from privtab.pushdown.rights import NativeGrant
 from privtab.pushdown.target import target_module
 from privtab.pushdown.wanted import Wanted, accounts_of, wanted_rights
 from privtab.state.nodes import State
@@ -26,13 +27,15 @@ class Pushed:
     applied: bool
     unlimited: tuple[str, ...]
     """Accounts that may do anything in the target."""
+    unread: tuple[str, ...]
+    """What the target has beside rights: neither compared nor changed."""
     disagreements: tuple[Disagreement, ...] | None
     """Where the target would decide otherwise than the policy, for the operations of the mapping document; None: not compared."""
 
     @property
     def drifted(self) -> bool:
         """Whether the target was not as the state says, foreign rights included."""
-        return self.plan.changes or bool(self.plan.foreign)
+        return self.plan.changes or bool(self.plan.foreign or self.unread)
 
 
 def push(
@@ -64,7 +67,11 @@ def push(
         compared: tuple[Disagreement, ...] | None = None
         if not wanted.findings:
             rights = session.natural(wanted.rights, inventory)
-            accounts = frozenset(a for right in rights for a in accounts_of(right) if a.kind in ("role", "group"))
+            named = frozenset(account for right in rights for account in accounts_of(right))
+            if not document.traits.knows_names:
+                objects = {right.object for right in rights if isinstance(right, NativeGrant)}
+                inventory = replace(inventory, accounts=inventory.accounts | named, objects=inventory.objects | objects)
+            accounts = frozenset(account for account in named if account.kind in ("role", "group"))
             plan = difference(session.moved(inventory, rights), rights, accounts, revoke_foreign=revoke_foreign)
             requests = session.requests(plan)
             if compare:
@@ -79,5 +86,6 @@ def push(
             requests=requests,
             applied=applied,
             unlimited=tuple(sorted(map(str, inventory.unlimited))),
+            unread=inventory.unread,
             disagreements=compared,
         )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TARGETS = {
     "mariadb": "privtab.pushdown.mariadb",
+    "ranger": "privtab.pushdown.ranger",
     "postgresql": "privtab.pushdown.postgresql",
 }
 """The module of each target by the word that mapping documents use; its `TRAITS` describe it, its `opened` opens it."""
@@ -30,8 +31,8 @@ class Traits:
     privileges: Mapping[str, tuple[str, ...]] | None
     """For each kind of object, the native privileges; None if they are not listed."""
     denials: bool = False
-    inherits: bool = False
-    """Whether a privilege on an object counts for everything in it."""
+    inherits: bool | None = False
+    """Whether a privilege on an object counts for everything in it; None: as the policy has it, since the target can do both."""
     memberships: bool = True
     """Whether roles and groups are granted to accounts."""
     owners: bool = True
@@ -39,16 +40,10 @@ class Traits:
     """Whether groups and roles share the target's roles."""
     one_namespace: bool = False
     """Whether no login has the name of a role."""
+    knows_names: bool = True
+    """Whether the target knows its accounts and objects; if not, those that rows name are there."""
     login_hosts: bool = False
     """Whether a login has a host beside its name."""
-
-    def places(self, object_: Object) -> tuple[Object, ...]:
-        """The objects whose grants count for one: itself, and if grants are inherited, those that contain it."""
-        if not self.inherits:
-            return (object_,)
-        roots = [Object(kind, ()) for kind, names in self.kinds.items() if not names and kind != object_.kind]
-        kinds = self.kinds[object_.kind][:-1]
-        return (*roots, *(Object(kind, object_.names[: n + 1]) for n, kind in enumerate(kinds)), object_)
 
 
 class Session(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from privtab.errors import UsageError
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS
@@ -61,6 +62,8 @@ def wanted_rights(
     `expand`: grants follow from all rows together, for the objects that the target has now, which is how inheritance, denials and scopes
     are expressed where the target has none. Raises UsageError for rows that cannot be looked up.
     """
+    if expand and not document.traits.knows_names:
+        raise UsageError(f"`--expand` needs the objects of a target, and {document.target} does not know them")
     rows = _Rows(program, state, document, inventory, module, places, expand=expand)
     rows.read()
     rights = rows.rights
@@ -69,7 +72,7 @@ def wanted_rights(
         names = NativeNames(program, document, inventory.within)
         memberships = frozenset(right for right in rights if isinstance(right, NativeMembership))
         rights = rights | set(expanded(program, plain, document, inventory, names, memberships))
-    present, absent = _present(rights, inventory)
+    present, absent = _present(rights, inventory) if document.traits.knows_names else (rights, Counter[str]())
     return Wanted(
         rights=frozenset(present),
         findings=in_order(rows.findings),
@@ -222,10 +225,10 @@ class _Rows:
             pass
         elif row.effect == "deny" and not self.document.traits.denials:
             self.refuse("S301", f"{target} has no denials", EXPAND)
-        elif inherited and (type_ not in mapped or not self.document.traits.inherits):
+        elif inherited and (type_ not in mapped or not self.document.inherits):
             names = " and ".join(f"every {t}" for t in below)
             self.refuse("S301", f"the grant is also about {names} in the {type_}, and one of {target} is not", EXPAND)
-        elif below and not inherited and self.document.traits.inherits:
+        elif below and not inherited and self.document.inherits:
             self.refuse("S301", f"in {target}, the grant would also be about what lies in the {type_}", EXPAND)
         else:
             yield from mapped.get(type_, ())
