@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -57,6 +57,8 @@ class AppSettings:
     """Seconds between two checks for newer bundles."""
     routes: Sequence[Route] = ()
     """Further endpoints of the same server."""
+    beside: Sequence[Callable[[], AbstractAsyncContextManager[None]]] = ()
+    """What runs as long as the server does."""
 
 
 def application(settings: AppSettings) -> ASGIApp:
@@ -161,7 +163,12 @@ async def _lifespan(settings: AppSettings, app: Starlette) -> AsyncIterator[None
     points = [service.point for service in {id(service): service for service in settings.services.values()}.values()]
     seconds = settings.refresh
     try:
-        async with running([every(seconds, point.refresh) for point in points] if seconds else [], settings.tokens):
+        async with (
+            running([every(seconds, point.refresh) for point in points] if seconds else [], settings.tokens),
+            AsyncExitStack() as stack,
+        ):
+            for beside in settings.beside:
+                await stack.enter_async_context(beside())
             yield
     finally:
         for point in points:

@@ -119,6 +119,17 @@ def state_bundle(
     signing: SigningKey | None = None,
 ) -> bytes:
     """The state bundle: the index of the state for look-ups by key."""
+    return packed_state(program, state, provenance=provenance, signing=signing)[1]
+
+
+def packed_state(
+    program: Program,
+    state: State,
+    *,
+    provenance: Provenance | None = None,
+    signing: SigningKey | None = None,
+) -> tuple[str, bytes]:
+    """The revision of a state, and its bundle."""
     revision, document = index_bytes(program, state)
     manifest = {
         "revision": revision,
@@ -136,7 +147,7 @@ def state_bundle(
         ".manifest": json_bytes(manifest),
         f"privtab_state/{program.system}/data.json": document,
     }
-    return sealed(files, signing)
+    return revision, sealed(files, signing)
 
 
 def shard_bundles(

@@ -51,7 +51,7 @@ def serve_registry(
     for channel in channels:
         names.checked("the channel", channel)
     tokens = Tokens(token_file, Role, bindings=True) if token_file is not None else None
-    _raise_file_limit()
+    raise_file_limit()
     registry = open_registry(url, storage)
     if not registry.settings():
         complain(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
@@ -72,7 +72,7 @@ def serve_registry(
         )
 
 
-def _raise_file_limit() -> None:
+def raise_file_limit() -> None:
     """Raise the limit of open files, and so of connections, to what the system allows."""
     try:
         import resource

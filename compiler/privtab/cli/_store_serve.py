@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from privtab._install import how_to_install
 from privtab.cli._options import PolicyOption, VariantOption
 from privtab.cli._output import Format, flush, out, print_line
+from privtab.cli._registry_server import MAX_CONNECTIONS
 from privtab.cli._serving import check_exposure, log_requests, tls_files
 from privtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from starlette.routing import Route
+
+    from privtab.bundle.pack import PolicyArtifacts
+    from privtab.store.view import View
+
+POLL_SECONDS = 0.2
+"""Seconds between two looks for changes that other processes made."""
 
 
 def run(
@@ -37,6 +49,22 @@ def run(
         list[str] | None,
         typer.Option("--api", metavar="NAME", help="Serve this system's paths and payloads too; repeatable."),
     ] = None,
+    channel: Annotated[
+        str | None,
+        typer.Option("--channel", metavar="NAME", help="Serve bundles to OPA sidecars too, as this channel."),
+    ] = None,
+    sidecar_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--sidecar-token-file", metavar="FILE", help="Tokens of sidecars and operators, as of a registry's server."
+        ),
+    ] = None,
+    full_after: Annotated[
+        float,
+        typer.Option(
+            "--full-after", min=0, metavar="SECONDS", help="Send no deltas to a sidecar for longer than this."
+        ),
+    ] = 3600.0,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")] = 8080,
     public_url: Annotated[
@@ -81,11 +109,13 @@ def run(
       privtab store serve grants.db --policy lake.yaml --token-file tokens
       privtab store serve grants.db -p lake.yaml --anonymous root --authorise owners=grant
       privtab store serve grants.db -p gravitino/1.1.0 --token-file tokens --api gravitino
+      privtab store serve grants.db -p lake.yaml --token-file tokens \\
+              --channel live --sidecar-token-file sidecars
     """
     try:
         from privtab.authzen.app import AppSettings, application
         from privtab.authzen.service import Service
-        from privtab.serving.server import address, is_loopback, listen, serve
+        from privtab.serving.server import MOST_AT_ONCE, address, is_loopback, listen, serve
         from privtab.serving.tokens import Tokens
         from privtab.store.server import apis
         from privtab.store.server.app import StoreScope, StoreServer, routes
@@ -106,10 +136,12 @@ def run(
     if not is_loopback(host):
         guarded_by = bool((token_file and anonymous is None) or tls_client_ca or insecure)
         check_exposure(host, guarded=guarded_by, tls=tls)
+    _check_channel(channel, sidecar_token_file, others=anonymous is not None or tls_client_ca is not None or insecure)
     program = load_policy(policy, variant=variant)
     authority = Authority(program, authorise or ())
     store = Store.open(url, program)
-    view = View(store, program, policy_artifacts(program).program)
+    artifacts = policy_artifacts(program)
+    view = View(store, program, artifacts.program)
     view.now()  # Wrong rows are told now, not to the first caller.
     tokens = Tokens(token_file, StoreScope) if token_file is not None else None
     log_requests(quiet=quiet)
@@ -126,13 +158,15 @@ def run(
         found = routes(server)
         for name in api or ():
             found += apis.routes(name, server)
+        sidecars = _sidecars(view, artifacts, channel, sidecar_token_file, full_after) if channel is not None else None
         service = Service(StoreDecisionPoint(view), system=program.system)
         settings = AppSettings(
             services={"": service, f"/{program.system}": service},
             base=base,
             tokens=tokens,
             max_body=max_body,
-            routes=found,
+            routes=found if sidecars is None else [*found, *sidecars.routes],
+            beside=() if sidecars is None else [sidecars.watching],
         )
 
         def ready() -> None:
@@ -144,7 +178,53 @@ def run(
                 )
             flush()
 
-        serve(application(settings), listening, tls=tls, ready=ready, head_seconds=header_timeout)
+        serve(
+            application(settings),
+            listening,
+            tls=tls,
+            ready=ready,
+            ending=None if sidecars is None else sidecars.end,
+            at_once=MOST_AT_ONCE if sidecars is None else MAX_CONNECTIONS,
+            head_seconds=header_timeout,
+        )
+
+
+def _check_channel(channel: str | None, token_file: Path | None, *, others: bool) -> None:
+    """Raise UsageError for bundles without tokens. `others`: whether something else keeps callers out, or nobody wants that."""
+    if channel is not None and token_file is None and not others:
+        raise UsageError("bundles hold all rows: give `--sidecar-token-file`, or `--tls-client-ca`")
+    if channel is None and token_file is not None:
+        raise UsageError("`--sidecar-token-file` is for the bundles of `--channel NAME`")
+
+
+class _Sidecars(NamedTuple):
+    """What serves sidecars."""
+
+    routes: list[Route]
+    watching: Callable[[], AbstractAsyncContextManager[None]]
+    end: Callable[[], None]
+
+
+def _sidecars(
+    view: View, artifacts: PolicyArtifacts, channel: str, token_file: Path | None, full_after: float
+) -> _Sidecars:
+    """The registry's server code over a store, whose changes are releases of one channel."""
+    from privtab.cli._registry_server import raise_file_limit
+    from privtab.serving.tokens import Tokens
+
+    try:
+        from privtab.registry.server.app import Role, ServerState, sidecar_routes, watching
+        from privtab.registry.server.feeds import Feeds
+        from privtab.registry.server.fleet import FleetTracker
+        from privtab.store.server.releases import StoreReleases
+    except ModuleNotFoundError as error:
+        needed = f"`privtab store serve --channel` needs the extra `registry`: {how_to_install('registry')}"
+        raise UsageError(f"{needed} (there is no `{error.name}`)") from None
+    raise_file_limit()
+    feeds = Feeds(StoreReleases(view, artifacts, channel), poll=POLL_SECONDS)
+    tokens = Tokens(token_file, Role, bindings=True) if token_file is not None else None
+    state = ServerState(feeds=feeds, fleet=FleetTracker(), tokens=tokens, full_after=full_after)
+    return _Sidecars(sidecar_routes(state), partial(watching, state), feeds.end)
 
 
 def add_to(app: typer.Typer) -> None:

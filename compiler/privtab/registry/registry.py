@@ -184,6 +184,10 @@ class Registry:
         """
         return self._history(channel, system).newest()
 
+    def renew(self) -> None:
+        """As Store.renew."""
+        self.store.renew()
+
     def newer(self, known: Channel) -> Channel:
         """The active release, searched from a known one; takes a single read if nothing changed."""
         return self._history(known.channel, known.system).newer(known)

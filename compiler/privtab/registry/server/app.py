@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 
 from privtab.errors import PrivtabError, RegistryError, UsageError
 from privtab.printable import printable_json
+from privtab.registry.registry import Registry
 from privtab.registry.server import decisions
 from privtab.registry.server.bodies import document
 from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
@@ -64,6 +65,10 @@ class ServerState:
     feeds: Feeds
     fleet: FleetTracker
     tokens: Tokens | None = None
+    full_after: float | None = None
+    """Seconds after which a sidecar gets a whole bundle with the next change, although a delta would do; None: never."""
+    last_full: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
+    """By sidecar and bundle: when it got a whole one, in monotonic time."""
     sent_deltas: OrderedDict[tuple[str, str, str], None] = field(default_factory=OrderedDict)
     """Deltas that were sent; a sidecar that requests one again could not apply it."""
     large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
@@ -75,9 +80,21 @@ class ServerState:
 
 
 def application(server: ServerState) -> ASGIApp:
-    """The ASGI application."""
-    channel = "/channels/{channel}/{system}"
+    """The ASGI application of a registry's server."""
     routes = [
+        *sidecar_routes(server),
+        Route("/health", partial(_health, server), methods=["GET"]),
+        _route(server, "/{path:path}", _file, Role.OPERATOR),
+    ]
+    app = Starlette(routes=routes, lifespan=lambda _: watching(server))
+    app.router.redirect_slashes = False
+    return Envelope(app)
+
+
+def sidecar_routes(server: ServerState) -> list[Route]:
+    """The endpoints for sidecars, and what they report."""
+    channel = "/channels/{channel}/{system}"
+    return [
         _route(server, f"{channel}/{{file}}.tar.gz", _bundle, Role.SIDECAR),
         _route(server, f"{channel}/shards/{{file}}.tar.gz", partial(_bundle, folder="shards/"), Role.SIDECAR),
         _route(server, "/status", _status, Role.SIDECAR, "POST"),
@@ -86,12 +103,7 @@ def application(server: ServerState) -> ASGIApp:
         _route(server, "/logs/{partition:path}", _logs, Role.SIDECAR, "POST"),
         _route(server, "/fleet", _fleet, Role.OPERATOR),
         _route(server, "/metrics", _metrics, Role.OPERATOR),
-        Route("/health", partial(_health, server), methods=["GET"]),
-        _route(server, "/{path:path}", _file, Role.OPERATOR),
     ]
-    app = Starlette(routes=routes, lifespan=partial(_lifespan, server))
-    app.router.redirect_slashes = False
-    return Envelope(app)
 
 
 def _route(
@@ -184,14 +196,21 @@ async def _body(
 ) -> tuple[bytes, str]:
     """The body and its mode. A delta is sent to each sidecar once: if requested again, it could not be applied."""
     delta_key = (sender, held_etag or "", desired.etag)
-    if held_etag and _accepts_deltas(request) and delta_key not in server.sent_deltas:
+    full_key, now = (sender, request.url.path), time.monotonic()
+    due = server.full_after is not None and now - server.last_full.setdefault(full_key, now) > server.full_after
+    if held_etag and _accepts_deltas(request) and delta_key not in server.sent_deltas and not due:
         delta = await server.feeds.delta(desired, held_etag)
         if delta is not None:
             server.sent_deltas[delta_key] = None
             if len(server.sent_deltas) > MOST_SENT_DELTAS:
                 server.sent_deltas.popitem(last=False)
             return delta, "delta"
-    return await server.feeds.bundle(desired.digest), "full"
+    found = await server.feeds.bundle(desired.digest)
+    server.last_full[full_key] = now
+    server.last_full.move_to_end(full_key)
+    if len(server.last_full) > MOST_SENT_DELTAS:
+        server.last_full.popitem(last=False)
+    return found, "full"
 
 
 async def _poll(
@@ -337,10 +356,12 @@ async def _health(server: ServerState, request: Request) -> Response:
 
 async def _file(server: ServerState, request: Request) -> Response:
     """The registry's files, as from a static server, for `Registry.open("https://…")`; at the root an HTML page."""
+    registry = server.feeds.registry
+    assert isinstance(registry, Registry)
     if not request.path_params["path"]:
-        found = await asyncio.to_thread(contents, server.feeds)
+        found = await asyncio.to_thread(contents, registry)
         return Response(page(server.feeds, server.fleet, *found), media_type="text/html", headers=HEADERS)
-    content, kind = await asyncio.to_thread(file, server.feeds.registry, request.path_params["path"])
+    content, kind = await asyncio.to_thread(file, registry, request.path_params["path"])
     return Response(content, media_type=kind)
 
 
@@ -382,8 +403,8 @@ def _timestamp(seconds: float) -> str:
 
 
 @asynccontextmanager
-async def _lifespan(server: ServerState, app: Starlette) -> AsyncIterator[None]:
-    del app
+async def watching(server: ServerState) -> AsyncIterator[None]:
+    """Watch for releases, and read the tokens again when they change, until the server ends."""
     await server.feeds.start()
     try:
         async with running([server.feeds.watch()], server.tokens):

@@ -13,17 +13,16 @@ import multiprocessing
 import signal
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from privtab.errors import PrivtabError, UsageError
 from privtab.registry import names
-from privtab.registry.nodes import Channel, pin
-from privtab.registry.registry import Registry
+from privtab.registry.nodes import Channel, Revision, pin
 from privtab.registry.server.decisions import RunningCanary
 from privtab.registry.server.desired_revision import MARK, DesiredRevision, SidecarIdentity, in_canary
 
@@ -53,12 +52,41 @@ class Trouble:
     message: str
 
 
+class Releases(Protocol):
+    """Where channels and their bundles come from: a Registry, or something else with these methods of it."""
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+
+    def renew(self) -> None:
+        """Called before each look for releases."""
+
+    def channels(self) -> Sequence[Channel]:
+        """All channels."""
+
+    def channel(self, channel: str, system: str, /) -> Channel:
+        """The active release; its sequence is 0 if there was none."""
+
+    def newer(self, known: Channel, /) -> Channel:
+        """The active release, searched from a known one."""
+
+    def confirm(self, known: Channel, /) -> Channel:
+        """Check that a known release still exists."""
+
+    def revision(self, system: str, kind: str, id: str, shard: str, /) -> Revision:  # noqa: A002
+        """A revision that is still kept; raises RegistryError for others."""
+
+    def blob(self, digest: str, /) -> bytes:
+        """The bundle with this SHA-256."""
+
+
 class Feeds:
     """The channels of a registry. For one event loop."""
 
     def __init__(
         self,
-        registry: Registry,
+        registry: Releases,
         *,
         only: Iterable[str] = (),
         poll: float = 0.3,
@@ -212,7 +240,7 @@ class Feeds:
         return not self._only or name in self._only
 
     async def _check_channels(self) -> None:
-        self.registry.store.renew()
+        self.registry.renew()
         if not self._channels and self.trouble is not None:
             await self.start()
         confirm = time.monotonic() - self._confirmed_at > CONFIRM_SECONDS

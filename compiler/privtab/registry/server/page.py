@@ -7,6 +7,7 @@ from typing import Any
 from privtab import _resources
 from privtab.registry.maintenance import all_records
 from privtab.registry.nodes import Channel, Revision
+from privtab.registry.registry import Registry
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.fleet import FleetTracker
 
@@ -41,10 +42,10 @@ def page(feeds: Feeds, fleet: FleetTracker, channels: list[Channel], revisions: 
     )
 
 
-def contents(feeds: Feeds) -> tuple[list[Channel], list[Revision], int]:
+def contents(registry: Registry) -> tuple[list[Channel], list[Revision], int]:
     """The content of the storage: channels, revisions, and the number of unreadable records."""
-    revisions, broken = all_records(feeds.registry)
-    return feeds.registry.channels(), revisions, len(broken)
+    revisions, broken = all_records(registry)
+    return registry.channels(), revisions, len(broken)
 
 
 def _channel(channel: Channel) -> dict[str, Any]:

@@ -1,0 +1,126 @@
+"""A store as a channel of bundles: each change is a release, for the server code of the registry."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from threading import Lock
+
+from privtab import moments
+from privtab.bundle.pack import PolicyArtifacts, packed_state
+from privtab.errors import RegistryError, StoreError
+from privtab.registry import names
+from privtab.registry.nodes import Channel, Revision, pin
+from privtab.store.view import View
+
+KEPT_BYTES = 256 << 20
+"""Bytes of earlier bundles, from which deltas lead to the last one."""
+MOST_KEPT = 1_000
+"""Earlier bundles."""
+
+
+class StoreReleases:
+    """One channel with the policy and the state of a store: its last release is the last change.
+
+    Nothing is written: a restarted server makes the same bundles of the same rows, so that sidecars keep theirs.
+    """
+
+    def __init__(self, view: View, policy: PolicyArtifacts, channel: str) -> None:
+        self.url = view.journal.database.shown
+        self._view = view
+        self._channel, self._system = names.checked("the channel", channel), view.program.system
+        self._lock = Lock()
+        self._bundles: OrderedDict[str, tuple[Revision, bytes]] = OrderedDict()
+        """By digest, the state that was last active at the end."""
+        self._policy = self._revision("policy", policy.revision, policy.bundle())
+        self._last: tuple[Channel, str] | None = None
+        """The last release, and the hash of its change."""
+
+    def renew(self) -> None:
+        """As Releases.renew."""
+
+    def channels(self) -> list[Channel]:
+        """As Releases.channels. Raises StoreError."""
+        return [self._now()]
+
+    def channel(self, channel: str, system: str, /) -> Channel:
+        """As Releases.channel."""
+        if (channel, system) != (self._channel, self._system):
+            return Channel(channel=channel, system=system)
+        return self._now()
+
+    def newer(self, known: Channel, /) -> Channel:
+        """As Releases.newer. Raises StoreError."""
+        del known
+        return self._now()
+
+    def confirm(self, known: Channel, /) -> Channel:
+        """As Releases.confirm: `newer` looks itself."""
+        return known
+
+    def revision(self, system: str, kind: str, id: str, shard: str, /) -> Revision:  # noqa: A002
+        """As Releases.revision."""
+        with self._lock:
+            for revision, _ in reversed(self._bundles.values()):
+                if (revision.system, revision.kind, revision.id, revision.shard) == (system, kind, id, shard):
+                    return revision
+        raise RegistryError(f"{kind} revision `{id}` of {system} is not kept any more")
+
+    def blob(self, digest: str, /) -> bytes:
+        """As Releases.blob."""
+        with self._lock:
+            if digest in self._bundles:
+                return self._bundles[digest][1]
+        raise RegistryError(f"the bundle {digest} is not kept any more")
+
+    def _now(self) -> Channel:
+        """The release of the last change. Raises StoreError if it cannot be read, or if it is older than the one before."""
+        with self._lock:
+            head = self._view.journal.head()
+            if self._last is not None:
+                last, hash_ = self._last
+                if (head.number, head.hash) == (last.sequence, hash_):
+                    return last
+                if head.number <= last.sequence:
+                    raise StoreError(
+                        f"{self.url} was replaced: it is at change {head.number}, and sidecars have change {last.sequence}; "
+                        "restart the server to serve the store as it is now"
+                    )
+            snapshot = self._view.now()
+            state = self._revision("state", *packed_state(snapshot.program, snapshot.state))
+            release = Channel(
+                channel=self._channel,
+                system=self._system,
+                sequence=snapshot.number,
+                policy=self._policy.id,
+                state=state.id,
+                digests={pin(kept.kind, kept.id): kept.digest for kept in (self._policy, state)},
+                when=moments.text(moments.now()),
+                by="store",
+            )
+            self._last = release, snapshot.hash
+            self._forget()
+            return release
+
+    def _revision(self, kind: str, id_: str, bundle: bytes) -> Revision:
+        """Keep a bundle, as the newest."""
+        digest = hashlib.sha256(bundle).hexdigest()
+        found = Revision(
+            system=self._system,
+            kind=kind,
+            id=id_,
+            digest=digest,
+            content=digest,
+            size=len(bundle),
+            created=moments.text(moments.now()),
+        )
+        self._bundles[digest] = found, bundle
+        self._bundles.move_to_end(digest)
+        return found
+
+    def _forget(self) -> None:
+        """Forget the oldest states; the policy and the last state stay."""
+        self._bundles.move_to_end(self._policy.digest)
+        total = sum(len(bundle) for _, bundle in self._bundles.values())
+        while len(self._bundles) > 2 and (total > KEPT_BYTES or len(self._bundles) > MOST_KEPT):
+            total -= len(self._bundles.popitem(last=False)[1][1])
