@@ -116,3 +116,17 @@ def test_calls_without_the_last_name_are_suggested_with_a_slash_at_their_end(rea
     plan = reads(text, policy)
     observed = observe(plan, plan.cases)
     assert coverage(plan, observed).untested == ()
+
+
+def test_suggestions_tell_levels_apart(reads: Reads) -> None:
+    policy = POLICY + "    list: {requires: READ (first shelf), each: READ (item) and can open (shelf)}\n"
+    plan = reads("needs: [{ask: open item:s/a/i, by: [[READ (shelf:s/a)]]}]", policy)
+    text = suggested(plan, coverage(plan, observe(plan, [])), None)
+    # The parent of a shelf at the top is the store.
+    assert '"open shelf:s/sh", "open item' not in text
+    plan = reads(text, policy)
+    reference = Reference(plan.program, plan.worlds[-1])
+    assert all(reference.decide(case.request).allowed is case.expected.allowed for case in plan.cases)
+    observed = observe(plan, plan.cases)
+    assert coverage(plan, observed).untested == ()
+    assert [mutant.text for mutant in score(plan, observed).survived] == []

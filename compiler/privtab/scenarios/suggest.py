@@ -39,6 +39,8 @@ Value: TypeAlias = "Tree | Atom"
 """The value of a condition before it is written."""
 ANYONE: Tree = "anyone"
 NOBODY: Tree = []
+MOST_LEVELS = 3
+"""With three levels, the outermost, the innermost and the one around it are not the same."""
 Setting: TypeAlias = tuple[frozenset[str], tuple[tuple[str, str], ...], Form]
 
 
@@ -61,8 +63,19 @@ def suggestions(program: Program, settings_by_rule: Mapping[str, tuple[Rule, Col
             continue
         default_types = {slot.name: slot.types[0] for slot in rule.withs}
         for flags, types, form in sorted(settings, key=partial(_setting_order, rule)):
-            writer.add(rule, flags, {**default_types, **dict(types)}, form)
+            for levels in _numbers_of_levels(program, rule):
+                writer.add(rule, flags, {**default_types, **dict(types)}, form, levels)
     return writer.text()
+
+
+def _numbers_of_levels(program: Program, rule: Rule) -> range:
+    """On how many levels requests are suggested: on as many as it takes to tell those apart that the condition names."""
+    bounds = [type_.nested for type_ in program.entities.values() if type_.nested]
+    if not bounds:
+        return range(1, 2)
+    atoms = (atom for atom in leaves(program, item_condition(rule)) if isinstance(atom, Has | Owner | Member))
+    others = {atom.target.level for atom in atoms} - {"nearest"}
+    return range(1, 1 + min(1 + len(others), MOST_LEVELS, *bounds))
 
 
 def _setting_order(rule: Rule, setting: Setting) -> tuple[object, ...]:
@@ -84,9 +97,10 @@ class _Writer:
         self.lets: dict[str, Tree] = {}
         self.entries: dict[tuple[tuple[str, str], ...], _Entry] = {}
 
-    def add(self, rule: Rule, flags: frozenset[str], types: Mapping[str, str], form: Form) -> None:
-        """Add one request of a rule."""
-        names = RequestNames(self.program, {RESOURCE: rule.entity, **types})
+    def add(self, rule: Rule, flags: frozenset[str], types: Mapping[str, str], form: Form, number: int) -> None:
+        """Add one request of a rule, in which each object whose path has levels has this number of them."""
+        levels = dict.fromkeys((RESOURCE, *types), number)
+        names = RequestNames(self.program, {RESOURCE: rule.entity, **types}, levels)
         condition = asked_condition(self.program, rule, named=form != "call")
         resource = names.key(Target(slot=RESOURCE, type=rule.entity))
         if form == "call":
@@ -102,7 +116,7 @@ class _Writer:
         flag_texts = [*sorted(flags), *(f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags)]
         if flag_texts:
             keys["flags"] = f"[{', '.join(flag_texts)}]"
-        tree = _WaysWriter(self, names, flags, types).tree(condition)
+        tree = _WaysWriter(self, names, flags, types, levels).tree(condition)
         part = next(
             (name for name, known_tree in self.lets.items() if known_tree == tree and isinstance(tree, dict)), None
         )
@@ -144,8 +158,15 @@ class _Writer:
 class _WaysWriter(RequestAlgebra[Value]):
     """Writes conditions for one request. Atoms stay atoms until it is known whether they are merged with others."""
 
-    def __init__(self, writer: _Writer, names: RequestNames, flags: frozenset[str], types: Mapping[str, str]) -> None:
-        super().__init__(writer.program, flags, types)
+    def __init__(
+        self,
+        writer: _Writer,
+        names: RequestNames,
+        flags: frozenset[str],
+        types: Mapping[str, str],
+        levels: Mapping[str, int],
+    ) -> None:
+        super().__init__(writer.program, flags, types, levels)
         self.writer = writer
         self.names = names
 

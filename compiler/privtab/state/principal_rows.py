@@ -5,6 +5,7 @@ from __future__ import annotations
 from privtab.ir.nodes import OwnerKind, Program
 from privtab.names import encode_name
 from privtab.request import Entity
+from privtab.state.located import locations
 from privtab.state.nodes import State
 
 
@@ -14,8 +15,12 @@ def about_principal(state: State, table: str, principal: Entity, program: Progra
     Rows that name no entity (memberships, assignments without a scope) always count.
     """
     kind = program.entities[principal.type].principal
-    *container, _ = program.chain(principal.type)
-    *container_names, own_name = principal.names
+    own_name = principal.names[-1]
+    where = locations(program, state)
+    keys = where.find(principal)
+    if keys is None:
+        return State()  # nobody may do anything with what lies nowhere
+    container = keys[-2] if len(keys) > 1 else None
 
     def is_name(name: str, name_kind: OwnerKind | None = kind) -> bool:
         return name_kind == kind and encode_name(name) == own_name
@@ -25,12 +30,7 @@ def about_principal(state: State, table: str, principal: Entity, program: Progra
         return prefix == kind and is_name(name)
 
     def inside(entity: Entity | None) -> bool:
-        if entity is None or not container:
-            return True
-        return (
-            container[-1] in program.chain(entity.type)
-            and list(entity.names[: len(container_names)]) == container_names
-        )
+        return entity is None or container is None or container in (where.find(entity) or ())
 
     match table:
         case "members":
