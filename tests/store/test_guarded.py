@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from houses_policy import POLICY
 from lake_policy import asks, grant
 
 from privtab.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
@@ -17,34 +18,6 @@ from privtab.store.store import Store
 from privtab.store.view import View
 
 FREE = Written()
-TWO_HOUSES = """\
-privtab: 1
-system: houses
-version: "1"
-entities: {house: {room: , role: , group: , user: }}
-privileges:
-  ENTER: {on: [house, room]}
-semantics: {inheritance: down, deny: overrides, owner: {kinds: [user, role, group]}}
-tables:
-  house:
-    create: {requires: service admin, becomes: owner}
-    grant_privilege: owner (house)
-    set_owner: owner (house)
-  room:
-    enter: ENTER (room)
-    read_log: anyone
-    grant_privilege: owner (room, house)
-    set_owner: owner (room)
-    drop: owner (house)
-  role:
-    create: {requires: owner (house), becomes: owner}
-    grant_role, revoke_role: owner (house)
-  group:
-    add_member, remove_member: owner (house)
-  user:
-    add: {requires: owner (house), creates: true}
-    remove: {requires: owner (house), revokes: [members, assignments]}
-"""
 
 
 def guarded(store: Store, settings: tuple[str, ...] = (), auditors: tuple[str, ...] = ()) -> GuardedStore:
@@ -64,7 +37,7 @@ def lake(store: Store) -> GuardedStore:
 def houses(tmp_path: Path) -> GuardedStore:
     """A store with the houses `a` of ann and `b` of ben."""
     policy = tmp_path / "houses.yaml"
-    policy.write_text(TWO_HOUSES, encoding="utf-8")
+    policy.write_text(POLICY, encoding="utf-8")
     store = Store.create(str(tmp_path / "houses.db"), load_program(policy), administrators=["ann", "ben"])
     store.perform(asks("ann", "create", "house:a"))
     store.perform(asks("ben", "create", "house:b"))

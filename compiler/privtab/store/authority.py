@@ -79,7 +79,8 @@ class Authority:
         """
         key = row.get("entity") or row.get("scope")
         if key is not None:
-            yield Entity.parse(key)
+            if key.partition(":")[0] in self.program.entities:
+                yield Entity.parse(key)
             return
         if table not in PRINCIPAL_OF:
             return
