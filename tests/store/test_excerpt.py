@@ -22,7 +22,7 @@ from privtab.state.validate import validate
 from privtab.store.excerpt import Excerpt, Reader
 from privtab.store.planning import Asked, plan, raw
 from privtab.store.rows import Cells, Rows
-from privtab.store.store import Store
+from privtab.store.store import Outcome, Store, _Waiting
 
 OFFICE = """\
 privtab: 1
@@ -288,3 +288,43 @@ def test_an_excerpt_decides_and_refuses_as_all_rows_do(
         kinds.add(type(expected).__name__)
     assert kinds == {"list", "tuple"}
     assert store.verify() == []
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 9))])
+def test_changes_written_together_are_as_those_written_one_after_another(
+    office: Program, url: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privtab.moments.now", lambda: 1_800_000_000_000_000_000)
+    random = Random(seed)
+    rows = beginning(random, office)
+    stores = []
+    for name in (url, f"{url}.other"):
+        stores.append(Store.create(name, office, administrators=["root"]))
+        stores[-1].load(rows, actor="setup")
+    together, single = stores
+    for _ in range(40 if seed else 15):
+        now = single.rows()
+        batch = [random_asked(random, office, now) for _ in range(random.randint(1, 5))]
+        ids = [random.choice((None, None, str(random.randint(0, 9)))) for _ in batch]
+        expects = [random.choice((None, None, single.head().number, single.head().number + 1)) for _ in batch]
+        waiting = [_Waiting(*item) for item in zip(batch, ids, expects, strict=True)]
+        together._write_together(waiting)
+        for item in waiting:
+            alone = _Waiting(item.asked, item.request_id, item.expect)
+            single._write_together([alone])
+            assert result_of(item) == result_of(alone)
+        assert together.head() == single.head()
+        assert together.rows() == single.rows()
+    assert together.verify() == []
+
+
+def result_of(waiting: _Waiting) -> Any:
+    result = waiting.result
+    if isinstance(result, Outcome):
+        return result.number, result.repeated, [change.to_json() for change in result.changes]
+    assert isinstance(result, PrivtabError)
+
+    def fail() -> tuple[Decision, tuple[Change, ...]]:
+        raise result
+
+    return outcome_of(fail)

@@ -7,8 +7,8 @@ alone, `Reference` and `validate` decide and find what they do with all rows; te
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, or_, select
@@ -52,7 +52,7 @@ class Reader:
         return self
 
     def changed(self, head: str, tables: Iterable[str]) -> None:
-        """Forget the tables that a change of this transaction concerns; `head`: the hash of the change."""
+        """Forget the tables that were changed; `head`: the hash of the last change."""
         for table in tables:
             self._known.pop(table, None)
         self._head = head
@@ -87,16 +87,18 @@ class Excerpt:
         self.shown = shown
         self.rows = Rows()
         self._changes = changes
+        self._net = {(change.table, row_id(change.row or {})): change for change in changes}
+        """By table and id: the last change of the row."""
         self._asked: dict[tuple[str, tuple[str, ...]], set[tuple[str, ...]]] = {}
         self._state: tuple[int, State] | None = None
 
     def another(self) -> Excerpt:
         """An excerpt of the same store that is still empty."""
-        return Excerpt(self.program, self.reader, self.shown)
+        return Excerpt(self.program, self.reader, self.shown, self._changes)
 
     def after(self, changes: Iterable[Change]) -> Excerpt:
         """An excerpt, still empty, of the store as some changes would leave it."""
-        return Excerpt(self.program, self.reader, self.shown, tuple(changes))
+        return Excerpt(self.program, self.reader, self.shown, (*self._changes, *changes))
 
     def state(self) -> State:
         """The state of the rows that were read. Raises StateInvalid if they are wrong under this policy."""
@@ -250,12 +252,16 @@ class Excerpt:
         ids: dict[str, list[str]] = {}
         for change in changes:
             ids.setdefault(change.table, []).append(row_id(change.row or {}))
-        return {
+        found = {
             (table, id_)
             for table, listed in ids.items()
             for part in _batches(listed)
             for (id_,) in self.reader.read(table, _ids(table), {"ids": list(part)})
         }
+        for key, change in self._net.items():
+            if key[1] in ids.get(key[0], ()):
+                (found.add if change.action == "add" else found.discard)(key)
+        return found
 
     # --- what makes a row wrong --------------------------------------------------------------------------------------
 
@@ -349,14 +355,13 @@ class Excerpt:
             if begins is not None:
                 values["begin"] = f"{begins[1]}%"
             found += self._read(table, statement, values)
-        found += self._added(table, texts)
+        found += self._added(table, lambda cells: all(cells.get(name) in texts[name] for name in columns))
         if len(columns) == 1:
             self._asked.setdefault((table, columns), set()).update((text,) for text in texts[columns[0]])
         return found
 
     def _beneath(self, table: str, column: str, key: str) -> list[Cells]:
         """The rows with an entity whose text begins like a key, as those of all entities below it do."""
-        assert not self._changes, "only the rows of now are looked for by what contains them"
         type_, _, path = key.partition(":")
         types = [name for name, chain in self.program.chains.items() if type_ in chain]
         found: list[Cells] = []
@@ -366,27 +371,28 @@ class Excerpt:
             values = {"cut_own": f"{name}:{path}"[:CUT], "own": f"{name}:{path}", "begin": begin, "end": end}
             values |= {"cut_begin": begin[:CUT], "cut_end": end[:CUT]}
             found += self._read(table, _below(table, column, within=len(begin) <= CUT), values)
+            found += self._added(table, partial(_is_below, column, f"{name}:{path}", begin))
         return found
 
     def _read(self, table: str, statement: Select[Any], values: Mapping[str, Any]) -> list[Cells]:
         names = COLUMNS[table].all
         own = self.rows.tables[table]
-        removed = {row_id(c.row or {}) for c in self._changes if c.table == table and c.action == "remove"}
         found: list[Cells] = []
         for id_, change, *texts in self.reader.read(table, statement, values):
-            if id_ in removed:
+            last = self._net.get((table, id_))
+            if last is not None and last.action == "remove":
                 continue
             if id_ not in own:
                 own[id_] = change, {name: text for name, text in zip(names, texts, strict=True) if text is not None}
             found.append(own[id_][1])
         return found
 
-    def _added(self, table: str, texts: Mapping[str, Collection[str]]) -> Iterator[Cells]:
-        """The rows that the changes of this excerpt add, with one of some texts in each column."""
-        for change in self._changes:
+    def _added(self, table: str, fits: Callable[[Cells], bool]) -> Iterator[Cells]:
+        """The rows that the changes of this excerpt add, of those that fit."""
+        for (name, id_), change in self._net.items():
             cells: Any = change.row
-            if change.table == table and change.action == "add" and all(cells.get(n) in texts[n] for n in texts):
-                self.rows.tables[table][row_id(cells)] = 0, cells
+            if name == table and change.action == "add" and fits(cells):
+                self.rows.tables[table].setdefault(id_, (0, cells))
                 yield cells
 
 
@@ -399,6 +405,11 @@ def _parts(texts: Mapping[str, Collection[str]], columns: tuple[str, ...]) -> It
     for part in _batches(sorted(texts[first])):
         for rest in _parts(texts, tuple(others)):
             yield {first: part, **rest}
+
+
+def _is_below(column: str, own: str, begin: str, cells: Cells) -> bool:
+    text = cells.get(column)
+    return text is not None and (text == own or text.startswith(begin))
 
 
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -82,16 +82,21 @@ def entries(connection: Connection, after: int = 0, until: int | None = None) ->
 
 
 class Writer:
-    """Writes changes to the tables and to the journal, from the head on, within one transaction."""
+    """Collects the changes of one transaction, from the head on, and writes them to the journal and to the tables at its end."""
 
     def __init__(self, connection: Connection, head: Head) -> None:
         self.head = head
+        self.entries: list[dict[str, Any]] = []
+        """The rows of the journal that were not written yet."""
+        self.changes: list[Change] = []
+        """Their changes, in order."""
         self._connection = connection
+        self._numbers: list[int] = []
         last = connection.execute(select(JOURNAL.c.at).where(JOURNAL.c.number == head.number)).scalar_one_or_none()
         self._last = 0 if last is None else moments.exact(last)
 
     def append(self, changes: Sequence[Change], **columns: Any) -> int:
-        """Write one entry and carry out its changes; returns its number. Times never go backwards."""
+        """Add one entry with its changes; returns its number. Times never go backwards."""
         self._last = max(moments.now(), self._last)
         number = self.head.number + 1
         entry = {
@@ -104,26 +109,37 @@ class Writer:
             "previous": self.head.hash,
         }
         entry["hash"] = entry_hash(entry)
-        self._connection.execute(_INSERT_ENTRY, [entry])
-        rows: dict[str, tuple[list[str], list[dict[str, Any]]]] = {}
-        for change in changes:
-            cells = change.row or {}
-            removed, added = rows.setdefault(change.table, ([], []))
-            if change.action == "remove":
-                removed.append(row_id(cells))
-            else:
-                added.append({**_NO_CELLS[change.table], **cells, "id": row_id(cells), "change": number})
-        for name, (removed, added) in rows.items():
-            table = STATE[name]
-            for first in range(0, len(removed), 500):
-                self._connection.execute(table.delete().where(table.c.id.in_(removed[first : first + 500])))
-            if added:
-                self._connection.execute(_INSERT[name], added)
+        self.entries.append(entry)
+        self.changes += changes
+        self._numbers += [number] * len(changes)
         self.head = replace(self.head, number=number, hash=entry["hash"])
         return number
 
+    def flush(self) -> None:
+        """Write what was collected. A row that goes and comes back is removed once, and added by the last change that does."""
+        if self.entries:
+            self._connection.execute(_INSERT_ENTRY, self.entries)
+        removed: dict[tuple[str, str], bool] = {}
+        """By table and id: whether the first change of the row removes it, so that the table has it."""
+        added: dict[tuple[str, str], dict[str, Any] | None] = {}
+        for change, number in zip(self.changes, self._numbers, strict=True):
+            cells = change.row or {}
+            key = change.table, row_id(cells)
+            removed.setdefault(key, change.action == "remove")
+            row = {**_NO_CELLS[change.table], **cells, "id": key[1], "change": number}
+            added[key] = row if change.action == "add" else None
+        for name, table in STATE.items():
+            gone = [id_ for (of, id_), there in removed.items() if of == name and there]
+            for first in range(0, len(gone), 500):
+                self._connection.execute(table.delete().where(table.c.id.in_(gone[first : first + 500])))
+            rows = [row for (of, _), row in added.items() if of == name and row is not None]
+            if rows:
+                self._connection.execute(_INSERT[name], rows)
+        self.entries, self.changes, self._numbers = [], [], []
+
     def finish(self, checked: str) -> None:
-        """Move the head to the last entry. `checked`: under which policy all rows are valid."""
+        """Write what was collected, and move the head to the last entry. `checked`: under which policy all rows are valid."""
+        self.flush()
         values = {"number": self.head.number, "hash": self.head.hash, "checked": checked}
         self._connection.execute(_MOVE_HEAD, values)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from queue import SimpleQueue
 from threading import Lock
 from typing import Any
@@ -241,8 +242,10 @@ class Store(Journal):
                 self._reader.at(connection, head.hash)
                 writer = Writer(connection, head)
                 results = [self._result(connection, writer, item) for item in waiting]
+                changed = {change.table for change in writer.changes}
                 if (writer.head, self._policy) != (head, head.checked):
                     writer.finish(self._policy)
+                self._reader.changed(writer.head.hash, changed)
                 ready = True
         except BaseException as error:
             self._reader.forget()
@@ -263,11 +266,15 @@ class Store(Journal):
         """What becomes of one change. It is planned on the rows that the changes before it left, and then written."""
         asked, request_id = waiting.asked, waiting.request_id
         try:
-            if request_id is not None and (known := _known(connection, request_id, asked)) is not None:
-                return known
-            decision, changes = plan(self.program, Excerpt(self.program, self._reader, self.database.shown), asked)
+            if request_id is not None:
+                known = _known(connection, request_id, asked, writer.entries)
+                if known is not None:
+                    return known
+            excerpt = Excerpt(self.program, self._reader, self.database.shown, tuple(writer.changes))
+            decision, changes = plan(self.program, excerpt, asked)
             if waiting.expect is not None:
-                _check_unseen(connection, waiting.expect, writer.head, changes)
+                later = chain(entries(connection, waiting.expect), writer.entries)
+                _check_unseen(later, waiting.expect, writer.head, changes)
         except StoreError:
             raise
         except PrivtabError as error:
@@ -281,7 +288,6 @@ class Store(Journal):
             request=canonical(asked.to_json()),
             decision=canonical(decision.to_json()),
         )
-        self._reader.changed(writer.head.hash, {change.table for change in changes})
         return Outcome(number=number, decision=decision, changes=changes)
 
     def _check_all(self, connection: Connection, head: Head) -> None:
@@ -306,25 +312,34 @@ def fingerprint(program: Program) -> str:
     return hashlib.sha256(canonical([__version__, program_json(program)]).encode()).hexdigest()
 
 
-def _known(connection: Connection, request_id: str, asked: Asked) -> Outcome | None:
-    """What an earlier request with the same id did. Raises StoreConflict if it was another request."""
-    found = connection.execute(select(JOURNAL).where(JOURNAL.c.request_id == request_id)).mappings().one_or_none()
+def _known(
+    connection: Connection, request_id: str, asked: Asked, pending: Sequence[Mapping[str, Any]] = ()
+) -> Outcome | None:
+    """What an earlier request with the same id did. Raises StoreConflict if it was another request.
+
+    `pending`: rows of the journal that are not written yet.
+    """
+    found: Mapping[str, Any] | None = next((row for row in pending if row["request_id"] == request_id), None)
+    if found is None:
+        question = select(JOURNAL).where(JOURNAL.c.request_id == request_id)
+        stored = connection.execute(question).mappings().one_or_none()
+        found = None if stored is None else dict(stored)
     if found is None:
         return None
     if found["request"] != canonical(asked.to_json()):
         raise StoreConflict(f"the request id `{request_id}` belongs to another request, change {found['number']}")
-    entry = Entry.of(dict(found))
+    entry = Entry.of(found)
     decision = Decision.from_json(json.loads(found["decision"]))
     return Outcome(number=entry.number, decision=decision, changes=entry.changes, repeated=True)
 
 
-def _check_unseen(connection: Connection, expect: int, head: Head, changes: Sequence[Change]) -> None:
-    """Raise StoreConflict if a change that the caller does not know concerns what they change."""
+def _check_unseen(later: Iterable[Mapping[str, Any]], expect: int, head: Head, changes: Sequence[Change]) -> None:
+    """Raise StoreConflict if a change that the caller does not know, of those after `expect`, concerns what they change."""
     if expect > head.number:
         raise StoreConflict(f"the store has {head.number:,} changes, and change {expect:,} was expected")
     own = {about(change) for change in changes}
-    for row in entries(connection, expect):
-        if any(about(change) in own for change in Entry.of(row).changes):
+    for row in later:
+        if row["number"] > expect and any(about(change) in own for change in Entry.of(row).changes):
             raise StoreConflict(
                 f"change {row['number']} by {row['actor']} concerns the same rows, and came after change {expect}: read them again"
             )
@@ -335,6 +350,7 @@ def _append_unasked(
 ) -> None:
     """An entry of the operator, which no decision allowed."""
     writer.append(changes, actor=actor, action=f"store {action}", request=canonical(request), decision="{}")
+    writer.flush()
 
 
 def _asked(request: Request, add: Tables | RawState | None, remove: Tables | RawState | None) -> Asked:
