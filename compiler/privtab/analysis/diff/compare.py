@@ -67,6 +67,7 @@ class Comparison:
         self._same_meaning = _meaning(before.semantics) == _meaning(after.semantics)
         self._flags: tuple[dict[Pair, frozenset[str]], dict[Pair, frozenset[str]]] = ({}, {})
         self._same: dict[Pair, bool] = {}
+        self._flat = bool(before.flat or after.flat)
         self._same_places: dict[str, bool] = {}
         self._same_privileges: dict[str, bool] = {}
 
@@ -105,7 +106,7 @@ class Comparison:
 
     def _same_ids(self, before: Rule, after: Rule) -> bool:
         """Whether ids and places mean the same on both sides, for the objects of requests."""
-        if not (self.before.flat or self.after.flat):
+        if not self._flat:
             return True
         types = {before.entity, *(t for rule in (before, after) for slot in rule.withs for t in slot.types)}
         known = types & self.before.entities.keys() & self.after.entities.keys()

@@ -112,6 +112,8 @@ def separation(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, al
 
 def _with_values(exact: ImplicationChecker, found: Separation, denied_by: Formula = NEVER) -> Separation:
     """The separation with values of attributes; `denied_by`: a condition of the other side that does not hold."""
+    if not (exact.program.attributes or exact.other_program.attributes):
+        return found
     true = {fact.compare for fact in found.facts if isinstance(fact, Holding)}
     false: set[Compare] = set()
     if not RefusedAttributes(exact).by_second(true):
@@ -320,8 +322,9 @@ def common_request(
 
     Raises Undecided if the solver exceeds its budget.
     """
+    with_attributes = [shape for shape in (before, after) if shape.program.attributes]
     if any(
-        isinstance(a, Compare) for s in (before, after) for f in s.conditions.values() for a in leaves(s.program, f)
+        isinstance(a, Compare) for s in with_attributes for f in s.conditions.values() for a in leaves(s.program, f)
     ):
         # Values that satisfy each side alone may not satisfy both.
         found = _solve(forward, before, after, lambda first, second: (first, second))

@@ -167,7 +167,7 @@ class _Comparison:
         names = {subject.partition(":")[2] for subject in subjects}
         users = [subject[5:] for subject in subjects if subject.startswith("user:")]
         for side in self.sides:
-            found |= side.compared_paths()
+            found |= side.compared_paths
             holdings = [side.holding(subject) for subject in subjects]
             keys = side.keys({p for holding in holdings for p in holding.everything}) | side.memberships_of(users)
             keys |= {scope for holding in holdings for _, scope in holding.scoped}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from privtab.analysis.caller import Caller
 from privtab.analysis.principal_sets import PrincipalSets, UserSets
@@ -122,6 +123,7 @@ class Side:
             found |= {f"{GROUP}{group}" for group in self.state.distinct(("memberships", "group"))}
         return found | {ANY_OTHER}
 
+    @cached_property
     def compared_paths(self) -> set[str]:
         """The paths of the entities with attributes that conditions compare."""
         names = {term.attribute for term in compared_terms(self.program) if term.kind == "entity"}
