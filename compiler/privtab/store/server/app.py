@@ -6,9 +6,8 @@ import asyncio
 import base64
 import binascii
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Any, Never, TypeAlias
@@ -17,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from privtab import strict_json
 from privtab.analysis.state_diff import state_diff
 from privtab.analysis.state_diff.as_json import state_diff_json
 from privtab.errors import (
@@ -30,21 +28,29 @@ from privtab.errors import (
     UsageError,
 )
 from privtab.printable import printable_json
-from privtab.request import Entity
 from privtab.sensitive import SENSITIVE
 from privtab.serving.endpoint import JSON, LOG, answered, read_json_body
 from privtab.serving.envelope import note
 from privtab.serving.guard import Refused, authorize
 from privtab.serving.tokens import Tokens
-from privtab.store.guarded import GuardedStore, Wanted, Written, is_about
+from privtab.store.guarded import GuardedStore, Wanted, is_about
 from privtab.store.planning import Plan
 from privtab.store.schema import row_id
+from privtab.store.server.calls import (
+    Call,
+    Malformed,
+    NotFound,
+    read_entity,
+    read_object,
+    read_rows,
+    read_tables,
+    read_wanted,
+)
 from privtab.store.server.openapi import MOST_LISTED, PREFIX, TABLES, openapi
 from privtab.store.store import Outcome
 
 Answer: TypeAlias = tuple[int, Any]
 """The status and the JSON of an answer."""
-_NUMBER = re.compile(r'(?:W/)?"?(\d{1,18})"?')
 _NAMES = {"users": "user", "groups": "group", "roles": "role"}
 
 
@@ -55,41 +61,6 @@ class StoreScope(StrEnum):
     SEARCH = "search"
     READ = "read"
     WRITE = "write"
-
-
-class NotFound(UsageError):
-    """What the request names is not there, or the caller may not see it."""
-
-
-class Malformed(UsageError):
-    """The request does not have the form that the OpenAPI document describes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One request: who makes it, and what it says."""
-
-    user: str
-    body: Mapping[str, Any] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
-    path: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    raw_path: str = ""
-    """The path as it was sent, in which `%2F` is part of a name."""
-
-    @property
-    def dry_run(self) -> bool:
-        """Whether the change is only proposed."""
-        return flag(self.query, "dry_run")
-
-    @property
-    def written(self) -> Written:
-        """The id of the request and the number of the last change that the caller knows."""
-        text = self.headers.get("if-match")
-        found = None if text is None else _NUMBER.fullmatch(text.strip())
-        if text is not None and found is None:
-            raise Malformed('If-Match is the number of a change, as in "12"')
-        return Written(request_id=self.headers.get("idempotency-key"), expect=int(found[1]) if found else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +133,7 @@ def route(
             user = server.caller(request, scope)
             body: Mapping[str, Any] = {}
             if method in ("POST", "PUT"):
-                body = _parsed(await read_json_body(request, server.max_body))
+                body = read_object(await read_json_body(request, server.max_body))
             call = Call(
                 user=user,
                 body=body,
@@ -236,12 +207,12 @@ def _no_error(request: Request, error: PrivtabError) -> Never:
 
 def _add_rows(table: str, server: StoreServer, call: Call) -> Answer:
     rows = call.body.get("rows")
-    return _changed(server, call, _wanted(call, {"rows"}, add={table: _rows(rows, "rows")}))
+    return _changed(server, call, read_wanted(call, {"rows"}, add={table: read_rows(rows, "rows")}))
 
 
 def _change(server: StoreServer, call: Call) -> Answer:
-    add, remove = (_tables(call.body.get(name, {}), name) for name in ("add", "remove"))
-    return _changed(server, call, _wanted(call, {"add", "remove"}, add=add, remove=remove))
+    add, remove = (read_tables(call.body.get(name, {}), name) for name in ("add", "remove"))
+    return _changed(server, call, read_wanted(call, {"add", "remove"}, add=add, remove=remove))
 
 
 def _remove_row(table: str, server: StoreServer, call: Call) -> Answer:
@@ -250,7 +221,7 @@ def _remove_row(table: str, server: StoreServer, call: Call) -> Answer:
         return 200, done
     if row is None or not _sees(server, call.user, table, row):
         raise NotFound(f"there is no row {call.path['id']:.64} in {table}")
-    resource = _entity(call.query["resource"], "resource") if "resource" in call.query else None
+    resource = read_entity(call.query["resource"], "resource") if "resource" in call.query else None
     return _changed(server, call, Wanted(user=call.user, remove={table: [row]}, resource=resource))
 
 
@@ -281,7 +252,7 @@ def _sees(server: StoreServer, user: str, table: str, row: Mapping[str, str]) ->
 
 
 def _perform(server: StoreServer, call: Call) -> Answer:
-    wanted = _wanted(call, set())
+    wanted = read_wanted(call, set())
     if call.dry_run:
         return _proposed(server, server.guarded.propose_performed(wanted))
     return _made(server.guarded.perform(wanted, call.written))
@@ -291,7 +262,7 @@ def _delete_entity(server: StoreServer, call: Call) -> Answer:
     if "entity" not in call.query:
         raise Malformed("`entity` is missing from the query")
     wanted = Wanted(
-        user=call.user, resource=_entity(call.query["entity"], "entity"), operation=call.query.get("operation")
+        user=call.user, resource=read_entity(call.query["entity"], "entity"), operation=call.query.get("operation")
     )
     if call.dry_run:
         return _proposed(server, server.guarded.propose_deleted(wanted))
@@ -397,74 +368,3 @@ def _journal(server: StoreServer, call: Call) -> Answer:
         raise Malformed("`after` is the number of a change")
     entries = server.guarded.store.log(int(text))[:MOST_LISTED]
     return 200, {"entries": [entry.to_json() for entry in entries]}
-
-
-# --- reading requests ------------------------------------------------------------------------------------------------
-
-
-def flag(query: Mapping[str, str], name: str) -> bool:
-    """A truth value of the query. Raises Malformed for anything but `true` and `false`."""
-    text = query.get(name, "false")
-    if text not in ("true", "false"):
-        raise Malformed(f"`{name}` is true or false")
-    return text == "true"
-
-
-def _parsed(body: bytes) -> Mapping[str, Any]:
-    try:
-        found = strict_json.loads(body)
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise Malformed(f"the body is not JSON: {error}") from None
-    if not isinstance(found, Mapping):
-        raise Malformed("the body must be an object")
-    return found
-
-
-def _wanted(call: Call, names: set[str], **rows: Any) -> Wanted:
-    """What the body wants, beside `names`. Raises Malformed."""
-    known = {*names, "operation", "resource", "with", "flags"}
-    if unknown := sorted(set(call.body) - known):
-        raise Malformed(f"the body has `{unknown[0]:.80}`; it may have {', '.join(sorted(known))}")
-    operation, flags, objects = call.body.get("operation"), call.body.get("flags", {}), call.body.get("with", {})
-    if operation is not None and not isinstance(operation, str):
-        raise Malformed("`operation` must be a string")
-    if not isinstance(flags, Mapping) or not all(isinstance(value, bool) for value in flags.values()):
-        raise Malformed("`flags` must be an object of truth values")
-    if not isinstance(objects, Mapping):
-        raise Malformed("`with` must be an object of entities")
-    resource = call.body.get("resource")
-    return Wanted(
-        user=call.user,
-        operation=operation,
-        resource=None if resource is None else _entity(resource, "resource"),
-        with_={name: _entity(value, f"with.{name:.80}") for name, value in objects.items()},
-        flags=frozenset(name if value else f"{name}=false" for name, value in flags.items()),
-        **rows,
-    )
-
-
-def _entity(value: object, where: str) -> Entity:
-    try:
-        if isinstance(value, str):
-            return Entity.parse(value)
-    except ValueError:
-        pass
-    raise Malformed(f"`{where}` must be an entity: type:path, as in table:m/c/s/t")
-
-
-def _tables(value: object, where: str) -> dict[str, list[dict[str, str]]]:
-    if not isinstance(value, Mapping):
-        raise Malformed(f"`{where}` must be an object of tables")
-    for name in value:
-        if name not in TABLES:
-            raise Malformed(f"`{where}` has `{name:.80}`; the tables are {', '.join(TABLES)}")
-    found = {table: _rows(rows, f"{where}.{table}") for table, rows in value.items()}
-    return {table: rows for table, rows in found.items() if rows}
-
-
-def _rows(value: object, where: str) -> list[dict[str, str]]:
-    if not isinstance(value, list):
-        raise Malformed(f"`{where}` must be a list of rows")
-    if not all(isinstance(row, Mapping) and all(isinstance(cell, str) for cell in row.values()) for row in value):
-        raise Malformed(f"a row of `{where}` must be an object of strings")
-    return [dict(row) for row in value]
