@@ -90,6 +90,7 @@ class Excerpt:
         self._net = {(change.table, row_id(change.row or {})): change for change in changes}
         """By table and id: the last change of the row."""
         self._asked: dict[tuple[str, tuple[str, ...]], set[tuple[str, ...]]] = {}
+        self._looked_for: list[tuple[str, Mapping[str, Collection[str]]]] = []
         self._state: tuple[int, State] | None = None
 
     def another(self) -> Excerpt:
@@ -250,9 +251,14 @@ class Excerpt:
     def holding(self, changes: Iterable[Change]) -> set[tuple[str, str]]:
         """(table, id) of the rows of some changes that the store holds."""
         ids: dict[str, list[str]] = {}
+        found: set[tuple[str, str]] = set()
         for change in changes:
-            ids.setdefault(change.table, []).append(row_id(change.row or {}))
-        found = {
+            id_ = row_id(change.row or {})
+            if not self._was_looked_for(change):
+                ids.setdefault(change.table, []).append(id_)
+            elif id_ in self.rows.tables[change.table]:
+                found.add((change.table, id_))
+        found |= {
             (table, id_)
             for table, listed in ids.items()
             for part in _batches(listed)
@@ -262,6 +268,14 @@ class Excerpt:
             if key[1] in ids.get(key[0], ()):
                 (found.add if change.action == "add" else found.discard)(key)
         return found
+
+    def _was_looked_for(self, change: Change) -> bool:
+        """Whether a look-up has read the row of a change, if the store holds it."""
+        cells = change.row or {}
+        return any(
+            table == change.table and all(cells.get(name) in texts[name] for name in texts)
+            for table, texts in self._looked_for
+        )
 
     # --- what makes a row wrong --------------------------------------------------------------------------------------
 
@@ -356,6 +370,8 @@ class Excerpt:
                 values["begin"] = f"{begins[1]}%"
             found += self._read(table, statement, values)
         found += self._added(table, lambda cells: all(cells.get(name) in texts[name] for name in columns))
+        if begins is None:
+            self._looked_for.append((table, {name: frozenset(texts[name]) for name in columns}))
         if len(columns) == 1:
             self._asked.setdefault((table, columns), set()).update((text,) for text in texts[columns[0]])
         return found

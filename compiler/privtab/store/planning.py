@@ -110,7 +110,7 @@ def plan(program: Program, excerpt: Excerpt, asked: Asked) -> tuple[Decision, tu
     more = _joined(from_tables(added, "the effects of the request"), asked.add)
     if not removed and not more.rows and not more.findings:
         return decision, ()
-    after, additions = _after(excerpt.another(), removed, more)
+    after, additions = _after(excerpt, removed, more)
     if asked.add is not None or asked.remove is not None:
         own += [change for change in additions if change.row not in added.get(change.table, ())]
         excerpt.read_around({}, own)
@@ -123,7 +123,7 @@ def plan(program: Program, excerpt: Excerpt, asked: Asked) -> tuple[Decision, tu
 def replaced(excerpt: Excerpt, *, add: RawState, remove: RawState) -> tuple[Change, ...]:
     """What adds and removes some rows, whoever may do so. Raises StateInvalid and StoreConflict as `plan` does."""
     removed = _removals(excerpt, remove)
-    _, additions = _after(excerpt.another(), removed, add)
+    _, additions = _after(excerpt, removed, add)
     return (*removed, *additions)
 
 
