@@ -13,7 +13,7 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.pushdown.document import load
 
-POLICIES = {"mariadb": "mariadb/10.11", "postgresql": "postgresql/15"}
+POLICIES = {"gravitino": "gravitino/1.1.0", "mariadb": "mariadb/10.11", "postgresql": "postgresql/15"}
 WRONG = """\
 push: 1
 title: Wrong

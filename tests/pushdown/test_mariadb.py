@@ -15,9 +15,9 @@ from privtab.errors import PushError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.pushdown.document import Document, load
-from privtab.pushdown.mariadb import TRAITS
 from privtab.pushdown.rights import Account, NativeGrant, Object
 from privtab.pushdown.run import Pushed, push
+from privtab.pushdown.targets.mariadb import TRAITS
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state.nodes import Assignment, Grant, State

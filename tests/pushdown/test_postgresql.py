@@ -15,9 +15,9 @@ from pushed_lake import SCHEMAS, TABLES, USERS, entity, random_state
 from privtab.errors import PushError
 from privtab.ir.nodes import Program
 from privtab.pushdown.document import Document
-from privtab.pushdown.postgresql import LONGEST_NAME
 from privtab.pushdown.rights import Account, NativeGrant, NativeOwnership, Object
 from privtab.pushdown.run import Pushed, push
+from privtab.pushdown.targets.postgresql import LONGEST_NAME
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state.nodes import Assignment, Grant, State

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +25,7 @@ from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
 from privtab.plural import count
+from privtab.source import read_text
 
 if TYPE_CHECKING:
     from privtab.pushdown.run import Pushed
@@ -67,6 +69,16 @@ def push(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Value that the mapping document needs; repeatable."),
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Record of granted rights, for targets that cannot keep it."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", metavar="FILE", help="Bearer token for the target's server.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", metavar="NAME:VALUE", help="HTTP header to send; repeatable.")
+    ] = None,
     at: AtOption = None,
     variant: VariantOption = None,
     allow_partial: PartialOption = False,
@@ -90,6 +102,7 @@ def push(
     try:
         from privtab.pushdown.document import load
         from privtab.pushdown.run import push as pushed
+        from privtab.pushdown.target import Options
     except ImportError as error:
         raise UsageError(f"`privtab state push` needs {error.name}: {how_to_install('import')}") from error
     program = load_policy(policy, variant=variant)
@@ -105,7 +118,12 @@ def push(
         mapping,
         target,
         pusher=name or program.system,
-        options=values,
+        options=Options(
+            values=values,
+            token=None if token_file is None else read_text(token_file).strip(),
+            headers=key_values(header, "--header", "NAME:VALUE", example="X-Tenant:acme", allow_empty=True),
+            record=record,
+        ),
         places=places,
         expand=expand,
         revoke_foreign=revoke_foreign,

@@ -18,9 +18,11 @@ from privtab.pushdown.rights import OWNER, Object
 from privtab.pushdown.target import TARGETS, Traits, target_module
 from privtab.state.nodes import ALL_TABLES
 from privtab.syntax.node_reader import DocumentReader, Mistake, near
-from privtab.syntax.yaml_tree import Mapping, Node, Sequence, compose
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 
 MARK = "push"
+SAME = "same"
+"""What stands for all privileges under their own names."""
 KEYS = ("title", "target", "within", "objects", "privileges", "owners", "names", "host", "leave_out", "operations")
 LEFT_OUT = ("tables", "types", "privileges")
 Part: TypeAlias = Literal["tables", "types", "privileges"]
@@ -110,17 +112,13 @@ class _Reader(DocumentReader):
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
         self.text(fields["title"], "`title`")
-        target = self.word(fields["target"], "`target`", tuple(TARGETS))
+        target = self.word(fields["target"], "`target`", TARGETS)
         if target is None:
             return None
         traits = target_module(target).TRAITS
         within = {type_: self._value(text) for type_, text in self._typed_texts(fields.get("within"), "`within`")}
         objects = self._objects(fields["objects"], traits, within)
-        privileges = {
-            key.text: self._native(value, f"`{key.text}`", objects, traits)
-            for key, value in self.entries(fields.get("privileges"), "`privileges`")
-            if self._is_known(key, tuple(self._program.privileges), "privilege")
-        }
+        privileges = self._privileges(fields.get("privileges"), objects, traits)
         return Document(
             path=self.source.path,
             target=target,
@@ -135,6 +133,21 @@ class _Reader(DocumentReader):
             left_out=self._left_out(fields.get("leave_out")),
             operations=self._operations(fields.get("operations"), objects, traits),
         )
+
+    def _privileges(
+        self, node: Node | None, objects: MappingOf[str, str], traits: Traits
+    ) -> dict[str, dict[str, tuple[str, ...]]]:
+        """The native privileges of each privilege; `same`: that of the same name, wherever it can be granted."""
+        if isinstance(node, Scalar) and node.text == SAME:
+            return {
+                name: {type_: (name,) for type_ in privilege.on if type_ in objects}
+                for name, privilege in self._program.privileges.items()
+            }
+        return {
+            key.text: self._native(value, f"`{key.text}`", objects, traits)
+            for key, value in self.entries(node, "`privileges`", f"or `{SAME}`, if all have the same names")
+            if self._is_known(key, tuple(self._program.privileges), "privilege")
+        }
 
     def _is_known(self, key: Node, known: tuple[str, ...], what: str) -> bool:
         text = self.text(key, f"a {what}")

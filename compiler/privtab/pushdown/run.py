@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from privtab.ir.nodes import Program
@@ -10,7 +9,7 @@ from privtab.pushdown.compare import Disagreement, disagreements
 from privtab.pushdown.document import Document
 from privtab.pushdown.plan import Plan, difference
 from privtab.pushdown.rights import NativeGrant
-from privtab.pushdown.target import target_module
+from privtab.pushdown.target import Options, target_module
 from privtab.pushdown.wanted import Wanted, accounts_of, wanted_rights
 from privtab.state.nodes import State
 from privtab.state.places import NOWHERE, Places
@@ -45,7 +44,7 @@ def push(
     where: str,
     *,
     pusher: str,
-    options: Mapping[str, str] | None = None,
+    options: Options | None = None,
     places: Places = NOWHERE,
     expand: bool = False,
     revoke_foreign: bool = False,
@@ -57,7 +56,7 @@ def push(
     `compare`: decide the operations of the mapping document by the policy and by the rights, and change nothing if they disagree. `pusher`: the name under which granted rights are recorded in the target. Raises PushError and UsageError.
     """
     module = target_module(document.target)
-    with module.opened(where, document, pusher, options or {}) as session:
+    with module.opened(where, document, pusher, options or Options()) as session:
         if apply:
             session.prepare()
         inventory = session.read()
@@ -71,7 +70,7 @@ def push(
             if not document.traits.knows_names:
                 objects = {right.object for right in rights if isinstance(right, NativeGrant)}
                 inventory = replace(inventory, accounts=inventory.accounts | named, objects=inventory.objects | objects)
-            accounts = frozenset(account for account in named if account.kind in ("role", "group"))
+            accounts = frozenset(account for account in named if account.kind != "login" or document.traits.adds_logins)
             plan = difference(session.moved(inventory, rights), rights, accounts, revoke_foreign=revoke_foreign)
             requests = session.requests(plan)
             if compare:

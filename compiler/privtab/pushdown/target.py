@@ -1,25 +1,24 @@
-"""What every target is: one protocol, and the list of targets. A new target is one module and its line in `TARGETS`."""
+"""What every target is: one protocol. A new target is one module of `privtab.pushdown.targets`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Protocol
 
-from privtab.pushdown.rights import Account, Inventory, Object, Right
+from privtab.pushdown import targets
+from privtab.pushdown.rights import Account, AccountKind, Inventory, Object, Right
 
 if TYPE_CHECKING:
     from privtab.pushdown.document import Document
     from privtab.pushdown.plan import Plan
 
-TARGETS = {
-    "mariadb": "privtab.pushdown.mariadb",
-    "ranger": "privtab.pushdown.ranger",
-    "postgresql": "privtab.pushdown.postgresql",
-}
-"""The module of each target by the word that mapping documents use; its `TRAITS` describe it, its `opened` opens it."""
+TARGETS = tuple(sorted(module.name for module in iter_modules(targets.__path__)))
+"""The words by which mapping documents name targets: those of their modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +32,12 @@ class Traits:
     denials: bool = False
     inherits: bool | None = False
     """Whether a privilege on an object counts for everything in it; None: as the policy has it, since the target can do both."""
-    memberships: bool = True
-    """Whether roles and groups are granted to accounts."""
+    links: tuple[tuple[AccountKind, AccountKind], ...] | None = None
+    """Which kinds of accounts are granted which others; None: any."""
+    grantees: tuple[AccountKind, ...] = ("login", "group", "role")
+    """The kinds of accounts that hold privileges."""
+    adds_logins: bool = False
+    """Whether logins are added when rights name them; elsewhere somebody has to say how they prove who they are."""
     owners: bool = True
     groups_are_roles: bool = True
     """Whether groups and roles share the target's roles."""
@@ -44,6 +47,19 @@ class Traits:
     """Whether the target knows its accounts and objects; if not, those that rows name are there."""
     login_hosts: bool = False
     """Whether a login has a host beside its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a target is reached, beside its address."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    """What placeholders of the mapping document stand for."""
+    token: str | None = None
+    """A bearer token."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    record: Path | None = None
+    """The file that keeps what was granted, for targets that have no place for it."""
 
 
 class Session(Protocol):
@@ -80,13 +96,11 @@ class TargetModule(Protocol):
     def name_problem(self, item: Account | Object) -> str | None:
         """Why the target cannot have this name; None if it can."""
 
-    def opened(
-        self, where: str, document: Document, pusher: str, options: Mapping[str, str]
-    ) -> AbstractContextManager[Session]:
+    def opened(self, where: str, document: Document, pusher: str, options: Options) -> AbstractContextManager[Session]:
         """The target at an address. Raises UsageError for an address of another kind, PushError if it is not reached."""
 
 
 def target_module(name: str) -> TargetModule:
     """The module of a target."""
-    module: TargetModule = import_module(TARGETS[name])
+    module: TargetModule = import_module(f"{targets.__name__}.{name}")
     return module

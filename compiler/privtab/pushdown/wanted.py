@@ -23,7 +23,7 @@ from privtab.pushdown.rights import (
     Object,
     Right,
 )
-from privtab.pushdown.target import TargetModule
+from privtab.pushdown.target import TargetModule, Traits
 from privtab.request import Entity
 from privtab.state.findings import in_order
 from privtab.state.nodes import ALL_TABLES, Assignment, Grant, RowLocation, State, StateFinding
@@ -64,6 +64,8 @@ def wanted_rights(
     """
     if expand and not document.traits.knows_names:
         raise UsageError(f"`--expand` needs the objects of a target, and {document.target} does not know them")
+    if expand and "login" not in document.traits.grantees:
+        raise UsageError(f"`--expand` grants to users, and {document.target} does not")
     rows = _Rows(program, state, document, inventory, module, places, expand=expand)
     rows.read()
     rights = rows.rights
@@ -72,7 +74,7 @@ def wanted_rights(
         names = NativeNames(program, document, inventory.within)
         memberships = frozenset(right for right in rights if isinstance(right, NativeMembership))
         rights = rights | set(expanded(program, plain, document, inventory, names, memberships))
-    present, absent = _present(rights, inventory) if document.traits.knows_names else (rights, Counter[str]())
+    present, absent = _present(rights, inventory, document.traits)
     return Wanted(
         rights=frozenset(present),
         findings=in_order(rows.findings),
@@ -93,17 +95,23 @@ def accounts_of(right: Right) -> tuple[Account, ...]:
             return (right.account, right.role)
 
 
-def _present(rights: set[Right], inventory: Inventory) -> tuple[set[Right], Counter[str]]:
+def _present(rights: set[Right], inventory: Inventory, traits: Traits) -> tuple[set[Right], Counter[str]]:
     """The rights of logins and about objects that are there, and the number of the others by what is missing."""
     present: set[Right] = set()
     absent: Counter[str] = Counter()
     for right in rights:
-        missing: list[Account | Object] = [
-            account for account in accounts_of(right) if account.kind == "login" and account not in inventory.accounts
-        ]
+        missing: list[Account | Object] = (
+            []
+            if traits.adds_logins
+            else [
+                account
+                for account in accounts_of(right)
+                if account.kind == "login" and account not in inventory.accounts
+            ]
+        )
         if isinstance(right, NativeGrant | NativeOwnership) and right.object not in inventory.objects:
             missing.append(right.object)
-        if missing:
+        if missing and traits.knows_names:
             absent.update(map(str, missing))
         else:
             present.add(right)
@@ -184,12 +192,17 @@ class _Rows:
 
     def member(self, member: str, role: str) -> None:
         """A principal is a member of a role or a group."""
-        if not self.document.traits.memberships:
-            self.refuse("S301", f"who is a member of what is not said in {self.document.target}")
+        account, held = self.account(member), self.account(role)
+        if account is None or held is None:
             return
-        accounts = self.account(member), self.account(role)
-        if accounts[0] is not None and accounts[1] is not None:
-            self.rights.add(NativeMembership(accounts[0], accounts[1]))
+        links = self.document.traits.links
+        if links is None or (account.kind, held.kind) in links:
+            self.rights.add(NativeMembership(account, held))
+        else:
+            advice = "leave out the table, with a reason"
+            self.refuse(
+                "S301", f"{self.document.target} does not say which {account.kind} has which {held.kind}", advice
+            )
 
     def grant(self, row: Grant) -> None:
         """A principal is allowed or denied a privilege."""
@@ -204,6 +217,10 @@ class _Rows:
             if object_ is None:
                 return
         account = self.account(row.grantee)
+        if account is not None and account.kind not in self.document.traits.grantees:
+            kinds = " and ".join(f"{kind}s" for kind in self.document.traits.grantees)
+            self.refuse("S301", f"{self.document.target} gives privileges to {kinds} only, and not to {account}")
+            return
         for privilege in PrivilegeNames(self.program).privileges_of(row.privilege, type_, row.effect):
             natives = list(self.natives(row, privilege))
             if object_ is not None and account is not None and not self.expand:

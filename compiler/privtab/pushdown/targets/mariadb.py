@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
@@ -30,7 +30,7 @@ from privtab.pushdown.rights import (
     in_order,
 )
 from privtab.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded
-from privtab.pushdown.target import Traits
+from privtab.pushdown.target import Options, Traits
 
 _ROUTINE = ("EXECUTE", "ALTER ROUTINE", "GRANT OPTION")
 _COLUMN = ("SELECT", "INSERT", "UPDATE", "REFERENCES")
@@ -109,7 +109,7 @@ def name_problem(item: Account | Object) -> str | None:
 
 
 @contextlib.contextmanager
-def opened(where: str, document: Document, pusher: str, options: Mapping[str, str]) -> Iterator[MariaDb]:
+def opened(where: str, document: Document, pusher: str, options: Options) -> Iterator[MariaDb]:
     """As TargetModule.opened."""
     del document, options
     created, shown = engine(where, "mysql", "mariadb")

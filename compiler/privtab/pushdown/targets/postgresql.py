@@ -28,7 +28,7 @@ from privtab.pushdown.rights import (
     in_order,
 )
 from privtab.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded
-from privtab.pushdown.target import Traits
+from privtab.pushdown.target import Options, Traits
 
 _PLAIN = {
     "database": ("CONNECT", "TEMPORARY", "CREATE"),
@@ -103,7 +103,7 @@ def name_problem(item: Account | Object) -> str | None:
 
 
 @contextlib.contextmanager
-def opened(where: str, document: Document, pusher: str, options: Mapping[str, str]) -> Iterator[PostgreSql]:
+def opened(where: str, document: Document, pusher: str, options: Options) -> Iterator[PostgreSql]:
     """As TargetModule.opened."""
     del options
     created, shown = engine(where, "postgresql")

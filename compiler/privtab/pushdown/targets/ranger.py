@@ -16,14 +16,14 @@ from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import Document
 from privtab.pushdown.plan import Plan
 from privtab.pushdown.rights import Account, AccountKind, Inventory, NativeGrant, Object, Right
-from privtab.pushdown.target import Traits
+from privtab.pushdown.target import Options, Traits
 
 TRAITS = Traits(
     kinds={"database": ("database",), "table": ("database", "table"), "column": ("database", "table", "column")},
     privileges=None,
     denials=True,
     inherits=None,
-    memberships=False,
+    links=(),
     owners=False,
     groups_are_roles=False,
     knows_names=False,
@@ -61,11 +61,11 @@ def name_problem(item: Account | Object) -> str | None:
 
 
 @contextlib.contextmanager
-def opened(where: str, document: Document, pusher: str, options: Mapping[str, str]) -> Iterator[Ranger]:
+def opened(where: str, document: Document, pusher: str, options: Options) -> Iterator[Ranger]:
     """As TargetModule.opened."""
     if "://" in where:
         raise UsageError("Ranger's policies are pushed to a file, which Ranger imports")
-    yield Ranger(Path(where), pusher, inherits=document.inherits, service=options.get("service"))
+    yield Ranger(Path(where), pusher, inherits=document.inherits, service=options.values.get("service"))
 
 
 class Ranger:

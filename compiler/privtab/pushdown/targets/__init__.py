@@ -1,0 +1,1 @@
+"""The targets, one module each, named as mapping documents name it."""
