@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,6 @@ import typer
 from privtab._install import how_to_install
 from privtab.cli._options import PolicyOption, VariantOption
 from privtab.cli._output import Format, flush, out, print_line
-from privtab.cli._registry_server import MAX_CONNECTIONS
 from privtab.cli._serving import check_exposure, log_requests, tls_files
 from privtab.errors import UsageError
 
@@ -59,6 +58,10 @@ def run(
             "--sidecar-token-file", metavar="FILE", help="Tokens of sidecars and operators, as of a registry's server."
         ),
     ] = None,
+    delta_from: Annotated[
+        int,
+        typer.Option("--delta-from", min=0, metavar="BYTES", help="Send deltas of bundles of at least this size."),
+    ] = 1024 * 1024,
     full_after: Annotated[
         float,
         typer.Option(
@@ -115,7 +118,7 @@ def run(
     try:
         from privtab.authzen.app import AppSettings, application
         from privtab.authzen.service import Service
-        from privtab.serving.server import MOST_AT_ONCE, address, is_loopback, listen, serve
+        from privtab.serving.server import address, is_loopback, listen, serve
         from privtab.serving.tokens import Tokens
         from privtab.store.server import apis
         from privtab.store.server.app import StoreScope, StoreServer, routes
@@ -158,15 +161,15 @@ def run(
         found = routes(server)
         for name in api or ():
             found += apis.routes(name, server)
-        sidecars = _sidecars(view, artifacts, channel, sidecar_token_file, full_after) if channel is not None else None
+        sidecars = _sidecars(view, artifacts, channel, sidecar_token_file, delta_from, full_after)
         service = Service(StoreDecisionPoint(view), system=program.system)
         settings = AppSettings(
             services={"": service, f"/{program.system}": service},
             base=base,
             tokens=tokens,
             max_body=max_body,
-            routes=found if sidecars is None else [*found, *sidecars.routes],
-            beside=() if sidecars is None else [sidecars.watching],
+            routes=[*found, *sidecars.routes],
+            beside=sidecars.beside,
         )
 
         def ready() -> None:
@@ -183,8 +186,8 @@ def run(
             listening,
             tls=tls,
             ready=ready,
-            ending=None if sidecars is None else sidecars.end,
-            at_once=MOST_AT_ONCE if sidecars is None else MAX_CONNECTIONS,
+            ending=sidecars.end,
+            at_once=sidecars.at_once,
             head_seconds=header_timeout,
         )
 
@@ -200,18 +203,27 @@ def _check_channel(channel: str | None, token_file: Path | None, *, others: bool
 class _Sidecars(NamedTuple):
     """What serves sidecars."""
 
-    routes: list[Route]
-    watching: Callable[[], AbstractAsyncContextManager[None]]
-    end: Callable[[], None]
+    at_once: int
+    routes: Sequence[Route] = ()
+    beside: Sequence[Callable[[], AbstractAsyncContextManager[None]]] = ()
+    end: Callable[[], None] | None = None
 
 
 def _sidecars(
-    view: View, artifacts: PolicyArtifacts, channel: str, token_file: Path | None, full_after: float
+    view: View,
+    artifacts: PolicyArtifacts,
+    channel: str | None,
+    token_file: Path | None,
+    delta_from: int,
+    full_after: float,
 ) -> _Sidecars:
-    """The registry's server code over a store, whose changes are releases of one channel."""
-    from privtab.cli._registry_server import raise_file_limit
+    """The registry's server code over a store, whose changes are releases of one channel; nothing without a channel."""
+    from privtab.cli._registry_server import MAX_CONNECTIONS, raise_file_limit
+    from privtab.serving.server import MOST_AT_ONCE
     from privtab.serving.tokens import Tokens
 
+    if channel is None:
+        return _Sidecars(MOST_AT_ONCE)
     try:
         from privtab.registry.server.app import Role, ServerState, sidecar_routes, watching
         from privtab.registry.server.feeds import Feeds
@@ -223,8 +235,8 @@ def _sidecars(
     raise_file_limit()
     feeds = Feeds(StoreReleases(view, artifacts, channel), poll=POLL_SECONDS)
     tokens = Tokens(token_file, Role, bindings=True) if token_file is not None else None
-    state = ServerState(feeds=feeds, fleet=FleetTracker(), tokens=tokens, full_after=full_after)
-    return _Sidecars(sidecar_routes(state), partial(watching, state), feeds.end)
+    state = ServerState(feeds=feeds, fleet=FleetTracker(), tokens=tokens, delta_from=delta_from, full_after=full_after)
+    return _Sidecars(MAX_CONNECTIONS, sidecar_routes(state), [partial(watching, state)], feeds.end)
 
 
 def add_to(app: typer.Typer) -> None:

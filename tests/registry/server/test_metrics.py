@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import httpx
-from in_process_registry import POLICY, within
+from example_bundles import ExampleBundles
+from in_process_registry import POLICY, STATE, figure, until, within
 from prometheus_client.parser import text_string_to_metric_families
 
 from privtab.registry import Registry
@@ -31,6 +32,21 @@ METRICS = {
         "Sidecars by what they run; revision is empty where they run nothing yet.",
         {"channel", "system", "kind", "revision"},
     ),
+    "activation_seconds": (
+        "histogram",
+        "Time from a release to the request with which a sidecar says that it runs it.",
+        {"channel", "system", "kind"},
+    ),
+    "sidecar_sequence": (
+        "gauge",
+        "The last release whose bundle a sidecar runs; 0: unknown.",
+        {"channel", "system", "kind", "sidecar"},
+    ),
+    "sidecar_lag_seconds": (
+        "gauge",
+        "For how long a sidecar has run what is no longer active.",
+        {"channel", "system", "kind", "sidecar"},
+    ),
     "decisions": (
         "counter",
         "Decisions in the logs that sidecars sent; each counts for its policy and for its state.",
@@ -57,6 +73,9 @@ def test_names_kinds_help_and_labels_stay(registry: Registry) -> None:
             family = families[f"privtab_registry_{name}"]
             assert (family.type, family.documentation) == (kind, says)
             ending = "_total" if kind == "counter" else ""
+            if kind == "histogram":  # None was observed yet.
+                assert not family.samples
+                continue
             assert {sample.name for sample in family.samples} == {f"privtab_registry_{name}{ending}"}, name
             assert all(set(sample.labels) == labels for sample in family.samples), name
 
@@ -68,6 +87,31 @@ def test_names_kinds_help_and_labels_stay(registry: Registry) -> None:
         assert value("bytes_sent") == len(response.content)
         assert value("refused") == value("storage_ok") == 1
         assert value("status_reports") == value("storage_errors") == value("long_polls") == 0
+
+    within(registry, body)
+
+
+def test_the_lag_of_a_sidecar_is_told(registry: Registry, packed: ExampleBundles) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
+        stream = {"channel": "dev", "system": "shop", "kind": "state"}
+        named = {"X-Privtab-Instance": "one"}
+        old = (await client.get(STATE, headers=named)).headers["etag"]
+        await client.get(STATE, headers=named | {"If-None-Match": old})
+        assert figure(served, "sidecar_sequence", **stream, sidecar="one") == 1
+        assert figure(served, "sidecar_lag_seconds", **stream, sidecar="one") == 0
+        registry.release("dev", "shop", state=registry.put(packed.states[1]).id)
+        await until(lambda: served.feeds.channels["dev", "shop"].sequence == 2)
+        new = (await client.get(STATE, headers=named | {"If-None-Match": old})).headers["etag"]
+        assert figure(served, "sidecar_sequence", **stream, sidecar="one") == 1
+        await until(lambda: (figure(served, "sidecar_lag_seconds", **stream, sidecar="one") or 0) > 0)
+        assert figure(served, "activation_seconds_count", **stream) is None
+        await client.get(STATE, headers=named | {"If-None-Match": new})
+        assert figure(served, "sidecar_sequence", **stream, sidecar="one") == 2
+        assert figure(served, "sidecar_lag_seconds", **stream, sidecar="one") == 0
+        assert figure(served, "activation_seconds_count", **stream) == 1
+        # What the server has never served has no number.
+        await client.get(STATE, headers=named | {"If-None-Match": '"0123456789abcdef.0123456789abcdef"'})
+        assert figure(served, "sidecar_sequence", **stream, sidecar="one") == 0
 
     within(registry, body)
 

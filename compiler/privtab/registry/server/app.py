@@ -25,7 +25,7 @@ from privtab.printable import printable_json
 from privtab.registry.registry import Registry
 from privtab.registry.server import decisions
 from privtab.registry.server.bodies import document
-from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
+from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity, stream_name
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.files import file
 from privtab.registry.server.fleet import FleetTracker, LastPoll, sidecar_identity
@@ -65,6 +65,8 @@ class ServerState:
     feeds: Feeds
     fleet: FleetTracker
     tokens: Tokens | None = None
+    delta_from: int = 0
+    """Bytes of a bundle from which deltas are sent."""
     full_after: float | None = None
     """Seconds after which a sidecar gets a whole bundle with the next change, although a delta would do; None: never."""
     last_full: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
@@ -151,6 +153,7 @@ async def _bundle(server: ServerState, request: Request, *, folder: str = "") ->
     desired = await _desired(server, params["channel"], params["system"], name, identity)
     held_etag = _active_etag(request)
     poll = server.fleet.record_poll(identity, address, desired, held_etag)
+    _record_activation(server, desired, poll)
     wait_seconds = _wait_seconds(request)
     if wait_seconds is not None and desired.stays(held_etag):
         desired = await _poll(server, request, poll, desired, name, identity, wait_seconds)
@@ -179,6 +182,16 @@ async def _bundle(server: ServerState, request: Request, *, folder: str = "") ->
     return Response(body, media_type=GZIP if wait_seconds is None else LONG_POLL, headers=headers)
 
 
+def _record_activation(server: ServerState, desired: DesiredRevision, poll: LastPoll | None) -> None:
+    """Record how long a sidecar took to what it has run since this request."""
+    if poll is None or not poll.replaced or poll.holds is None:
+        return
+    stream = desired.channel.channel, desired.channel.system, desired.kind
+    known = server.feeds.active(stream_name(desired.channel, desired.kind, desired.shard), poll.holds)
+    if known is not None and known.until is None:
+        server.metrics.activation.labels(*stream).observe(max(0.0, poll.since - known.since))
+
+
 async def _desired(
     server: ServerState, channel: str, system: str, name: str, identity: SidecarIdentity
 ) -> DesiredRevision:
@@ -198,14 +211,15 @@ async def _body(
     delta_key = (sender, held_etag or "", desired.etag)
     full_key, now = (sender, request.url.path), time.monotonic()
     due = server.full_after is not None and now - server.last_full.setdefault(full_key, now) > server.full_after
-    if held_etag and _accepts_deltas(request) and delta_key not in server.sent_deltas and not due:
+    found = await server.feeds.bundle(desired.digest)
+    may = len(found) >= server.delta_from and not due
+    if may and held_etag and _accepts_deltas(request) and delta_key not in server.sent_deltas:
         delta = await server.feeds.delta(desired, held_etag)
         if delta is not None:
             server.sent_deltas[delta_key] = None
             if len(server.sent_deltas) > MOST_SENT_DELTAS:
                 server.sent_deltas.popitem(last=False)
             return delta, "delta"
-    found = await server.feeds.bundle(desired.digest)
     server.last_full[full_key] = now
     server.last_full.move_to_end(full_key)
     if len(server.last_full) > MOST_SENT_DELTAS:

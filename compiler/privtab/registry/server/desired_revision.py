@@ -12,6 +12,11 @@ MARK = 16
 """Number of hex digits of a bundle's SHA-256 in its ETag."""
 
 
+def stream_name(channel: Channel, kind: str, shard: str) -> str:
+    """The name of one bundle of a channel in reports: `channel/system/kind`, with the shard after it."""
+    return f"{channel.channel}/{channel.system}/{kind}" + (f"/{shard}" if shard else "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidecarIdentity:
     """The identity of a sidecar, as it states it."""

@@ -24,7 +24,13 @@ from privtab.errors import PrivtabError, UsageError
 from privtab.registry import names
 from privtab.registry.nodes import Channel, Revision, pin
 from privtab.registry.server.decisions import RunningCanary
-from privtab.registry.server.desired_revision import MARK, DesiredRevision, SidecarIdentity, in_canary
+from privtab.registry.server.desired_revision import (
+    MARK,
+    DesiredRevision,
+    SidecarIdentity,
+    in_canary,
+    stream_name,
+)
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -42,6 +48,17 @@ AT_ONCE = 8
 """Channels checked concurrently."""
 CONFIRM_SECONDS = 2.0
 """Seconds between two checks that active releases still exist: emptied storage has nothing newer."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Active:
+    """When a revision was active in a channel, in seconds since 1970."""
+
+    sequence: int
+    """The last release that ran it."""
+    since: float
+    until: float | None = None
+    """When another one replaced it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +127,8 @@ class Feeds:
         """The kind of each revision that was active since the start."""
         self.places: dict[str, set[str]] = {}
         """Where each of them was active, as `channel/system`."""
+        self._history: dict[str, OrderedDict[str, Active]] = {}
+        """By `channel/system/kind`, with the shard after it: the revisions since the start, the last one active."""
         self.canaries: dict[str, RunningCanary] = {}
         """Canaries in progress, by `channel/system`."""
         self._workers: ProcessPoolExecutor | None = None
@@ -179,6 +198,11 @@ class Feeds:
                     canary=canary,
                 )
         return None
+
+    def active(self, stream: str, revision: str) -> Active | None:
+        """When a revision was active in a bundle of a channel (`stream_name`); None if not since the start, or long ago."""
+        known = self._history.get(stream)
+        return None if known is None else known.get(revision)
 
     async def wait_for_change(self, channel: Channel, seconds: float) -> bool:
         """Wait until a channel changes, for at most `seconds` or until the server stops; returns whether it changed."""
@@ -285,6 +309,7 @@ class Feeds:
         if known is not None and (known.sequence > channel.sequence or _stamp(known) == _stamp(channel)):
             return
         self._channels[key] = channel
+        self._record_active(channel)
         self._record_canary(known, channel)
         if channel.trouble and (known is None or known.broken != channel.broken):
             LOG.error("%s", channel.trouble)
@@ -294,6 +319,22 @@ class Feeds:
             changed.set()
         if known is not None and known.sequence != channel.sequence:
             LOG.info("%s/%s is at release %d", channel.channel, channel.system, channel.sequence)
+
+    def _record_active(self, channel: Channel) -> None:
+        """Record since when a channel runs its revisions, and until when it ran others."""
+        now = time.time()
+        for (kind, shard), identity in channel.runs().items():
+            known = self._history.setdefault(stream_name(channel, kind, shard), OrderedDict())
+            last = next(reversed(known), None)
+            if last == identity:
+                known[last].sequence = channel.sequence
+                continue
+            if last is not None:
+                known[last].until = now
+            known[identity] = Active(sequence=channel.sequence, since=now)
+            known.move_to_end(identity)
+            while len(known) > MOST_MISSING:
+                known.popitem(last=False)
 
     def _record_canary(self, before: Channel | None, after: Channel) -> None:
         """Record when a canary began: earlier decisions do not count."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import OrderedDict, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from typing import Any
 from privtab.errors import UsageError
 from privtab.registry import names
 from privtab.registry.server.decisions import CountedEvents, Counts, RunningCanary
-from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
+from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity, stream_name
 from privtab.registry.server.sanitize import sanitize, valid_labels
 
 MOST_SIDECARS = 10_000
@@ -46,6 +46,8 @@ class LastPoll:
     since: float
     """When it first had this revision."""
     waiting: int = 0
+    replaced: bool = False
+    """Whether it had another revision with the request before."""
 
 
 @dataclass(slots=True)
@@ -119,14 +121,14 @@ class FleetTracker:
             return None
         known = self._update(identity, identity.instance, address)
         revision = sanitize((held_etag or "").strip('"').rpartition(".")[0]) or None
-        stream = f"{desired.channel.channel}/{desired.channel.system}/{desired.kind}"
-        stream += f"/{desired.shard}" if desired.shard else ""
+        stream = stream_name(desired.channel, desired.kind, desired.shard)
         poll = known.polls.get(stream)
         now = time.time()
         if poll is None:
             if len(known.polls) >= MOST_BUNDLES:
                 return None
             poll = known.polls[stream] = LastPoll(desired.id, revision, desired.canary, now, now)
+        poll.replaced = None not in (poll.holds, revision) and poll.holds != revision
         if poll.holds != revision:
             poll.since = now
         poll.desired, poll.holds, poll.canary, poll.polled = desired.id, revision, desired.canary, now
@@ -237,6 +239,14 @@ class FleetTracker:
             {**entry, "last": _time(entry["last"])}
             for entry in sorted(self._refused, key=lambda record_refusal: record_refusal["last"])
         ]
+
+    def polls(self) -> Iterator[tuple[str, str, LastPoll]]:
+        """The named sidecars, the bundles that each requests, as `channel/system/kind`, and its last request for it."""
+        self._forget_silent()
+        for known in self._known.values():
+            if known.named:
+                for stream, poll in self._current_polls(known).items():
+                    yield known.id, stream, poll
 
     def sidecars_by_revision(self) -> dict[tuple[str, str], int]:
         """(bundle of a channel, revision) → number of sidecars that run it; "" for no revision."""

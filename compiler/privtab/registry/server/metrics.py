@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -32,6 +32,13 @@ class Metrics(Collector):
         self.logs = self._counter("decision_log_uploads", "Uploads of decision logs taken.")
         self.refused = self._counter("refused", "Requests refused.", ("status",))
         self.polls = Gauge(f"{_PREFIX}long_polls", "Sidecars that wait for something new.", registry=self.registry)
+        self.activation = Histogram(
+            f"{_PREFIX}activation_seconds",
+            "Time from a release to the request with which a sidecar says that it runs it.",
+            _STREAM,
+            buckets=(0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60),
+            registry=self.registry,
+        )
         self.registry.register(self)
 
     def text(self) -> bytes:
@@ -48,6 +55,7 @@ class Metrics(Collector):
             labels = {"channel": channel, "system": system, "kind": kind, "revision": revision}
             sidecars.add_sample(sidecars.name, labels | ({"shard": shard[0]} if shard else {}), number)
         yield sidecars
+        yield from self._lags()
         help_text = "Decisions in the logs that sidecars sent; each counts for its policy and for its state."
         decisions = CounterMetricFamily(f"{_PREFIX}decisions", help_text, labels=("revision", "answer"))
         for revision, answers in sorted(self._fleet.counts.total().items()):
@@ -73,6 +81,25 @@ class Metrics(Collector):
             unreadable.add_metric(key, len(known.broken))
         yield sequence
         yield unreadable
+
+    def _lags(self) -> Iterator[Metric]:
+        labels = (*_STREAM, "sidecar")
+        sequence = _gauge(
+            "sidecar_sequence", "The last release whose bundle a sidecar runs; 0: unknown.", labels=labels
+        )
+        lag = _gauge("sidecar_lag_seconds", "For how long a sidecar has run what is no longer active.", labels=labels)
+        now = time.time()
+        for name, stream, poll in sorted(self._fleet.polls(), key=lambda entry: entry[:2]):
+            channel, system, kind, *shard = stream.split("/", 3)
+            more = {"channel": channel, "system": system, "kind": kind, "sidecar": name}
+            more |= {"shard": shard[0]} if shard else {}
+            active = self._feeds.active(stream, poll.holds or "")
+            behind = poll.since if active is None else active.until
+            current = poll.canary or behind is None
+            sequence.add_sample(sequence.name, more, 0 if active is None else active.sequence)
+            lag.add_sample(lag.name, more, 0 if current else round(now - (behind or now), 3))
+        yield sequence
+        yield lag
 
     def _counter(self, name: str, help_text: str, labels: tuple[str, ...] = ()) -> Counter:
         return Counter(f"{_PREFIX}{name}", help_text, labels, registry=self.registry)
