@@ -19,7 +19,8 @@ from privtab.request import Decision
 from privtab.state.load import from_tables, to_tables
 from privtab.state.nodes import StateFinding
 from privtab.state.validate import validate
-from privtab.store.excerpt import Excerpt, Reader
+from privtab.store.excerpt import Excerpt
+from privtab.store.lookups import Reader
 from privtab.store.planning import Asked, plan, raw
 from privtab.store.rows import Cells, Rows
 from privtab.store.store import Outcome, Store, _Waiting

@@ -8,10 +8,10 @@ alone, `Reference` and `validate` decide and find what they do with all rows; te
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, or_, select
+from sqlalchemy import Select
 
 from privtab.effects import Change
 from privtab.ir.formula import item_condition, leaves
@@ -26,55 +26,9 @@ from privtab.state.nodes import ENTITIES, State
 from privtab.state.raw import COLUMNS
 from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
 from privtab.state.uses import uses
+from privtab.store.lookups import INDEXED, Reader, batches, select_below, select_ids, select_where
 from privtab.store.rows import Cells, Rows, checked
-from privtab.store.schema import CUT, INDEXES, STATE, cut, row_id
-
-MOST_TEXTS = 400
-"""Texts that one statement looks for."""
-MOST_KNOWN = 10_000
-"""Look-ups in one table whose rows are kept."""
-_INDEXED = {table: {name for columns in indexes for name in columns} for table, indexes in INDEXES.items()}
-
-
-class Reader:
-    """Look-ups in the tables of a store. What was read is known until somebody changes the table."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, dict[tuple[Any, ...], Sequence[Any]]] = {}
-        self._connection: Connection | None = None
-        self._head = ""
-
-    def at(self, connection: Connection, head: str) -> Reader:
-        """The reader, for a transaction that sees the store with this hash of its last change."""
-        if head != self._head:
-            self._known.clear()
-        self._connection, self._head = connection, head
-        return self
-
-    def changed(self, head: str, tables: Iterable[str]) -> None:
-        """Forget the tables that were changed; `head`: the hash of the last change."""
-        for table in tables:
-            self._known.pop(table, None)
-        self._head = head
-
-    def forget(self) -> None:
-        """Forget all, as when a transaction was not committed."""
-        self._known.clear()
-        self._head = ""
-
-    def read(self, table: str, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[Any]:
-        """The rows that a statement selects from a table."""
-        assert self._connection is not None
-        known = self._known.setdefault(table, {})
-        key = (id(statement), *(tuple(value) if isinstance(value, list) else value for value in values.values()))
-        found = known.get(key)
-        if found is None:
-            found = self._connection.execute(statement, values).all()
-            if len(found) <= MOST_TEXTS:
-                if len(known) >= MOST_KNOWN:
-                    known.clear()
-                known[key] = found
-        return found
+from privtab.store.schema import CUT, row_id
 
 
 class Excerpt:
@@ -203,7 +157,7 @@ class Excerpt:
 
     def matching(self, table: str, values: Mapping[str, str | None]) -> list[Change]:
         """The removal of every row with these values, whenever it holds."""
-        texts = {name: [text] for name, text in values.items() if text is not None and name in _INDEXED[table]}
+        texts = {name: [text] for name, text in values.items() if text is not None and name in INDEXED[table]}
         return [
             Change("remove", table, row=dict(cells))
             for cells in self.find(table, **texts)
@@ -261,8 +215,8 @@ class Excerpt:
         found |= {
             (table, id_)
             for table, listed in ids.items()
-            for part in _batches(listed)
-            for (id_,) in self.reader.read(table, _ids(table), {"ids": list(part)})
+            for part in batches(listed)
+            for (id_,) in self.reader.read(table, select_ids(table), {"ids": list(part)})
         }
         for key, change in self._net.items():
             if key[1] in ids.get(key[0], ()):
@@ -363,7 +317,7 @@ class Excerpt:
         columns = tuple(sorted(texts))
         found: list[Cells] = []
         for part in _parts(texts, columns):
-            statement = _where(table, columns, None if begins is None else begins[0])
+            statement = select_where(table, columns, None if begins is None else begins[0])
             values: dict[str, Any] = {f"cut_{name}": [text[:CUT] for text in part[name]] for name in columns}
             values |= {f"own_{name}": list(part[name]) for name in columns}
             if begins is not None:
@@ -386,7 +340,7 @@ class Excerpt:
             end = begin[:-1] + chr(ord(begin[-1]) + 1)
             values = {"cut_own": f"{name}:{path}"[:CUT], "own": f"{name}:{path}", "begin": begin, "end": end}
             values |= {"cut_begin": begin[:CUT], "cut_end": end[:CUT]}
-            found += self._read(table, _below(table, column, within=len(begin) <= CUT), values)
+            found += self._read(table, select_below(table, column, within=len(begin) <= CUT), values)
             found += self._added(table, partial(_is_below, column, f"{name}:{path}", begin))
         return found
 
@@ -418,7 +372,7 @@ def _parts(texts: Mapping[str, Collection[str]], columns: tuple[str, ...]) -> It
         yield {}
         return
     first, *others = columns
-    for part in _batches(sorted(texts[first])):
+    for part in batches(sorted(texts[first])):
         for rest in _parts(texts, tuple(others)):
             yield {first: part, **rest}
 
@@ -426,45 +380,3 @@ def _parts(texts: Mapping[str, Collection[str]], columns: tuple[str, ...]) -> It
 def _is_below(column: str, own: str, begin: str, cells: Cells) -> bool:
     text = cells.get(column)
     return text is not None and (text == own or text.startswith(begin))
-
-
-def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (texts[first : first + MOST_TEXTS] for first in range(0, len(texts), MOST_TEXTS))
-
-
-@cache
-def _where(table: str, columns: tuple[str, ...], begins: str | None) -> Select[Any]:
-    """The rows with one of the texts `own_…` in each column."""
-    conditions: list[ColumnElement[bool]] = []
-    for name in columns:
-        column = STATE[table].c[name]
-        conditions.append(column.in_(bindparam(f"own_{name}", expanding=True)))
-        if name in _INDEXED[table]:
-            conditions.append(cut(column).in_(bindparam(f"cut_{name}", expanding=True)))
-    if begins is not None:
-        conditions.append(STATE[table].c[begins].like(bindparam("begin")))
-    return _rows(table).where(and_(*conditions)) if conditions else _rows(table)
-
-
-@cache
-def _below(table: str, column: str, *, within: bool) -> Select[Any]:
-    """The rows with the text `own`, and those from `begin` to before `end`; `within`: whether these are as short as in the index."""
-    text = STATE[table].c[column]
-    low = cut(text) >= bindparam("cut_begin")
-    around = and_(low, cut(text) < bindparam("cut_end")) if within else cut(text) == bindparam("cut_begin")
-    return _rows(table).where(
-        or_(
-            and_(cut(text) == bindparam("cut_own"), text == bindparam("own")),
-            and_(around, text >= bindparam("begin"), text < bindparam("end")),
-        )
-    )
-
-
-@cache
-def _ids(table: str) -> Select[Any]:
-    return select(STATE[table].c.id).where(STATE[table].c.id.in_(bindparam("ids", expanding=True)))
-
-
-def _rows(table: str) -> Select[Any]:
-    columns = STATE[table].c
-    return select(columns.id, columns.change, *(columns[name] for name in COLUMNS[table].all))

@@ -26,8 +26,9 @@ from privtab.state.load import from_tables
 from privtab.state.raw import RawState
 from privtab.state.uses import uses
 from privtab.store.database import Database, address, migrate, version
-from privtab.store.excerpt import Excerpt, Reader
+from privtab.store.excerpt import Excerpt
 from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head
+from privtab.store.lookups import Reader
 from privtab.store.planning import Asked, Plan, Proposal, Tables, plan, raw, replaced
 from privtab.store.rows import Rows, about, checked
 from privtab.store.schema import BEGINNING, HEAD, JOURNAL, canonical

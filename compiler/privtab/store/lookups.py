@@ -1,0 +1,103 @@
+"""Look-ups in the tables of a store, by their indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, or_, select
+
+from privtab.state.raw import COLUMNS
+from privtab.store.schema import INDEXES, STATE, cut
+
+MOST_TEXTS = 400
+"""Texts that one statement looks for."""
+MOST_KNOWN = 10_000
+"""Look-ups in one table whose rows are kept."""
+INDEXED = {table: {name for columns in indexes for name in columns} for table, indexes in INDEXES.items()}
+
+
+class Reader:
+    """Look-ups in the tables of a store. What was read is known until somebody changes the table."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[tuple[Any, ...], Sequence[Any]]] = {}
+        self._connection: Connection | None = None
+        self._head = ""
+
+    def at(self, connection: Connection, head: str) -> Reader:
+        """The reader, for a transaction that sees the store with this hash of its last change."""
+        if head != self._head:
+            self._known.clear()
+        self._connection, self._head = connection, head
+        return self
+
+    def changed(self, head: str, tables: Iterable[str]) -> None:
+        """Forget the tables that were changed; `head`: the hash of the last change."""
+        for table in tables:
+            self._known.pop(table, None)
+        self._head = head
+
+    def forget(self) -> None:
+        """Forget all, as when a transaction was not committed."""
+        self._known.clear()
+        self._head = ""
+
+    def read(self, table: str, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[Any]:
+        """The rows that a statement selects from a table."""
+        assert self._connection is not None
+        known = self._known.setdefault(table, {})
+        key = (id(statement), *(tuple(value) if isinstance(value, list) else value for value in values.values()))
+        found = known.get(key)
+        if found is None:
+            found = self._connection.execute(statement, values).all()
+            if len(found) <= MOST_TEXTS:
+                if len(known) >= MOST_KNOWN:
+                    known.clear()
+                known[key] = found
+        return found
+
+
+def batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The texts in parts of at most MOST_TEXTS."""
+    return (texts[first : first + MOST_TEXTS] for first in range(0, len(texts), MOST_TEXTS))
+
+
+@cache
+def select_where(table: str, columns: tuple[str, ...], begins: str | None) -> Select[Any]:
+    """The rows with one of the texts `own_…` in each column."""
+    conditions: list[ColumnElement[bool]] = []
+    for name in columns:
+        column = STATE[table].c[name]
+        conditions.append(column.in_(bindparam(f"own_{name}", expanding=True)))
+        if name in INDEXED[table]:
+            conditions.append(cut(column).in_(bindparam(f"cut_{name}", expanding=True)))
+    if begins is not None:
+        conditions.append(STATE[table].c[begins].like(bindparam("begin")))
+    return _rows(table).where(and_(*conditions)) if conditions else _rows(table)
+
+
+@cache
+def select_below(table: str, column: str, *, within: bool) -> Select[Any]:
+    """The rows with the text `own`, and those from `begin` to before `end`; `within`: whether these are as short as in the index."""
+    text = STATE[table].c[column]
+    low = cut(text) >= bindparam("cut_begin")
+    around = and_(low, cut(text) < bindparam("cut_end")) if within else cut(text) == bindparam("cut_begin")
+    return _rows(table).where(
+        or_(
+            and_(cut(text) == bindparam("cut_own"), text == bindparam("own")),
+            and_(around, text >= bindparam("begin"), text < bindparam("end")),
+        )
+    )
+
+
+@cache
+def select_ids(table: str) -> Select[Any]:
+    """Those of the `ids` that the table has."""
+    return select(STATE[table].c.id).where(STATE[table].c.id.in_(bindparam("ids", expanding=True)))
+
+
+def _rows(table: str) -> Select[Any]:
+    columns = STATE[table].c
+    return select(columns.id, columns.change, *(columns[name] for name in COLUMNS[table].all))
