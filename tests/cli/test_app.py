@@ -206,7 +206,7 @@ def test_names_of_policies_and_channels_are_completed(tmp_path: Path, monkeypatc
 def test_commands_are_listed_in_groups(privtab: Callable[..., Any]) -> None:
     lines = privtab("--help").out.splitlines()
     panels = [line.strip("╭─╮ ") for line in lines if line.startswith("╭")]
-    assert panels == ["Options", "Write", "Check", "Ask", "Ship", "Serve"]
+    assert panels == ["Options", "Write", "Check", "Ask", "Grant", "Ship", "Serve"]
     serve = lines.index(next(line for line in lines if line.startswith("╭─ Serve")))
     assert {line.split()[1] for line in lines[serve + 1 : -2] if line[2:3].strip()} >= {"serve", "opa", "spark"}
 

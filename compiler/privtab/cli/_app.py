@@ -43,7 +43,7 @@ class _RichUtils(ModuleType):
 
 typer.rich_utils = _RichUtils("typer.rich_utils")  # type: ignore[attr-defined]
 
-PANELS = ("Write", "Check", "Ask", "Ship", "Serve")
+PANELS = ("Write", "Check", "Ask", "Grant", "Ship", "Serve")
 """The groups of commands in `--help`; each module declares its own as `PANEL`."""
 
 

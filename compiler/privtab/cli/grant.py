@@ -26,7 +26,7 @@ from privtab.cli._store_session import (
     window,
 )
 
-PANEL = "Ship"
+PANEL = "Grant"
 
 
 def run(

@@ -11,7 +11,7 @@ from privtab.cli._output import Format, print_if_data
 from privtab.cli._store_rows import print_row
 from privtab.cli._store_session import CaFileOption, Settings, StoreArgument, TokenFileOption, listed
 
-PANEL = "Ship"
+PANEL = "Grant"
 
 
 def run(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State
 
-PANEL = "Ship"
+PANEL = "Grant"
 
 app = typer.Typer(help="Validate, compare, import, pack and push states: who holds what.", no_args_is_help=True)
 

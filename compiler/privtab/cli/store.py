@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Program
     from privtab.state.raw import RawState
 
-PANEL = "Ship"
+PANEL = "Grant"
 
 app = typer.Typer(help="Keep who holds what in a database, and change it as the policy allows.", no_args_is_help=True)
 

@@ -27,7 +27,7 @@ from privtab.cli._store_session import (
     session,
 )
 
-PANEL = "Ship"
+PANEL = "Grant"
 
 
 def run(
