@@ -146,7 +146,7 @@ def test_what_privtab_did_not_grant_stays_unless_told(
     ],
 )
 def test_what_gravitino_cannot_express_is_a_finding(pushes: Pusher, state: State, message: str) -> None:
-    assert [message in finding.message for finding in pushes(state).wanted.findings] == [True]
+    assert [message in finding.message for finding in pushes(state).desired.findings] == [True]
 
 
 def test_the_record_of_another_target_is_refused(pushes: Pusher, server: Server, tmp_path: Path) -> None:

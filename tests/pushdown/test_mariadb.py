@@ -257,6 +257,6 @@ def test_names_that_mariadb_cannot_have_are_findings(pushes: Pusher, grantee: st
     found = pushes(
         State(grants=(Grant(grantee=grantee, effect="allow", privilege="SELECT", entity=ORDERS),)), expand=False
     )
-    assert [finding.code for finding in found.wanted.findings] == ["S303"]
-    assert message.replace("\\", "") in found.wanted.findings[0].message
+    assert [finding.code for finding in found.desired.findings] == ["S303"]
+    assert message.replace("\\", "") in found.desired.findings[0].message
     assert not found.applied

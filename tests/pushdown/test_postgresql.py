@@ -141,15 +141,15 @@ def test_what_privtab_did_not_grant_stays_unless_told(url: str, pushes: Pusher) 
         "create role dba",
         "grant dba to ann",
     )
-    wanted = State(grants=(Grant(grantee="user:ann", effect="allow", privilege="SELECT", entity=ORDERS),))
-    pushed = pushes(wanted)
+    desired = State(grants=(Grant(grantee="user:ann", effect="allow", privilege="SELECT", entity=ORDERS),))
+    pushed = pushes(desired)
     ann = Account("login", "ann")
     usage = NativeGrant(ann, "allow", "USAGE", Object("schema", ("sales",)))
     assert not pushed.plan.changes, "SELECT is there already"
     assert usage in pushed.plan.foreign
     assert "role dba to login ann" in map(str, pushed.plan.foreign)
     assert "CONNECT on database" not in " ".join(map(str, pushed.plan.foreign)), "no database is mapped"
-    assert not pushes(State(grants=())).plan.revoke, "SELECT was there before the push that wanted it"
+    assert not pushes(State(grants=())).plan.revoke, "SELECT was there before the push that asked for it"
     assert tries(url, "ann", "select * from sales.orders")
     assert usage in pushes(State(grants=()), revoke_foreign=True).plan.revoke
     assert not tries(url, "ann", "select * from sales.orders")
@@ -274,8 +274,8 @@ def test_names_that_postgresql_cannot_have_are_findings(url: str, pushes: Pusher
     grants = [Grant(grantee=f"user:{name}", effect="allow", privilege="USE", entity=entity("hive", "sales"))
               for name in (longest, longest + "u")]  # fmt: skip
     found = pushes(State(grants=tuple(grants)), expand=False)
-    assert [finding.code for finding in found.wanted.findings] == ["S303"]
-    assert found.wanted.findings[0].place.row == 2
+    assert [finding.code for finding in found.desired.findings] == ["S303"]
+    assert found.desired.findings[0].place.row == 2
     assert not found.applied
     assert run(url, f"select has_schema_privilege('{longest}', 'sales', 'usage')") == [(False,)]
     assert pushes(State(grants=tuple(grants[:1])), expand=False).applied
@@ -293,9 +293,9 @@ def test_objects_logins_and_databases_that_are_not_there_are_told(url: str, push
         service_admins=("root",),
     )
     found = pushes(state, expand=False)
-    assert found.wanted.absent == {"login zoe": 1, "table sales.gone": 1}
-    assert found.wanted.outside == 1
-    assert found.wanted.left_out == {
+    assert found.desired.absent == {"login zoe": 1, "table sales.gone": 1}
+    assert found.desired.outside == 1
+    assert found.desired.left_out == {
         "COMMENT: only an owner may comment in PostgreSQL": 1,
         "service_admins: superusers are made by hand": 1,
     }

@@ -75,7 +75,7 @@ def test_a_pushed_state_is_imported_again(program: Program, pushes: Pusher, tmp_
     (tmp_path / "policies.json").write_text(json.dumps([foreign]), encoding="utf-8")
     for state in (random_state(seed + 1000), random_state(seed)):
         pushed = pushes(state)
-        assert not pushed.wanted.findings
+        assert not pushed.desired.findings
         assert pushed.unread == ("policy 1 `p1`",)
         found = imported(program, tmp_path)
         assert set(found.state.grants) == set(state.grants)
@@ -123,7 +123,7 @@ def test_names_with_another_meaning_in_ranger_are_findings(
 ) -> None:
     grant = Grant(grantee="user:ann", effect="allow", privilege="SELECT", entity=Entity("table", "sales/orders"))
     found = pushes(State(grants=(replace(grant, **row),)))  # type: ignore[arg-type]
-    assert [message in finding.message for finding in found.wanted.findings] == [True]
+    assert [message in finding.message for finding in found.desired.findings] == [True]
     assert not (tmp_path / "policies.json").exists()
 
 

@@ -132,9 +132,9 @@ def push(
     )
     if not print_if_data(format_, _as_json(result)):
         _show(result)
-    failed = bool(result.wanted.findings or result.disagreements)
-    if result.wanted.findings:
-        complain(f"{count(len(result.wanted.findings), 'row')} cannot be expressed: nothing is pushed")
+    failed = bool(result.desired.findings or result.disagreements)
+    if result.desired.findings:
+        complain(f"{count(len(result.desired.findings), 'row')} cannot be expressed: nothing is pushed")
     elif result.disagreements:
         complain(f"the target would decide {count(len(result.disagreements), 'request')} otherwise: nothing is pushed")
     elif check and (result.plan.changes or (result.drifted and not allow_foreign)):
@@ -165,10 +165,10 @@ def _as_json(result: Pushed) -> dict[str, Any]:
         "revoke": listed(result.plan.revoke),
         "foreign": listed(result.plan.foreign),
         "requests": list(result.requests),
-        "findings": to_json(result.wanted.findings),
-        "left_out": dict(result.wanted.left_out),
-        "outside": result.wanted.outside,
-        "absent": dict(result.wanted.absent),
+        "findings": to_json(result.desired.findings),
+        "left_out": dict(result.desired.left_out),
+        "outside": result.desired.outside,
+        "absent": dict(result.desired.absent),
         "unread": list(result.unread),
         "unlimited": list(result.unlimited),
         "disagreements": None if result.disagreements is None else [str(d) for d in result.disagreements],
@@ -178,14 +178,14 @@ def _as_json(result: Pushed) -> dict[str, Any]:
 def _show(result: Pushed) -> None:
     from privtab.pushdown.rights import in_order
 
-    wanted, plan = result.wanted, result.plan
-    if wanted.findings:
-        show_state_findings(wanted.findings)
+    desired, plan = result.desired, result.plan
+    if desired.findings:
+        show_state_findings(desired.findings)
         return
-    _list("left out", [f"{reason}: {count(number, 'row')}" for reason, number in wanted.left_out.items()])
-    _list("not there", [f"{what}: {count(number, 'right')}" for what, number in wanted.absent.items()])
-    if wanted.outside:
-        err().print(f"about entities elsewhere: {count(wanted.outside, 'row')}")
+    _list("left out", [f"{reason}: {count(number, 'row')}" for reason, number in desired.left_out.items()])
+    _list("not there", [f"{what}: {count(number, 'right')}" for what, number in desired.absent.items()])
+    if desired.outside:
+        err().print(f"about entities elsewhere: {count(desired.outside, 'row')}")
     _list("not granted by privtab, and kept", [str(right) for right in in_order(set(plan.foreign))])
     _list("neither compared nor changed", list(result.unread))
     _list("decided otherwise", [str(disagreement) for disagreement in result.disagreements or ()])

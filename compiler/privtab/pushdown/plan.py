@@ -19,7 +19,7 @@ class Plan:
     """Rights that the state does not give, that privtab did not grant either, and that stay."""
     record: frozenset[Right] = frozenset()
     """What this push has granted, once it is applied."""
-    wanted: frozenset[Right] = frozenset()
+    desired: frozenset[Right] = frozenset()
     """What the state gives."""
     kept: frozenset[Right] = frozenset()
     """All rights that are there afterwards."""
@@ -31,28 +31,28 @@ class Plan:
 
 
 def difference(
-    inventory: Inventory, wanted: frozenset[Right], accounts: frozenset[Account], *, revoke_foreign: bool = False
+    inventory: Inventory, desired: frozenset[Right], accounts: frozenset[Account], *, revoke_foreign: bool = False
 ) -> Plan:
-    """What makes the target hold the wanted rights. `accounts`: those that must be there.
+    """What makes the target hold the desired rights. `accounts`: those that must be there.
 
     Only rights that this push recorded are revoked, unless `revoke_foreign`; one that was there before stays foreign, even if it was
-    wanted for a time. A right that another push recorded too is only forgotten.
+    desired for a time. A right that another push recorded too is only forgotten.
     """
     existing = inventory.rights
-    surplus = existing - wanted
+    surplus = existing - desired
     own = surplus & inventory.recorded
     foreign = surplus - inventory.recorded - inventory.inherent
     revoke = own - inventory.recorded_elsewhere
     if revoke_foreign:
         revoke |= foreign
         foreign = frozenset()
-    grant = wanted - existing
+    grant = desired - existing
     return Plan(
         create=accounts - inventory.accounts,
         grant=grant,
         revoke=revoke,
         foreign=foreign,
-        record=((inventory.recorded | inventory.recorded_elsewhere) & wanted) | grant,
-        wanted=wanted,
+        record=((inventory.recorded | inventory.recorded_elsewhere) & desired) | grant,
+        desired=desired,
         kept=(existing - revoke) | grant,
     )

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from privtab.ir.nodes import Program
 from privtab.pushdown.compare import Disagreement, disagreements
+from privtab.pushdown.desired import DesiredRights, accounts_of, desired_rights
 from privtab.pushdown.document import Document
 from privtab.pushdown.plan import Plan, difference
 from privtab.pushdown.rights import NativeGrant
 from privtab.pushdown.target import Options, target_module
-from privtab.pushdown.wanted import Wanted, accounts_of, wanted_rights
 from privtab.state.nodes import State
 from privtab.state.places import NOWHERE, Places
 
@@ -20,7 +20,7 @@ class Pushed:
     """What a push found, and what it did or would do."""
 
     where: str
-    wanted: Wanted
+    desired: DesiredRights
     plan: Plan
     requests: tuple[str, ...]
     applied: bool
@@ -60,12 +60,12 @@ def push(
         if apply:
             session.prepare()
         inventory = session.read()
-        wanted = wanted_rights(program, state, document, inventory, module, places=places, expand=expand)
+        desired = desired_rights(program, state, document, inventory, module, places=places, expand=expand)
         plan, applied = Plan(), False
         requests: tuple[str, ...] = ()
         compared: tuple[Disagreement, ...] | None = None
-        if not wanted.findings:
-            rights = session.natural(wanted.rights, inventory)
+        if not desired.findings:
+            rights = session.natural(desired.rights, inventory)
             named = frozenset(account for right in rights for account in accounts_of(right))
             if not document.traits.knows_names:
                 objects = {right.object for right in rights if isinstance(right, NativeGrant)}
@@ -80,7 +80,7 @@ def push(
                 session.apply(plan)
         return Pushed(
             where=session.where,
-            wanted=wanted,
+            desired=desired,
             plan=plan,
             requests=requests,
             applied=applied,

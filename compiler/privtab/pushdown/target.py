@@ -75,10 +75,10 @@ class Session(Protocol):
     def read(self) -> Inventory:
         """What is there now. Raises PushError."""
 
-    def natural(self, wanted: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
-        """The wanted rights in the target's own terms."""
+    def natural(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+        """The desired rights in the target's own terms."""
 
-    def moved(self, inventory: Inventory, wanted: frozenset[Right]) -> Inventory:
+    def moved(self, inventory: Inventory, desired: frozenset[Right]) -> Inventory:
         """What will be there after the owners change, as a side effect of that."""
 
     def requests(self, plan: Plan) -> tuple[str, ...]:

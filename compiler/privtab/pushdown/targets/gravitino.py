@@ -181,16 +181,16 @@ class Gravitino:
             kind: AccountKind = "group" if str(owner.get("type")).upper() == "GROUP" else "login"
             yield NativeOwnership(object_, Account(kind, owner["name"]))
 
-    def natural(self, wanted: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+    def natural(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
         """As Session.natural."""
         del inventory
-        return wanted
+        return desired
 
-    def moved(self, inventory: Inventory, wanted: frozenset[Right]) -> Inventory:
+    def moved(self, inventory: Inventory, desired: frozenset[Right]) -> Inventory:
         """As Session.moved: a new owner takes the place of another one, and an owner who is not named any more stays."""
-        owned = {right.object for right in wanted - inventory.rights if isinstance(right, NativeOwnership)}
+        owned = {right.object for right in desired - inventory.rights if isinstance(right, NativeOwnership)}
         lost = {r for r in inventory.rights if isinstance(r, NativeOwnership) and r.object in owned}
-        stays = {r for r in inventory.recorded - wanted if isinstance(r, NativeOwnership)}
+        stays = {r for r in inventory.recorded - desired if isinstance(r, NativeOwnership)}
         return replace(inventory, rights=inventory.rights - lost, recorded=inventory.recorded - lost - stays)
 
     def requests(self, plan: Plan) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ class Gravitino:
             self._send(method, path, body)
         self._record.write(plan.record)
         after = self.read()
-        different = in_order(set((plan.wanted - after.rights) | (plan.revoke & after.rights)))
+        different = in_order(set((plan.desired - after.rights) | (plan.revoke & after.rights)))
         if different:
             raise PushError(f"{self.where}: the server did not do as told: {different[0]}")
 

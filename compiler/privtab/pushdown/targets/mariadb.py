@@ -222,12 +222,12 @@ class MariaDb:
         rows = self._sql.rows(f"SELECT `pusher`, `held` FROM {_QUOTING.name(RECORD, 'pushed')}") if there else ()
         return recorded(((pusher, held) for pusher, held in rows), self._pusher, self.where)
 
-    def natural(self, wanted: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+    def natural(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
         """As Session.natural: every login that holds a role has one in force as soon as it connects."""
         del inventory
         held: dict[Account, set[Account]] = defaultdict(set)
         rights: set[Right] = set()
-        for right in wanted:
+        for right in desired:
             if isinstance(right, NativeMembership) and right.account.kind == "login":
                 held[right.account].add(right.role)
             else:
@@ -238,9 +238,9 @@ class MariaDb:
             rights |= {NativeMembership(role, other) for other in roles if len(roles) > 1}
         return frozenset(rights)
 
-    def moved(self, inventory: Inventory, wanted: frozenset[Right]) -> Inventory:
+    def moved(self, inventory: Inventory, desired: frozenset[Right]) -> Inventory:
         """As Session.moved: a new default role takes the place of another one."""
-        accounts = {right.account for right in wanted - inventory.rights if isinstance(right, DefaultRole)}
+        accounts = {right.account for right in desired - inventory.rights if isinstance(right, DefaultRole)}
         lost = {r for r in inventory.rights if isinstance(r, DefaultRole) and r.account in accounts}
         return replace(inventory, rights=inventory.rights - lost, recorded=inventory.recorded - lost)
 
@@ -262,7 +262,7 @@ class MariaDb:
         self._sql.record(table, self._pusher, before | plan.record, plan.record)
         self._sql.commit()
         after = self.read()
-        different = in_order(set((plan.wanted - after.rights) | (plan.revoke & after.rights)))
+        different = in_order(set((plan.desired - after.rights) | (plan.revoke & after.rights)))
         if different:
             raise PushError(f"{self.where}: the server did not do as told: {different[0]}")
 

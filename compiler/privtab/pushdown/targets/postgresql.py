@@ -195,17 +195,17 @@ class PostgreSql:
         rows = self._sql.rows(f"select pusher, held from {_QUOTING.name(RECORD, 'pushed')}")
         return recorded(((pusher, right) for pusher, right in rows), self._pusher, self.where)
 
-    def natural(self, wanted: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+    def natural(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
         """As Session.natural."""
         del inventory
-        return wanted
+        return desired
 
-    def moved(self, inventory: Inventory, wanted: frozenset[Right]) -> Inventory:
+    def moved(self, inventory: Inventory, desired: frozenset[Right]) -> Inventory:
         """As Session.moved: the new owner starts with nothing, and the privileges of the old one go to the new one."""
         owners = {r.object: r.owner for r in inventory.rights if isinstance(r, NativeOwnership)}
         involved = {
             (r.object, account)
-            for r in wanted - inventory.rights
+            for r in desired - inventory.rights
             if isinstance(r, NativeOwnership)
             for account in (r.owner, owners.get(r.object, r.owner))
         }
@@ -281,7 +281,7 @@ class PostgreSql:
         before, _ = self._recorded()
         self._sql.record(_QUOTING.name(RECORD, "pushed"), self._pusher, before, plan.record)
         after = self.read()
-        left = difference(after, plan.wanted, frozenset())
+        left = difference(after, plan.desired, frozenset())
         if left.grant or (plan.revoke & after.rights):
             different = in_order(set(left.grant) | set(plan.revoke & after.rights))
             raise PushError(f"{self.where}: nothing was changed, since the database did not do as told: {different[0]}")

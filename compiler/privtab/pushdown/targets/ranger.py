@@ -102,21 +102,21 @@ class Ranger:
             unread=tuple(unread),
         )
 
-    def natural(self, wanted: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+    def natural(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
         """As Session.natural: Ranger does not tell upper case from lower case in the names of objects."""
         del inventory
         spellings: dict[tuple[str, ...], Object] = {}
-        for right in wanted:
+        for right in desired:
             if isinstance(right, NativeGrant):
                 key = (right.object.kind, *(name.lower() for name in right.object.names))
                 other = spellings.setdefault(key, right.object)
                 if other != right.object:
                     raise UsageError(f"{other} and {right.object} would be one in Ranger, which ignores upper case")
-        return wanted
+        return desired
 
-    def moved(self, inventory: Inventory, wanted: frozenset[Right]) -> Inventory:
+    def moved(self, inventory: Inventory, desired: frozenset[Right]) -> Inventory:
         """As Session.moved."""
-        del wanted
+        del desired
         return inventory
 
     def requests(self, plan: Plan) -> tuple[str, ...]:

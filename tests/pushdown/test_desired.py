@@ -11,6 +11,7 @@ from seeds import seeds
 from privtab.ir.nodes import Program
 from privtab.moments import Window, moment
 from privtab.pushdown.compare import disagreements
+from privtab.pushdown.desired import DesiredRights, desired_rights
 from privtab.pushdown.document import Document
 from privtab.pushdown.plan import difference
 from privtab.pushdown.rights import (
@@ -27,7 +28,6 @@ from privtab.pushdown.rights import (
     to_text,
 )
 from privtab.pushdown.targets import postgresql
-from privtab.pushdown.wanted import Wanted, wanted_rights
 from privtab.state.nodes import Assignment, Grant, State
 
 INVENTORY = Inventory(
@@ -40,8 +40,8 @@ INVENTORY = Inventory(
 )
 
 
-def wanted(program: Program, document: Document, state: State, *, expand: bool = False) -> Wanted:
-    return wanted_rights(program, state, document, INVENTORY, postgresql, expand=expand)
+def desired(program: Program, document: Document, state: State, *, expand: bool = False) -> DesiredRights:
+    return desired_rights(program, state, document, INVENTORY, postgresql, expand=expand)
 
 
 def grant(grantee: str, privilege: str, *names: str, effect: str = "allow") -> Grant:
@@ -66,22 +66,22 @@ def grant(grantee: str, privilege: str, *names: str, effect: str = "allow") -> G
 def test_what_the_target_cannot_express_is_a_finding(
     program: Program, document: Document, rows: Mapping[str, object], message: str
 ) -> None:
-    found = wanted(program, document, State(**rows))  # type: ignore[arg-type]
+    found = desired(program, document, State(**rows))  # type: ignore[arg-type]
     assert [message in finding.message for finding in found.findings] == [True], found.findings
 
 
 def test_rows_that_hold_for_a_time_are_findings_unless_a_moment_is_chosen(program: Program, document: Document) -> None:
     row = grant("user:ann", "USE", "hive", "sales")
     state = State(grants=(row,), windows={"grants": [Window(moment("2026-01-01T00:00Z"), moment("2026-02-01T00:00Z"))]})
-    assert [finding.code for finding in wanted(program, document, state).findings] == ["S302"]
-    assert wanted(program, document, state.at(moment("2026-01-15T00:00Z"))).rights
-    assert not wanted(program, document, state.at(moment("2026-03-15T00:00Z"))).rights
+    assert [finding.code for finding in desired(program, document, state).findings] == ["S302"]
+    assert desired(program, document, state.at(moment("2026-01-15T00:00Z"))).rights
+    assert not desired(program, document, state.at(moment("2026-03-15T00:00Z"))).rights
 
 
 @pytest.mark.parametrize("seed", seeds(range(200), quick=20))
 def test_expanded_rights_decide_as_the_policy(program: Program, document: Document, seed: int) -> None:
     state = random_state(seed)
-    found = wanted(program, document, state, expand=True)
+    found = desired(program, document, state, expand=True)
     assert not found.findings
     plan = difference(INVENTORY, found.rights, frozenset())
     assert disagreements(program, state, document, INVENTORY, plan.kept) == ()
@@ -106,7 +106,7 @@ def test_roles_stay_roles_where_that_is_exact(program: Program, document: Docume
         ),
         memberships=(("ann", "staff"), ("cy", "staff")),
     )
-    rights = {r for r in wanted(program, document, state, expand=True).rights if isinstance(r, NativeGrant)}
+    rights = {r for r in desired(program, document, state, expand=True).rights if isinstance(r, NativeGrant)}
     staff, ann = Account("role", "staff"), Account("login", "ann")
     to_users = {right for right in rights if right.account != staff}
     assert to_users == {NativeGrant(ann, "allow", "SELECT", Object("table", ("sales", "orders")))}

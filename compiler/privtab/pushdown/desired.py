@@ -33,7 +33,7 @@ EXPAND = "`--expand` grants what follows from the rows: to roles where that is e
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DesiredRights:
     """The rights that a target should hold, and what became of the other rows."""
 
     rights: frozenset[Right]
@@ -47,7 +47,7 @@ class Wanted:
     """Logins and objects that rows name and the target does not have, and the number of their rights."""
 
 
-def wanted_rights(
+def desired_rights(
     program: Program,
     state: State,
     document: Document,
@@ -56,7 +56,7 @@ def wanted_rights(
     *,
     places: Places = NOWHERE,
     expand: bool = False,
-) -> Wanted:
+) -> DesiredRights:
     """The rights that the rows of a state are in a target.
 
     `expand`: grants follow from all rows together, for the objects that the target has now, which is how inheritance, denials and scopes
@@ -75,7 +75,7 @@ def wanted_rights(
         memberships = frozenset(right for right in rights if isinstance(right, NativeMembership))
         rights = rights | set(expanded(program, plain, document, inventory, names, memberships))
     present, absent = _present(rights, inventory, document.traits)
-    return Wanted(
+    return DesiredRights(
         rights=frozenset(present),
         findings=in_order(rows.findings),
         left_out=dict(sorted(rows.left_out.items())),
