@@ -21,7 +21,7 @@ from privtab.state.nodes import StateFinding
 from privtab.state.validate import validate
 from privtab.store.excerpt import Excerpt
 from privtab.store.lookups import Reader
-from privtab.store.planning import Asked, plan, raw
+from privtab.store.planning import ChangeRequest, plan, raw
 from privtab.store.rows import Cells, Rows
 from privtab.store.store import Outcome, Store, _Waiting
 
@@ -105,7 +105,7 @@ class Whole(Excerpt):
     ) -> list[Cells]:
         del begins
         found = [cells for _, cells in self.rows.tables[table].values()]
-        return [cells for cells in found if all(cells.get(name) in wanted for name, wanted in texts.items())]
+        return [cells for cells in found if all(cells.get(name) in those for name, those in texts.items())]
 
     def another(self) -> Excerpt:
         return self
@@ -190,16 +190,16 @@ TABLES = (
 )
 
 
-def random_requests(random: Random, program: Program) -> list[Asked]:
+def random_requests(random: Random, program: Program) -> list[ChangeRequest]:
     requests = []
     for _ in range(6):
         type_, action = random.choice(sorted(program.rules))
         resource = random.choice([entity for entity in OBJECTS if entity.startswith(f"{type_}:")])
-        requests.append(Asked(request=asks(random.choice(("ann", "ben", "cem")), action, resource)))
+        requests.append(ChangeRequest(request=asks(random.choice(("ann", "ben", "cem")), action, resource)))
     return requests
 
 
-def random_asked(random: Random, program: Program, now: Tables) -> Asked:
+def random_change(random: Random, program: Program, now: Tables) -> ChangeRequest:
     type_, action = random.choice(sorted(program.rules))
     if random.random() < 0.6:
         type_, action = "company", "manage"
@@ -207,9 +207,9 @@ def random_asked(random: Random, program: Program, now: Tables) -> Asked:
     request = asks(random.choice(USERS), action, random.choice(objects))
     kind = random.random()
     if kind < 0.2:
-        return Asked(request=request)
+        return ChangeRequest(request=request)
     if action == "drop" and kind < 0.5:
-        return Asked(request=request, delete=True)
+        return ChangeRequest(request=request, delete=True)
     add: Tables = {}
     for _ in range(random.randint(0, 3)):
         table = random.choice(TABLES)
@@ -221,7 +221,7 @@ def random_asked(random: Random, program: Program, now: Tables) -> Asked:
             if table == "entities" and random.random() < 0.5:
                 # Moved elsewhere.
                 add.setdefault(table, []).append({**remove[table][0], "parent": random.choice((*COMPANIES, *FLAT[:5]))})
-    return Asked(request=request, add=raw(add, "added"), remove=raw(remove, "removed"))
+    return ChangeRequest(request=request, add=raw(add, "added"), remove=raw(remove, "removed"))
 
 
 def beginning(random: Random, program: Program) -> Tables:
@@ -233,12 +233,12 @@ def beginning(random: Random, program: Program) -> Tables:
     return to_tables(validate(program, from_tables(rows, "random"))[0])
 
 
-def outcome(program: Program, excerpt: Excerpt, asked: Asked) -> Any:
-    return outcome_of(lambda: plan(program, excerpt, asked))
+def outcome(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> Any:
+    return outcome_of(lambda: plan(program, excerpt, requested))
 
 
-def written(store: Store, asked: Asked) -> tuple[Decision, tuple[Change, ...]]:
-    done = store._write(asked, None, None)
+def written(store: Store, requested: ChangeRequest) -> tuple[Decision, tuple[Change, ...]]:
+    done = store._write(requested, None, None)
     return done.decision, done.changes
 
 
@@ -274,7 +274,7 @@ def test_an_excerpt_decides_and_refuses_as_all_rows_do(
     stores = (store, Store.open(url, office))
     kinds: set[str] = set()
     for _ in range(60 if seed else 25):
-        asked = random_asked(random, office, store.rows())
+        requested = random_change(random, office, store.rows())
         with store.database.reading() as connection:
             for only in random_requests(random, office):
                 everything, excerpt = (
@@ -282,10 +282,10 @@ def test_an_excerpt_decides_and_refuses_as_all_rows_do(
                     Excerpt(office, Reader().at(connection, ""), "the store"),
                 )
                 assert outcome(office, excerpt, only) == outcome(office, everything, only)
-            expected = outcome(office, Whole(office, connection), asked)
-            assert outcome(office, Excerpt(office, Reader().at(connection, ""), "the store"), asked) == expected
+            expected = outcome(office, Whole(office, connection), requested)
+            assert outcome(office, Excerpt(office, Reader().at(connection, ""), "the store"), requested) == expected
         # Each store keeps what it read, and must notice what the other one changed.
-        assert outcome_of(partial(written, random.choice(stores), asked)) == expected
+        assert outcome_of(partial(written, random.choice(stores), requested)) == expected
         kinds.add(type(expected).__name__)
     assert kinds == {"list", "tuple"}
     assert store.verify() == []
@@ -305,13 +305,13 @@ def test_changes_written_together_are_as_those_written_one_after_another(
     together, single = stores
     for _ in range(40 if seed else 15):
         now = single.rows()
-        batch = [random_asked(random, office, now) for _ in range(random.randint(1, 5))]
+        batch = [random_change(random, office, now) for _ in range(random.randint(1, 5))]
         ids = [random.choice((None, None, str(random.randint(0, 9)))) for _ in batch]
         expects = [random.choice((None, None, single.head().number, single.head().number + 1)) for _ in batch]
         waiting = [_Waiting(*item) for item in zip(batch, ids, expects, strict=True)]
         together._write_together(waiting)
         for item in waiting:
-            alone = _Waiting(item.asked, item.request_id, item.expect)
+            alone = _Waiting(item.requested, item.request_id, item.expect)
             single._write_together([alone])
             assert result_of(item) == result_of(alone)
         assert together.head() == single.head()

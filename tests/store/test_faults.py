@@ -185,13 +185,13 @@ def test_changes_that_wait_are_committed_together_and_decided_in_order(lake: Sto
     commits: list[object] = []
     event.listen(lake.database.engine, "commit", commits.append)
     eve = {"entity": "lake:l", "owner": "user:eve"}
-    asked = [
+    requested = [
         *schemas(lake, "c"),
         *schemas(lake, "d", user="eve"),
         lambda: lake.change(asks("root", "grant", "lake:l"), add={"owners": [eve]}),
         *schemas(lake, "e", user="eve"),
     ]
-    results = wait_together(lake, asked)
+    results = wait_together(lake, requested)
     assert [type(result) for result in results] == [Outcome, AccessDenied, Outcome, Outcome]
     assert [result.number for result in results if isinstance(result, Outcome)] == [5, 6, 7]
     assert len(commits) == 1

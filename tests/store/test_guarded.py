@@ -13,11 +13,11 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.request import Entity
 from privtab.store.authority import Authority
-from privtab.store.guarded import GuardedStore, Wanted, Written
+from privtab.store.guarded import DesiredChange, GuardedStore, WriteOptions
 from privtab.store.store import Store
 from privtab.store.view import View
 
-FREE = Written()
+FREE = WriteOptions()
 
 
 def guarded(store: Store, settings: tuple[str, ...] = (), auditors: tuple[str, ...] = ()) -> GuardedStore:
@@ -44,8 +44,8 @@ def houses(tmp_path: Path) -> GuardedStore:
     return guarded(store)
 
 
-def rows(table: str, *listed: dict[str, str], user: str = "root", **more: object) -> Wanted:
-    return Wanted(user=user, add={table: list(listed)}, **more)  # type: ignore[arg-type]
+def rows(table: str, *listed: dict[str, str], user: str = "root", **more: object) -> DesiredChange:
+    return DesiredChange(user=user, add={table: list(listed)}, **more)  # type: ignore[arg-type]
 
 
 def test_rows_are_authorised_by_the_operation_on_the_entity_that_they_are_about(lake: GuardedStore) -> None:
@@ -71,9 +71,9 @@ def test_a_caller_cannot_choose_a_weaker_operation(lake: GuardedStore, houses: G
             FREE,
         )
     with pytest.raises(UsageError, match="`read_log` on `room` changes nothing"):
-        houses.perform(Wanted(user="eve", operation="read_log", resource=Entity("room", "a/r")), FREE)
+        houses.perform(DesiredChange(user="eve", operation="read_log", resource=Entity("room", "a/r")), FREE)
     with pytest.raises(UsageError, match="`read_log` does not delete"):
-        houses.delete(Wanted(user="eve", operation="read_log", resource=Entity("room", "a/r")), FREE)
+        houses.delete(DesiredChange(user="eve", operation="read_log", resource=Entity("room", "a/r")), FREE)
 
 
 def test_rows_without_an_operation_are_refused(store: Store) -> None:
@@ -88,28 +88,28 @@ def test_rows_without_an_operation_are_refused(store: Store) -> None:
             rows("grants", grant("user:eve", "SELECT", "lake:l"), grant("user:eve", "SELECT", "schema:l/s")), FREE
         )
     with pytest.raises(UsageError, match="give rows"):
-        plain.change(Wanted(user="root"), FREE)
+        plain.change(DesiredChange(user="root"), FREE)
 
 
 def test_what_exists_cannot_be_created_again(lake: GuardedStore) -> None:
     lake.change(rows("grants", grant("user:eve", "CREATE", "lake:l")), FREE)
-    wanted = Wanted(user="eve", operation="create", resource=Entity("schema", "l/s"))
+    desired = DesiredChange(user="eve", operation="create", resource=Entity("schema", "l/s"))
     with pytest.raises(StoreConflict, match="schema:l/s exists"):
-        lake.perform(wanted, FREE)
+        lake.perform(desired, FREE)
     with pytest.raises(StoreConflict, match="schema:l/s exists"):
-        lake.propose_performed(wanted)
+        lake.propose_performed(desired)
     # Who may not create it learns nothing.
     with pytest.raises(AccessDenied):
-        lake.perform(Wanted(user="nil", operation="create", resource=Entity("schema", "l/s")), FREE)
-    new = Wanted(user="eve", operation="create", resource=Entity("schema", "l/new"))
-    first = lake.perform(new, Written(request_id="r1"))
-    again = lake.perform(new, Written(request_id="r1"))
+        lake.perform(DesiredChange(user="nil", operation="create", resource=Entity("schema", "l/s")), FREE)
+    new = DesiredChange(user="eve", operation="create", resource=Entity("schema", "l/new"))
+    first = lake.perform(new, WriteOptions(request_id="r1"))
+    again = lake.perform(new, WriteOptions(request_id="r1"))
     assert (again.number, again.repeated) == (first.number, True)
 
 
 def test_a_role_of_one_house_is_not_assigned_by_another(houses: GuardedStore) -> None:
     for user, house in (("ann", "a"), ("ben", "b")):
-        houses.perform(Wanted(user=user, operation="create", resource=Entity("role", f"{house}/chief")), FREE)
+        houses.perform(DesiredChange(user=user, operation="create", resource=Entity("role", f"{house}/chief")), FREE)
     houses.change(rows("grants", grant("role:chief", "ENTER", "house:a"), user="ann"), FREE)
     assigned = {"principal": "user:ben", "role": "chief"}
     with pytest.raises(UsageError, match="several entities"):
@@ -137,7 +137,7 @@ def test_a_user_is_added_to_a_house_by_the_operation_on_the_user(houses: Guarded
         houses.change(
             rows("members", {"user": "eve", "of": "house:b"}, user="ann", resource=Entity("user", "a/eve")), FREE
         )
-    houses.delete(Wanted(user="ann", resource=Entity("user", "a/eve")), FREE)
+    houses.delete(DesiredChange(user="ann", resource=Entity("user", "a/eve")), FREE)
     assert houses.store.rows()["members"] == []
 
 
@@ -146,7 +146,7 @@ def test_wrong_rows_tell_every_finding(lake: GuardedStore) -> None:
         lake.change(rows("grants", grant("eve", "SELECT", "lake:l"), grant("user:eve", "SELET", "lak:l")), FREE)
     assert len(caught.value.findings) == 3
     with pytest.raises(InvalidRequest, match="unknown entity type"):
-        lake.delete(Wanted(user="root", resource=Entity("lak", "l")), FREE)
+        lake.delete(DesiredChange(user="root", resource=Entity("lak", "l")), FREE)
 
 
 def test_users_read_what_names_them_and_what_they_may_change(lake: GuardedStore) -> None:
@@ -172,9 +172,9 @@ def test_users_read_what_names_them_and_what_they_may_change(lake: GuardedStore)
 
 def test_a_deletion_is_proposed_as_it_is_carried_out(lake: GuardedStore) -> None:
     lake.change(rows("grants", grant("user:eve", "SELECT", "schema:l/s"), user="sam"), FREE)
-    wanted = Wanted(user="sam", resource=Entity("schema", "l/s"))
-    proposed = lake.propose_deleted(wanted)
-    done = lake.delete(wanted, FREE)
+    desired = DesiredChange(user="sam", resource=Entity("schema", "l/s"))
+    proposed = lake.propose_deleted(desired)
+    done = lake.delete(desired, FREE)
     assert sorted(str(c.to_json()) for c in proposed.changes) == sorted(str(c.to_json()) for c in done.changes)
     assert not any("schema" in str(row) for listed in lake.store.rows().values() for row in listed)
 

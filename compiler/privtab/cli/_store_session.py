@@ -25,7 +25,7 @@ from privtab.request import Entity
 from privtab.sensitive import SENSITIVE
 
 if TYPE_CHECKING:
-    from privtab.store.guarded import GuardedStore, Wanted
+    from privtab.store.guarded import DesiredChange, GuardedStore
 
 Row: TypeAlias = Mapping[str, str]
 Tables: TypeAlias = Mapping[str, Sequence[Row]]
@@ -205,7 +205,7 @@ class _Local:
         from privtab.analysis.state_diff import state_diff
         from privtab.analysis.state_diff.as_json import state_diff_json
 
-        planned = self._guarded.propose(self._wanted(intent))
+        planned = self._guarded.propose(self._desired(intent))
         try:
             difference = state_diff(self._guarded.program, planned.before, planned.after)
         except UnsupportedError as error:
@@ -214,18 +214,18 @@ class _Local:
         return Proposal(number=planned.number, changes=planned.changes, effect=effect)
 
     def change(self, intent: Intent, request_id: str | None, expect: int | None) -> Done:
-        from privtab.store.guarded import Written
+        from privtab.store.guarded import WriteOptions
 
-        outcome = self._guarded.change(self._wanted(intent), Written(request_id=request_id, expect=expect))
+        outcome = self._guarded.change(self._desired(intent), WriteOptions(request_id=request_id, expect=expect))
         return Done(number=outcome.number, changes=outcome.changes, repeated=outcome.repeated)
 
-    def _wanted(self, intent: Intent) -> Wanted:
-        from privtab.store.guarded import Wanted
+    def _desired(self, intent: Intent) -> DesiredChange:
+        from privtab.store.guarded import DesiredChange
 
         add, remove = (
             {table: [dict(row) for row in rows] for table, rows in t.items()} for t in (intent.add, intent.remove)
         )
-        return Wanted(user=self._user, add=add, remove=remove, resource=intent.resource)
+        return DesiredChange(user=self._user, add=add, remove=remove, resource=intent.resource)
 
 
 class _Remote:

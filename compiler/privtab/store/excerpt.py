@@ -43,7 +43,7 @@ class Excerpt:
         self._changes = changes
         self._net = {(change.table, row_id(change.row or {})): change for change in changes}
         """By table and id: the last change of the row."""
-        self._asked: dict[tuple[str, tuple[str, ...]], set[tuple[str, ...]]] = {}
+        self._texts_read: dict[tuple[str, tuple[str, ...]], set[tuple[str, ...]]] = {}
         self._looked_for: list[tuple[str, Mapping[str, Collection[str]]]] = []
         self._state: tuple[int, State] | None = None
 
@@ -298,7 +298,7 @@ class Excerpt:
                 # Texts that name no entity are found wrong elsewhere.
                 if type_ in shapes and shapes[type_].flat is not None:
                     keys.add(anchor(shapes[type_], path))
-            known = self._asked.get((ENTITIES, ("entity",)), set())
+            known = self._texts_read.get((ENTITIES, ("entity",)), set())
             rows = self.find(ENTITIES, entity=[key for key in keys if (key,) not in known])
             waiting = {row["parent"] for row in rows}
 
@@ -327,7 +327,7 @@ class Excerpt:
         if begins is None:
             self._looked_for.append((table, {name: frozenset(texts[name]) for name in columns}))
         if len(columns) == 1:
-            self._asked.setdefault((table, columns), set()).update((text,) for text in texts[columns[0]])
+            self._texts_read.setdefault((table, columns), set()).update((text,) for text in texts[columns[0]])
         return found
 
     def _beneath(self, table: str, column: str, key: str) -> list[Cells]:

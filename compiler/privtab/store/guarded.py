@@ -19,7 +19,7 @@ from privtab.store.view import Row, Snapshot, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DesiredChange:
     """A change that a user wants. `resource` and `operation` may be left out where rows or the policy determine them."""
 
     user: str
@@ -38,7 +38,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WriteOptions:
     """How a change is made: idempotent by an id, and not over changes after `expect`."""
 
     request_id: str | None = None
@@ -58,59 +58,59 @@ class GuardedStore:
 
     # --- changes ---
 
-    def change(self, wanted: Wanted, how: Written) -> Outcome:
+    def change(self, desired: DesiredChange, how: WriteOptions) -> Outcome:
         """Add and remove rows by the one operation that authorises all of them.
 
         Raises AccessDenied; UsageError if no one operation on one object authorises the rows; the errors of `Store.change`.
         """
         snapshot = self.view.now()
-        request = self._request(snapshot, wanted)
-        if _gives(wanted) and self._done(request, wanted, how) is None:
+        request = self._request(snapshot, desired)
+        if _gives(desired) and self._done(request, desired, how) is None:
             self._check_reach(snapshot, request)
         return self.store.change(
             request,
-            add=wanted.add or None,
-            remove=wanted.remove or None,
+            add=desired.add or None,
+            remove=desired.remove or None,
             request_id=how.request_id,
             expect=how.expect,
         )
 
-    def propose(self, wanted: Wanted) -> Plan:
+    def propose(self, desired: DesiredChange) -> Plan:
         """What `change` would do."""
         snapshot = self.view.now()
-        request = self._request(snapshot, wanted)
-        if _gives(wanted):
+        request = self._request(snapshot, desired)
+        if _gives(desired):
             self._check_reach(snapshot, request)
-        return self.store.propose(request, add=wanted.add or None, remove=wanted.remove or None)
+        return self.store.propose(request, add=desired.add or None, remove=desired.remove or None)
 
-    def perform(self, wanted: Wanted, how: Written) -> Outcome:
+    def perform(self, desired: DesiredChange, how: WriteOptions) -> Outcome:
         """Carry out the effects of an operation that has some, or that creates.
 
         Raises StoreConflict if it creates what the store names already: its creator would get rights on another's entity.
         """
         snapshot = self.view.now()
-        request = self._performed(wanted)
-        if self._done(request, wanted, how) is None:
+        request = self._performed(desired)
+        if self._done(request, desired, how) is None:
             self._check_new(snapshot, request)
         # Rows about the same entity after this snapshot are a conflict.
         expect = snapshot.number if how.expect is None else min(how.expect, snapshot.number)
         return self.store.perform(request, request_id=how.request_id, expect=expect)
 
-    def propose_performed(self, wanted: Wanted) -> Plan:
+    def propose_performed(self, desired: DesiredChange) -> Plan:
         """What `perform` would do."""
-        request = self._performed(wanted)
+        request = self._performed(desired)
         self._check_new(self.view.now(), request)
         return self.store.propose(request)
 
-    def delete(self, wanted: Wanted, how: Written) -> Outcome:
+    def delete(self, desired: DesiredChange, how: WriteOptions) -> Outcome:
         """Delete an entity by the operation of the policy that does: every row on it, and below it, goes too."""
-        request = self._deleted(wanted)
+        request = self._deleted(desired)
         self._check_reach(self.view.now(), request)
         return self.store.delete_entity(request, request_id=how.request_id, expect=how.expect)
 
-    def propose_deleted(self, wanted: Wanted) -> Plan:
+    def propose_deleted(self, desired: DesiredChange) -> Plan:
         """What `delete` would do."""
-        request = self._deleted(wanted)
+        request = self._deleted(desired)
         self._check_reach(self.view.now(), request)
         remove: dict[str, list[Row]] = {}
         for table, row in self.view.now().rows_on(request.resource):
@@ -129,7 +129,7 @@ class GuardedStore:
         if user in self.auditors:
             return snapshot.number, {table: list(listed) for table, listed in rows.items()}
         own = _principals(snapshot, f"user:{user}")
-        asked: dict[tuple[str, str], Request] = {}
+        requests: dict[tuple[str, str], Request] = {}
         needed: dict[tuple[str, int], list[tuple[str, str]]] = {}
         for table, listed in rows.items():
             for number, row in enumerate(listed):
@@ -137,8 +137,8 @@ class GuardedStore:
                     keys = needed[table, number] = []
                     for request in self._authorising(snapshot, table, row, user):
                         keys.append((request.action, str(request.resource)))
-                        asked[keys[-1]] = request
-        answers = dict(zip(asked, snapshot.allowed(list(asked.values())), strict=True))
+                        requests[keys[-1]] = request
+        answers = dict(zip(requests, snapshot.allowed(list(requests.values())), strict=True))
         return snapshot.number, {
             table: [
                 row
@@ -155,24 +155,24 @@ class GuardedStore:
 
     # --- which operation ---
 
-    def _request(self, snapshot: Snapshot, wanted: Wanted) -> Request:
+    def _request(self, snapshot: Snapshot, desired: DesiredChange) -> Request:
         """The request that authorises all rows of a change."""
-        listed = list(wanted.rows())
+        listed = list(desired.rows())
         if not listed:
             raise UsageError("give rows to add or to remove")
-        self._check_rows(snapshot, wanted)
-        if wanted.resource is not None:
-            snapshot.vocabulary.check_path(wanted.resource)
+        self._check_rows(snapshot, desired)
+        if desired.resource is not None:
+            snapshot.vocabulary.check_path(desired.resource)
         objects: set[Entity] | None = None
         for table, _, row in listed:
             found = set(self.authority.objects(table, row, snapshot.entities))
-            if wanted.resource is not None and self._may_be_about(table, row, wanted.resource):
-                found.add(wanted.resource)
+            if desired.resource is not None and self._may_be_about(table, row, desired.resource):
+                found.add(desired.resource)
             objects = found if objects is None else objects & found
-        if wanted.resource is not None:
-            objects = (objects or set()) & {wanted.resource}
+        if desired.resource is not None:
+            objects = (objects or set()) & {desired.resource}
         if not objects:
-            about = "what the rows are about" if wanted.resource is None else str(wanted.resource)
+            about = "what the rows are about" if desired.resource is None else str(desired.resource)
             raise UsageError(
                 f"all rows of a change must be about one object, and {about} is none: send one change for each"
             )
@@ -187,14 +187,14 @@ class GuardedStore:
             )
         operation = operations.pop()
         assert operation is not None
-        if wanted.operation not in (None, operation):
-            raise UsageError(f"`{wanted.operation}` does not authorise these rows: `{operation}` does")
-        return self._asked(wanted, operation, resource)
+        if desired.operation not in (None, operation):
+            raise UsageError(f"`{desired.operation}` does not authorise these rows: `{operation}` does")
+        return self._request_for(desired, operation, resource)
 
-    def _check_rows(self, snapshot: Snapshot, wanted: Wanted) -> None:
+    def _check_rows(self, snapshot: Snapshot, desired: DesiredChange) -> None:
         """Raise StateInvalid for rows that are wrong in themselves, before names in them are used."""
         findings: list[StateFinding] = []
-        for tables, shown in ((wanted.add, "the rows to add"), (wanted.remove, "the rows to remove")):
+        for tables, shown in ((desired.add, "the rows to add"), (desired.remove, "the rows to remove")):
             placed = [*tables.get("entities", ()), *snapshot.tables["entities"]]
             _, found = validate(
                 self.program, from_tables({**tables, **({"entities": placed} if placed else {})}, shown)
@@ -208,36 +208,36 @@ class GuardedStore:
         known = (resource,)
         return resource.type in self.program.entities and resource in self.authority.objects(table, row, known)
 
-    def _asked(self, wanted: Wanted, operation: str, resource: Entity) -> Request:
-        return Request(user=wanted.user, action=operation, resource=resource, with_=wanted.with_, flags=wanted.flags)
+    def _request_for(self, desired: DesiredChange, operation: str, resource: Entity) -> Request:
+        return Request(user=desired.user, action=operation, resource=resource, with_=desired.with_, flags=desired.flags)
 
-    def _performed(self, wanted: Wanted) -> Request:
-        if wanted.resource is None or wanted.operation is None:
+    def _performed(self, desired: DesiredChange) -> Request:
+        if desired.resource is None or desired.operation is None:
             raise UsageError("give an operation and its resource")
-        request = self._asked(wanted, wanted.operation, wanted.resource)
+        request = self._request_for(desired, desired.operation, desired.resource)
         self.view.now().vocabulary.check(request)
         rule = self.program.rules[request.resource.type, request.action]
         if not rule.effects and not rule.creates:
             raise UsageError(f"`{request.action}` on `{request.resource.type}` changes nothing in the store")
         return request
 
-    def _deleted(self, wanted: Wanted) -> Request:
-        assert wanted.resource is not None
+    def _deleted(self, desired: DesiredChange) -> Request:
+        assert desired.resource is not None
         vocabulary = self.view.now().vocabulary
-        vocabulary.check_path(wanted.resource)
-        operation = self.authority.deleting(wanted.resource.type)
+        vocabulary.check_path(desired.resource)
+        operation = self.authority.deleting(desired.resource.type)
         if operation is None:
-            raise UsageError(f"the policy has no operation that deletes a `{wanted.resource.type}`")
-        if wanted.operation not in (None, operation):
-            raise UsageError(f"`{wanted.operation}` does not delete a `{wanted.resource.type}`: `{operation}` does")
-        return self._asked(wanted, operation, wanted.resource)
+            raise UsageError(f"the policy has no operation that deletes a `{desired.resource.type}`")
+        if desired.operation not in (None, operation):
+            raise UsageError(f"`{desired.operation}` does not delete a `{desired.resource.type}`: `{operation}` does")
+        return self._request_for(desired, operation, desired.resource)
 
     # --- guards ---
 
-    def _done(self, request: Request, wanted: Wanted, how: Written) -> Outcome | None:
+    def _done(self, request: Request, desired: DesiredChange, how: WriteOptions) -> Outcome | None:
         if how.request_id is None:
             return None
-        return self.store.done(how.request_id, request, add=wanted.add or None, remove=wanted.remove or None)
+        return self.store.done(how.request_id, request, add=desired.add or None, remove=desired.remove or None)
 
     def _check_new(self, snapshot: Snapshot, request: Request) -> None:
         """Raise StoreConflict for an entity to be created that rows name: its creator would get rights on what is there."""
@@ -268,10 +268,10 @@ class GuardedStore:
                 raise AccessDenied(request, Decision(allowed=False, context=context))
 
 
-def _gives(wanted: Wanted) -> bool:
+def _gives(desired: DesiredChange) -> bool:
     """Whether a change gives somebody a role or a membership in a group."""
     tables = ("assignments", "memberships")
-    return any(verb == "add" and table in tables and not row.get("scope") for table, verb, row in wanted.rows())
+    return any(verb == "add" and table in tables and not row.get("scope") for table, verb, row in desired.rows())
 
 
 def _principals(snapshot: Snapshot, principal: str) -> set[str]:

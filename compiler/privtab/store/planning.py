@@ -64,7 +64,7 @@ class Plan(Proposal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ChangeRequest:
     """What the caller wants: to perform an operation, to delete its resource with all that is below, to change rows."""
 
     request: Request
@@ -86,32 +86,32 @@ class Asked:
         return found
 
 
-def plan(program: Program, excerpt: Excerpt, asked: Asked) -> tuple[Decision, tuple[Change, ...]]:
+def plan(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> tuple[Decision, tuple[Change, ...]]:
     """Decide a request, and work out what it changes.
 
     Raises AccessDenied; InvalidRequest for names that the policy does not know; StateInvalid for wrong rows; StoreConflict for
     rows to remove that are not there; UsageError for rows that the request cannot authorise.
     """
-    request = asked.request
+    request = requested.request
     vocabulary(program).check(request)
     excerpt.read_for(request)
     before = excerpt.state()
     decision = Reference(program, before.at(moments.now())).decide(request)
     if not decision.allowed:
         raise AccessDenied(request, decision)
-    placed = None if asked.new is None else _placed(program, excerpt, request, asked.new)
-    removed, added = _effects(excerpt, request, decision, asked.new)
+    placed = None if requested.new is None else _placed(program, excerpt, request, requested.new)
+    removed, added = _effects(excerpt, request, decision, requested.new)
     if placed is not None:
         added["entities"] = [placed]
-    if asked.delete:
+    if requested.delete:
         removed, added = _deletion(program, excerpt, request, removed, added)
-    own = [] if asked.remove is None else _removals(excerpt, asked.remove)
+    own = [] if requested.remove is None else _removals(excerpt, requested.remove)
     removed = _distinct([*removed, *own])
-    more = _joined(from_tables(added, "the effects of the request"), asked.add)
+    more = _joined(from_tables(added, "the effects of the request"), requested.add)
     if not removed and not more.rows and not more.findings:
         return decision, ()
     after, additions = _after(excerpt, removed, more)
-    if asked.add is not None or asked.remove is not None:
+    if requested.add is not None or requested.remove is not None:
         own += [change for change in additions if change.row not in added.get(change.table, ())]
         excerpt.read_around({}, own)
         _check_covered(program, excerpt, after, request, own)

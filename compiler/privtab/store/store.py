@@ -29,7 +29,7 @@ from privtab.store.database import Database, address, migrate, version
 from privtab.store.excerpt import Excerpt
 from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head
 from privtab.store.lookups import Reader
-from privtab.store.planning import Asked, Plan, Proposal, Tables, plan, raw, replaced
+from privtab.store.planning import ChangeRequest, Plan, Proposal, Tables, plan, raw, replaced
 from privtab.store.rows import Rows, about, checked
 from privtab.store.schema import BEGINNING, HEAD, JOURNAL, canonical
 
@@ -129,18 +129,18 @@ class Store(Journal):
         the last change that the caller knows; raises StoreConflict if a later one concerns what this one changes.
         Raises AccessDenied and writes nothing if the request is denied.
         """
-        return self._write(Asked(request=request, new=new), request_id, expect)
+        return self._write(ChangeRequest(request=request, new=new), request_id, expect)
 
     def delete_entity(self, request: Request, *, request_id: str | None = None, expect: int | None = None) -> Outcome:
         """As `perform`, for an operation that deletes its resource: every row on it, and on what lies below, goes too."""
-        return self._write(Asked(request=request, delete=True), request_id, expect)
+        return self._write(ChangeRequest(request=request, delete=True), request_id, expect)
 
     def delete_all(self, requests: Sequence[Request]) -> list[Outcome | PrivtabError]:
         """Delete the resources of some requests as far as each is allowed, in one transaction; the error for each of the others.
 
         Raises StoreError, and deletes nothing, if the database fails.
         """
-        waiting = [_Waiting(Asked(request=request, delete=True), None, None) for request in requests]
+        waiting = [_Waiting(ChangeRequest(request=request, delete=True), None, None) for request in requests]
         with self._writing:
             self._write_together(waiting)
         results = [item.result for item in waiting if item.result is not None]
@@ -164,7 +164,7 @@ class Store(Journal):
         from a source that is not trusted. Rows must be about the objects of the request or about what lies below them.
         Raises StateInvalid, with every finding, if a row is wrong.
         """
-        return self._write(_asked(request, add, remove), request_id, expect)
+        return self._write(_change_request(request, add, remove), request_id, expect)
 
     def done(
         self,
@@ -176,7 +176,7 @@ class Store(Journal):
     ) -> Outcome | None:
         """What `change` did for this request id; None if nothing. Raises StoreConflict if it was another request."""
         with self.database.reading() as connection:
-            return _known(connection, request_id, _asked(request, add, remove))
+            return _known(connection, request_id, _change_request(request, add, remove))
 
     def propose(
         self,
@@ -191,7 +191,9 @@ class Store(Journal):
             head = read_head(connection)
             self._check_all(connection, head)
             excerpt = Excerpt(self.program, Reader().at(connection, head.hash), self.database.shown)
-            decision, changes = plan(self.program, excerpt, replace(_asked(request, add, remove), delete=delete))
+            decision, changes = plan(
+                self.program, excerpt, replace(_change_request(request, add, remove), delete=delete)
+            )
         read = partial(self._rows_after, head.number)
         return Plan(number=head.number, decision=decision, changes=changes, rows=read, program=self.program)
 
@@ -217,12 +219,12 @@ class Store(Journal):
                 return Rows.read(connection)
         return self.replayed(number)
 
-    def _write(self, asked: Asked, request_id: str | None, expect: int | None) -> Outcome:
+    def _write(self, requested: ChangeRequest, request_id: str | None, expect: int | None) -> Outcome:
         if request_id is not None:
             _check_name(request_id, "request id")
             if not 0 < len(request_id) <= LONGEST_ID:
                 raise UsageError(f"a request id has 1 to {LONGEST_ID} characters")
-        own = _Waiting(asked, request_id, expect)
+        own = _Waiting(requested, request_id, expect)
         self._waiting.put(own)
         with self._writing:
             if own.result is None:
@@ -265,14 +267,14 @@ class Store(Journal):
 
     def _result(self, connection: Connection, writer: Writer, waiting: _Waiting) -> Outcome | PrivtabError:
         """What becomes of one change. It is planned on the rows that the changes before it left, and then written."""
-        asked, request_id = waiting.asked, waiting.request_id
+        requested, request_id = waiting.requested, waiting.request_id
         try:
             if request_id is not None:
-                known = _known(connection, request_id, asked, writer.entries)
+                known = _known(connection, request_id, requested, writer.entries)
                 if known is not None:
                     return known
             excerpt = Excerpt(self.program, self._reader, self.database.shown, tuple(writer.changes))
-            decision, changes = plan(self.program, excerpt, asked)
+            decision, changes = plan(self.program, excerpt, requested)
             if waiting.expect is not None:
                 later = chain(entries(connection, waiting.expect), writer.entries)
                 _check_unseen(later, waiting.expect, writer.head, changes)
@@ -282,11 +284,11 @@ class Store(Journal):
             return error
         number = writer.append(
             changes,
-            actor=asked.request.user,
+            actor=requested.request.user,
             request_id=request_id,
-            action=asked.request.action,
-            resource=str(asked.request.resource),
-            request=canonical(asked.to_json()),
+            action=requested.request.action,
+            resource=str(requested.request.resource),
+            request=canonical(requested.to_json()),
             decision=canonical(decision.to_json()),
         )
         return Outcome(number=number, decision=decision, changes=changes)
@@ -301,7 +303,7 @@ class Store(Journal):
 class _Waiting:
     """A change that a thread asked for, and what became of it."""
 
-    asked: Asked
+    requested: ChangeRequest
     request_id: str | None
     expect: int | None
     result: Outcome | PrivtabError | None = None
@@ -314,7 +316,7 @@ def fingerprint(program: Program) -> str:
 
 
 def _known(
-    connection: Connection, request_id: str, asked: Asked, pending: Sequence[Mapping[str, Any]] = ()
+    connection: Connection, request_id: str, requested: ChangeRequest, pending: Sequence[Mapping[str, Any]] = ()
 ) -> Outcome | None:
     """What an earlier request with the same id did. Raises StoreConflict if it was another request.
 
@@ -327,7 +329,7 @@ def _known(
         found = None if stored is None else dict(stored)
     if found is None:
         return None
-    if found["request"] != canonical(asked.to_json()):
+    if found["request"] != canonical(requested.to_json()):
         raise StoreConflict(f"the request id `{request_id}` belongs to another request, change {found['number']}")
     entry = Entry.of(found)
     decision = Decision.from_json(json.loads(found["decision"]))
@@ -354,8 +356,8 @@ def _append_unasked(
     writer.flush()
 
 
-def _asked(request: Request, add: Tables | RawState | None, remove: Tables | RawState | None) -> Asked:
-    return Asked(request=request, add=raw(add, "the rows to add"), remove=raw(remove, "the rows to remove"))
+def _change_request(request: Request, add: Tables | RawState | None, remove: Tables | RawState | None) -> ChangeRequest:
+    return ChangeRequest(request=request, add=raw(add, "the rows to add"), remove=raw(remove, "the rows to remove"))
 
 
 def _check_name(text: str, what: str) -> None:

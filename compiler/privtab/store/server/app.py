@@ -33,18 +33,18 @@ from privtab.serving.endpoint import JSON, LOG, answered, read_json_body
 from privtab.serving.envelope import note
 from privtab.serving.guard import Refused, authorize
 from privtab.serving.tokens import Tokens
-from privtab.store.guarded import GuardedStore, Wanted, is_about
+from privtab.store.guarded import DesiredChange, GuardedStore, is_about
 from privtab.store.planning import Plan
 from privtab.store.schema import row_id
 from privtab.store.server.calls import (
     Call,
     Malformed,
     NotFound,
+    read_desired,
     read_entity,
     read_object,
     read_rows,
     read_tables,
-    read_wanted,
 )
 from privtab.store.server.openapi import MOST_LISTED, PREFIX, TABLES, openapi
 from privtab.store.store import Outcome
@@ -207,12 +207,12 @@ def _no_error(request: Request, error: PrivtabError) -> Never:
 
 def _add_rows(table: str, server: StoreServer, call: Call) -> Answer:
     rows = call.body.get("rows")
-    return _changed(server, call, read_wanted(call, {"rows"}, add={table: read_rows(rows, "rows")}))
+    return _changed(server, call, read_desired(call, {"rows"}, add={table: read_rows(rows, "rows")}))
 
 
 def _change(server: StoreServer, call: Call) -> Answer:
     add, remove = (read_tables(call.body.get(name, {}), name) for name in ("add", "remove"))
-    return _changed(server, call, read_wanted(call, {"add", "remove"}, add=add, remove=remove))
+    return _changed(server, call, read_desired(call, {"add", "remove"}, add=add, remove=remove))
 
 
 def _remove_row(table: str, server: StoreServer, call: Call) -> Answer:
@@ -222,7 +222,7 @@ def _remove_row(table: str, server: StoreServer, call: Call) -> Answer:
     if row is None or not _sees(server, call.user, table, row):
         raise NotFound(f"there is no row {call.path['id']:.64} in {table}")
     resource = read_entity(call.query["resource"], "resource") if "resource" in call.query else None
-    return _changed(server, call, Wanted(user=call.user, remove={table: [row]}, resource=resource))
+    return _changed(server, call, DesiredChange(user=call.user, remove={table: [row]}, resource=resource))
 
 
 def _done_before(server: StoreServer, call: Call) -> dict[str, Any] | None:
@@ -252,27 +252,27 @@ def _sees(server: StoreServer, user: str, table: str, row: Mapping[str, str]) ->
 
 
 def _perform(server: StoreServer, call: Call) -> Answer:
-    wanted = read_wanted(call, set())
+    desired = read_desired(call, set())
     if call.dry_run:
-        return _proposed(server, server.guarded.propose_performed(wanted))
-    return _made(server.guarded.perform(wanted, call.written))
+        return _proposed(server, server.guarded.propose_performed(desired))
+    return _made(server.guarded.perform(desired, call.write_options))
 
 
 def _delete_entity(server: StoreServer, call: Call) -> Answer:
     if "entity" not in call.query:
         raise Malformed("`entity` is missing from the query")
-    wanted = Wanted(
+    desired = DesiredChange(
         user=call.user, resource=read_entity(call.query["entity"], "entity"), operation=call.query.get("operation")
     )
     if call.dry_run:
-        return _proposed(server, server.guarded.propose_deleted(wanted))
-    return _made(server.guarded.delete(wanted, call.written))
+        return _proposed(server, server.guarded.propose_deleted(desired))
+    return _made(server.guarded.delete(desired, call.write_options))
 
 
-def _changed(server: StoreServer, call: Call, wanted: Wanted) -> Answer:
+def _changed(server: StoreServer, call: Call, desired: DesiredChange) -> Answer:
     if call.dry_run:
-        return _proposed(server, server.guarded.propose(wanted))
-    return _made(server.guarded.change(wanted, call.written))
+        return _proposed(server, server.guarded.propose(desired))
+    return _made(server.guarded.change(desired, call.write_options))
 
 
 def _made(outcome: Outcome) -> Answer:
@@ -321,10 +321,10 @@ def _list_names(kind: str, server: StoreServer, call: Call) -> Answer:
         if kind == "entities":
             names |= {row[name] for name in ("entity", "of", "scope", "parent") if name in row}
             continue
-        wanted = _NAMES[kind]
-        names |= {row[wanted].removeprefix(f"{wanted}:")} if wanted in row and ":" not in row[wanted] else set()
+        column = _NAMES[kind]
+        names |= {row[column].removeprefix(f"{column}:")} if column in row and ":" not in row[column] else set()
         cells = (row[name] for name in ("grantee", "principal", "owner", "user") if name in row)
-        names |= {cell.removeprefix(f"{wanted}:") for cell in cells if cell.startswith(f"{wanted}:")}
+        names |= {cell.removeprefix(f"{column}:") for cell in cells if cell.startswith(f"{column}:")}
     if (type_ := call.query.get("type")) is not None:
         names = {name for name in names if name.startswith(f"{type_}:")}
     return _page(call, number, kind, sorted(names), str)

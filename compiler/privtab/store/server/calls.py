@@ -10,7 +10,7 @@ from typing import Any
 from privtab import strict_json
 from privtab.errors import UsageError
 from privtab.request import Entity
-from privtab.store.guarded import Wanted, Written
+from privtab.store.guarded import DesiredChange, WriteOptions
 from privtab.store.server.openapi import TABLES
 
 _NUMBER = re.compile(r'(?:W/)?"?(\d{1,18})"?')
@@ -42,13 +42,13 @@ class Call:
         return flag(self.query, "dry_run")
 
     @property
-    def written(self) -> Written:
+    def write_options(self) -> WriteOptions:
         """The id of the request and the number of the last change that the caller knows."""
         text = self.headers.get("if-match")
         found = None if text is None else _NUMBER.fullmatch(text.strip())
         if text is not None and found is None:
             raise Malformed('If-Match is the number of a change, as in "12"')
-        return Written(request_id=self.headers.get("idempotency-key"), expect=int(found[1]) if found else None)
+        return WriteOptions(request_id=self.headers.get("idempotency-key"), expect=int(found[1]) if found else None)
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
@@ -70,7 +70,7 @@ def read_object(body: bytes) -> Mapping[str, Any]:
     return found
 
 
-def read_wanted(call: Call, names: set[str], **rows: Any) -> Wanted:
+def read_desired(call: Call, names: set[str], **rows: Any) -> DesiredChange:
     """What the body wants, beside `names`. Raises Malformed."""
     known = {*names, "operation", "resource", "with", "flags"}
     if unknown := sorted(set(call.body) - known):
@@ -83,7 +83,7 @@ def read_wanted(call: Call, names: set[str], **rows: Any) -> Wanted:
     if not isinstance(objects, Mapping):
         raise Malformed("`with` must be an object of entities")
     resource = call.body.get("resource")
-    return Wanted(
+    return DesiredChange(
         user=call.user,
         operation=operation,
         resource=None if resource is None else read_entity(resource, "resource"),

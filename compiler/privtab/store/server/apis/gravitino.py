@@ -25,7 +25,7 @@ from privtab.errors import (
 from privtab.names import decode_name, encode_name
 from privtab.request import Entity, Request
 from privtab.serving.guard import Refused
-from privtab.store.guarded import Wanted, Written
+from privtab.store.guarded import DesiredChange, WriteOptions
 from privtab.store.server.app import Answer, StoreScope, StoreServer, route
 from privtab.store.server.calls import Call, NotFound, flag
 from privtab.store.view import Snapshot
@@ -95,7 +95,7 @@ def _answer(api: _Api, method: str, server: StoreServer, call: Call) -> Answer:
         names = [unquote(part, errors="strict") for part in call.raw_path.removeprefix(PREFIX).split("/") if part]
     except UnicodeDecodeError:
         raise UsageError("the path is not UTF-8") from None
-    return 200, {"code": 0, **_Asked(api, call).answer(method, names)}
+    return 200, {"code": 0, **_ApiRequest(api, call).answer(method, names)}
 
 
 class _Api:
@@ -128,7 +128,7 @@ class _Api:
             return dict(self._created)
 
 
-class _Asked:
+class _ApiRequest:
     """One request."""
 
     def __init__(self, api: _Api, call: Call) -> None:
@@ -207,7 +207,7 @@ class _Asked:
         operation = next(name for name in _CREATING if (type_, name) in self.program.rules)
         self.need(operation, entity)
         self.check_new(entity)
-        self.guarded.perform(self.wanted(operation=operation, resource=entity), self.how())
+        self.guarded.perform(self.desired(operation=operation, resource=entity), self.how())
         fields = {name: value for name, value in self.call.body.items() if name != "audit"}
         return {**fields, "name": _last(entity), "audit": {"creator": self.user}}
 
@@ -218,7 +218,7 @@ class _Asked:
         self.need(operation, entity)
         if not self.exists(entity):
             return False
-        self.guarded.delete(self.wanted(resource=entity), self.how())
+        self.guarded.delete(self.desired(resource=entity), self.how())
         return True
 
     # --- users, groups and roles ---
@@ -242,9 +242,9 @@ class _Asked:
         self.check_new(entity)
         if type_ == "user":
             row = {"user": self.text("name"), "of": f"metalake:{encode_name(metalake)}"}
-            self.guarded.change(self.wanted(add={"members": [row]}, resource=entity), self.how())
+            self.guarded.change(self.desired(add={"members": [row]}, resource=entity), self.how())
         else:
-            self.guarded.perform(self.wanted(operation="add", resource=entity), self.how())
+            self.guarded.perform(self.desired(operation="add", resource=entity), self.how())
         return {type_: {"name": _last(entity), "roles": [], "audit": {"creator": self.user}}}
 
     def create_role(self, metalake: str) -> dict[str, Any]:
@@ -258,10 +258,10 @@ class _Asked:
         for described in self.items(self.call.body.get("securableObjects", []), "securableObjects"):
             object_ = self.secured(metalake, _text(described, "type"), _text(described, "fullName"))
             granted.setdefault(object_, []).extend(self.grants(role, object_, described.get("privileges")))
-        changes = [self.wanted(add={"grants": rows}) for rows in granted.values() if rows]
+        changes = [self.desired(add={"grants": rows}) for rows in granted.values() if rows]
         for change in changes:
             self.guarded.propose(change)
-        self.guarded.perform(self.wanted(operation="create", resource=entity), self.how())
+        self.guarded.perform(self.desired(operation="create", resource=entity), self.how())
         for number, change in enumerate(changes):
             self.guarded.change(change, self.how(f"grant {number}"))
         return {"role": self.fresh(entity)}
@@ -318,8 +318,8 @@ class _Asked:
         self.existing(_entity("user", metalake, name))
         row = {"entity": str(entity), "owner": f"user:{name}"}
         old = [other for other in self.rows("owners", entity=str(entity)) if other != row]
-        wanted = self.wanted(add={"owners": [row]}, remove={"owners": old} if old else {}, resource=entity)
-        self.guarded.change(wanted, self.how())
+        desired = self.desired(add={"owners": [row]}, remove={"owners": old} if old else {}, resource=entity)
+        self.guarded.change(desired, self.how())
         return {"set": True}
 
     # --- decisions ---
@@ -371,8 +371,8 @@ class _Asked:
             raise _Exists(f"{entity.type} {_last(entity)} exists already")
 
     def rows(self, table: str, **cells: str) -> list[Mapping[str, str]]:
-        wanted = cells.items()
-        return [row for row in self.snapshot.tables[table] if wanted <= row.items()]
+        expected = cells.items()
+        return [row for row in self.snapshot.tables[table] if expected <= row.items()]
 
     def secured(self, metalake: str, type_: str, name: str) -> Entity:
         """The object of a type and a full name, as in `TABLE`, `catalog1.schema1.table1`."""
@@ -418,19 +418,19 @@ class _Asked:
         if not rows:
             return
         changed = {table: rows}
-        wanted = self.wanted(
+        desired = self.desired(
             add=changed if verb == "grant" else {}, remove={} if verb == "grant" else changed, resource=resource
         )
-        self.guarded.change(wanted, self.how(part))
+        self.guarded.change(desired, self.how(part))
 
-    def wanted(self, **parts: Any) -> Wanted:
-        return Wanted(user=self.user, **parts)
+    def desired(self, **parts: Any) -> DesiredChange:
+        return DesiredChange(user=self.user, **parts)
 
-    def how(self, part: str = "") -> Written:
+    def how(self, part: str = "") -> WriteOptions:
         """`part` tells the changes of one request apart."""
-        how = self.call.written
+        how = self.call.write_options
         if part and how.request_id is not None:
-            return Written(request_id=f"{how.request_id} {part}", expect=how.expect)
+            return WriteOptions(request_id=f"{how.request_id} {part}", expect=how.expect)
         return how
 
     def fresh(self, entity: Entity) -> dict[str, Any]:
