@@ -35,6 +35,7 @@ import pipeline
 import questions
 import spark
 import store
+import store_feed
 import tables
 from measure import Report, WrongAnswerError, markdown, targets_table
 from rich.console import Console
@@ -65,6 +66,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "pack": pack.report,
     "hostile": exact.report,
     "store": store.report,
+    "store_feed": store_feed.report,
 }
 QUIET_LOAD = 0.7
 

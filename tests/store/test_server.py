@@ -93,6 +93,32 @@ def test_a_grant_is_decided_written_and_seen_by_the_next_decision(server: Server
 
 
 @pytest.mark.slow
+def test_a_question_is_answered_no_older_than_the_change_it_names(server: Server, lake: str) -> None:
+    question = {
+        "subject": {"type": "user", "id": "ann"},
+        "action": {"name": "create"},
+        "resource": {"type": "schema", "id": f"{lake.partition(':')[2]}/s"},
+    }
+
+    def asked(number: object) -> Any:
+        return ask(server, "POST", "//access/v1/evaluation", "ben", question, **{"X-Privtab-At-Least": str(number)})
+
+    last = done(ask(server, "GET", "/rows", "root"))["number"]
+    assert not done(asked(last))["decision"]
+    with ThreadPoolExecutor() as pool:
+        # It waits for a change that is yet to come.
+        waiting = pool.submit(asked, f'"{last + 1}"')
+        written = ask(server, "POST", "/rows/grants", "root", {"rows": [grant("user:ann", "CREATE", lake)]})
+        assert done(waiting.result())["decision"]
+    assert written.headers["ETag"] == f'"{last + 1}"'
+    assert done(asked(written.headers["ETag"]))["decision"]
+    late = asked(last + 1000)
+    assert (late.status_code, late.headers["Retry-After"]) == (503, "1")
+    assert late.text == f"the store is at change {last + 1}, and change {last + 1000} is asked for"
+    assert asked("newest").status_code == 400
+
+
+@pytest.mark.slow
 def test_errors_have_their_status_and_change_nothing(server: Server, lake: str) -> None:
     path = lake.partition(":")[2]
     good = grant("user:ann", "CREATE", lake)

@@ -15,7 +15,9 @@ from lake_policy import POLICY, asks, grant
 from sidecars import Opa, configuration, until
 from store_server import ask, serve_store, write_tokens
 
+from privtab import Embedded
 from privtab.cli._app import run
+from privtab.errors import DecisionUnavailable
 from privtab.pipeline import load_program
 from privtab.store.store import Store
 
@@ -173,6 +175,19 @@ def test_a_whole_bundle_is_sent_at_intervals(lake: Lake) -> None:
     lake.grants(server, "ann")
     until(lambda: creates(opa, "ann"), 2)
     assert bundle_type(opa) == "snapshot"
+
+
+def test_embedded_reads_the_bundles_and_says_when_it_cannot(lake: Lake) -> None:
+    server = lake.serve()
+    feed = f"{server.url}/channels/live/lake"
+    state, token = f"{feed}/state.tar.gz", TOKENS["sidecar"]
+    client = Embedded(f"{feed}/policy.tar.gz", state=state, token=token, refresh=0, max_staleness=0.5)
+    assert not client.check("ann", "create", "schema:l/s")
+    lake.grants(server, "ann")
+    assert until(lambda: client.check("ann", "create", "schema:l/s"), 2) < 2
+    server.stop()
+    with pytest.raises(DecisionUnavailable, match=r"max_staleness is 0\.5"):
+        until(lambda: not client.check("ann", "create", "schema:l/s"))
 
 
 def test_without_tokens_no_bundles_are_served(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,6 +57,8 @@ class AppSettings:
     """Seconds between two checks for newer bundles."""
     routes: Sequence[Route] = ()
     """Further endpoints of the same server."""
+    admit: Callable[[Request], Awaitable[None]] | None = None
+    """Called before a call of the API is answered; raises Refused, or an error of privtab."""
     beside: Sequence[Callable[[], AbstractAsyncContextManager[None]]] = ()
     """What runs as long as the server does."""
 
@@ -96,6 +98,8 @@ async def _endpoint(settings: AppSettings, method: Method, scope: Scope, request
 
     async def answer(request: Request) -> Response:
         authorize(settings.tokens, scope, request)
+        if settings.admit is not None:
+            await settings.admit(request)
         try:
             answer = await method(messages.parse(await read_json_body(request, settings.max_body)))
         except Malformed as error:

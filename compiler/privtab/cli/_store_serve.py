@@ -122,7 +122,7 @@ def run(
         from privtab.serving.tokens import Tokens
         from privtab.store.server import apis
         from privtab.store.server.app import StoreScope, StoreServer, routes
-        from privtab.store.server.point import StoreDecisionPoint
+        from privtab.store.server.point import StoreDecisionPoint, wait_for_change
         from privtab.store.store import Store
     except ImportError as error:
         needed = f"`privtab store serve` needs the extras `store` and `serve`: {how_to_install('store', 'serve')}"
@@ -170,6 +170,7 @@ def run(
             max_body=max_body,
             routes=[*found, *sidecars.routes],
             beside=sidecars.beside,
+            admit=wait_for_change(store),
         )
 
         def ready() -> None:

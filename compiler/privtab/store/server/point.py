@@ -3,15 +3,55 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from starlette.requests import Request as HttpRequest
 
 from privtab.authzen.directory import Directory
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.errors import DecisionUnavailable, StoreError
 from privtab.request import Decision, Request
+from privtab.serving.guard import Refused
+from privtab.store.journal import Journal
 from privtab.store.view import Snapshot, View
 from privtab.vocabulary import Vocabulary
+
+AT_LEAST = "X-Privtab-At-Least"
+"""The header with the number of a change that a decision must know."""
+LONGEST_WAIT = 2.0
+"""Seconds that a question waits for that change: where the database is a replica, it comes later."""
+_NUMBER = re.compile(r'(?:W/)?"?(\d{1,18})"?')
+
+
+def wait_for_change(journal: Journal) -> Callable[[HttpRequest], Awaitable[None]]:
+    """Let questions wait until the store has the change that they name. Raises Refused if it does not come."""
+
+    async def admit(request: HttpRequest) -> None:
+        text = request.headers.get(AT_LEAST)
+        if text is None:
+            return
+        named = _NUMBER.fullmatch(text.strip())
+        if named is None:
+            raise Refused(400, f'{AT_LEAST} is the number of a change, as in "12"')
+        deadline = time.monotonic() + LONGEST_WAIT
+        while (last := (await asyncio.to_thread(_head, journal))) < int(named[1]):
+            if time.monotonic() >= deadline:
+                raise Refused(
+                    503, f"the store is at change {last}, and change {named[1]} is asked for", Retry_After="1"
+                )
+            await asyncio.sleep(0.02)
+
+    return admit
+
+
+def _head(journal: Journal) -> int:
+    try:
+        return journal.head().number
+    except StoreError as error:
+        raise DecisionUnavailable(str(error)) from error
 
 
 class StoreDecisionPoint:
