@@ -33,7 +33,7 @@ def change(*arguments: str) -> int:
 
 def log(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     capsys.readouterr()
-    assert run(["store", "log", "grants.db", "--format", "json"]) == 0
+    assert run(["state", "log", "grants.db", "--format", "json"]) == 0
     found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
     return found
 

@@ -11,7 +11,7 @@ import typer
 from privtab.cli._ask import FlagOption, GroupOption, WithOption, entity, flag_names, group_names, objects, user_name
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption
 from privtab.cli._output import Format, complain, out, print_if_data
-from privtab.cli._store_changes import confirm, show_entries, store_class
+from privtab.cli._store_changes import confirm, store_class
 from privtab.cli._store_delete import add_to as add_delete_to
 from privtab.cli._store_rows import print_changes, print_row
 from privtab.cli._store_serve import add_to as add_serve_to
@@ -126,28 +126,6 @@ def show(
     for table, rows in tables.items():
         for row in rows:
             print_row(f"{table}:", row)
-
-
-@app.command("log")
-def log(
-    url: UrlArgument,
-    after: Annotated[int, typer.Option("--after", min=0, metavar="N", help="Only changes after this one.")] = 0,
-    format_: FormatOption = Format.TEXT,
-) -> None:
-    """List the changes of a store: who did what, when, and which rows changed.
-
-    Example:
-
-    \b
-      privtab store log grants.db
-      privtab store log grants.db --after 120 --format json
-    """
-    from privtab.cli._stored import opened_store
-
-    found = opened_store(url).log(after)
-    if print_if_data(format_, [entry.to_json() for entry in found]):
-        return
-    show_entries(found)
 
 
 @app.command("verify")
