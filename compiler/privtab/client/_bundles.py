@@ -269,6 +269,10 @@ class HttpLocation(BundleLocation):
         except FetchError as error:
             raise DecisionUnavailable(str(error)) from error
         if answer.status == 304 and cached is not None:
+            if (stale := answer.headers.get("X-Privtab-Stale")) is not None:
+                raise DecisionUnavailable(
+                    f"{self.where} has not known for {stale} seconds whether there are newer ones"
+                )
             return [cached]
         if answer.status != 200:
             raise DecisionUnavailable(f"{self.where} answered {answer.status}")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from buckets import bucket
 from example_bundles import ExampleBundles
 from sidecars import Opa, configuration, until
 
+from privtab import Embedded
 from privtab.bundle.delta import contents
+from privtab.errors import DecisionUnavailable
 from privtab.registry import Canary, Registry
 
 pytestmark = pytest.mark.slow
@@ -76,6 +79,30 @@ def test_a_switch_is_there_within_a_second_as_a_delta(
     assert until(lambda: runs(opa, registry)) < 1.5
     assert not opa.allows("olga", "read", "s/a/i") or opa.allows("olga", "write", "s/a/i")
     assert opa.data("privtab_state") == contents(packed.states[0]).data["privtab_state"]
+
+
+def test_embedded_does_not_take_a_server_without_storage_for_news(
+    serving: Any, registry: Registry, tmp_path: Path
+) -> None:
+    feed = f"{serving().url}/channels/dev/shop"
+    bounded, unbounded = (
+        Embedded(f"{feed}/policy.tar.gz", state=f"{feed}/state.tar.gz", refresh=0, max_staleness=most)
+        for most in (0.5, None)
+    )
+    assert bounded.check("ann", "read", "item:s/a/i")
+    storage = Path(registry.url)
+    storage.rename(tmp_path / "away")
+    with pytest.raises(DecisionUnavailable, match=r"has not known for .* whether there are newer ones"):
+        until(lambda: not bounded.check("ann", "read", "item:s/a/i"))
+    assert unbounded.check("ann", "read", "item:s/a/i")
+    (tmp_path / "away").rename(storage)
+
+    def answers() -> bool:
+        with suppress(DecisionUnavailable):
+            return bounded.check("ann", "read", "item:s/a/i")
+        return False
+
+    until(answers)
 
 
 def test_a_way_back_is_sent_to_those_who_ran_it_before(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,12 +24,13 @@ from privtab.printable import printable_json
 from privtab.registry.registry import Registry
 from privtab.registry.server import decisions
 from privtab.registry.server.bodies import document
-from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity, stream_name
+from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.files import file
 from privtab.registry.server.fleet import FleetTracker, LastPoll, sidecar_identity
 from privtab.registry.server.metrics import CONTENT_TYPE, Metrics
 from privtab.registry.server.page import HEADERS, contents, page
+from privtab.registry.server.preferences import accepts_deltas, active_etag, wait_seconds
 from privtab.serving.endpoint import answered, running
 from privtab.serving.envelope import Envelope, caller_of, note
 from privtab.serving.guard import Refused, authorize, check_binding
@@ -44,9 +44,6 @@ GZIP = "application/gzip"
 LONGEST_WAIT = 600.0
 """Maximum seconds of a long poll."""
 MOST_SENT_DELTAS = 10_000
-
-_WAIT = re.compile(r"(?:^|[;,\s])wait=(\d{1,6})")
-_MODES = re.compile(r"(?:^|[;\s])modes=([\w,]+)")
 
 
 class Role(StrEnum):
@@ -151,12 +148,13 @@ async def _bundle(server: ServerState, request: Request, *, folder: str = "") ->
     identity, address = _identity(request)
     server.fleet.record_channel_request(identity, address, params["channel"], params["system"])
     desired = await _desired(server, params["channel"], params["system"], name, identity)
-    held_etag = _active_etag(request)
+    held_etag = active_etag(request)
     poll = server.fleet.record_poll(identity, address, desired, held_etag)
-    _record_activation(server, desired, poll)
-    wait_seconds = _wait_seconds(request)
-    if wait_seconds is not None and desired.stays(held_etag):
-        desired = await _poll(server, request, poll, desired, name, identity, wait_seconds)
+    if poll is not None:
+        server.metrics.record_activation(desired, poll)
+    wait = wait_seconds(request)
+    if wait is not None and desired.stays(held_etag):
+        desired = await _poll(server, request, poll, desired, name, identity, wait)
     if desired.channel.lost and held_etag is None:
         raise Refused(503, "the last release cannot be read, so it is unknown whether it ran", Retry_After="5")
     stream = desired.channel.channel, desired.channel.system, desired.kind
@@ -179,17 +177,7 @@ async def _bundle(server: ServerState, request: Request, *, folder: str = "") ->
     server.metrics.served.labels(*stream, mode).inc()
     server.metrics.bytes.labels(*stream, mode).inc(len(body))
     note(request.scope, f"{mode} {desired.id}")
-    return Response(body, media_type=GZIP if wait_seconds is None else LONG_POLL, headers=headers)
-
-
-def _record_activation(server: ServerState, desired: DesiredRevision, poll: LastPoll | None) -> None:
-    """Record how long a sidecar took to what it has run since this request."""
-    if poll is None or not poll.replaced or poll.holds is None:
-        return
-    stream = desired.channel.channel, desired.channel.system, desired.kind
-    known = server.feeds.active(stream_name(desired.channel, desired.kind, desired.shard), poll.holds)
-    if known is not None and known.until is None:
-        server.metrics.activation.labels(*stream).observe(max(0.0, poll.since - known.since))
+    return Response(body, media_type=GZIP if wait is None else LONG_POLL, headers=headers)
 
 
 async def _desired(
@@ -213,7 +201,7 @@ async def _body(
     due = server.full_after is not None and now - server.last_full.setdefault(full_key, now) > server.full_after
     found = await server.feeds.bundle(desired.digest)
     may = len(found) >= server.delta_from and not due
-    if may and held_etag and _accepts_deltas(request) and delta_key not in server.sent_deltas:
+    if may and held_etag and accepts_deltas(request) and delta_key not in server.sent_deltas:
         delta = await server.feeds.delta(desired, held_etag)
         if delta is not None:
             server.sent_deltas[delta_key] = None
@@ -254,7 +242,7 @@ async def _poll(
             current = await _desired(server, desired.channel.channel, desired.channel.system, name, identity)
             if poll is not None:
                 poll.canary = current.canary
-            if not current.stays(_active_etag(request)):
+            if not current.stays(active_etag(request)):
                 break
         return current
     finally:
@@ -269,26 +257,6 @@ async def _disconnected(request: Request) -> None:
     """Return when the sidecar disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _active_etag(request: Request) -> str | None:
-    """The ETag of the sidecar's active bundle. OPA may list earlier ones after it, which are ignored.
-
-    After a rollback an earlier bundle is sent again, so it must not count as present.
-    """
-    first = request.headers.get("if-none-match", "").partition(",")[0].strip().removeprefix("W/")
-    return first or None
-
-
-def _wait_seconds(request: Request) -> float | None:
-    """The seconds that the sidecar is willing to wait; None without long polling."""
-    match = _WAIT.search(request.headers.get("prefer", ""))
-    return float(match[1]) if match else None
-
-
-def _accepts_deltas(request: Request) -> bool:
-    match = _MODES.search(request.headers.get("prefer", ""))
-    return match is not None and "delta" in match[1].split(",")
 
 
 # --- reports of sidecars ---------------------------------------------------------------------------------------------

@@ -13,24 +13,19 @@ import multiprocessing
 import signal
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from privtab.errors import PrivtabError, UsageError
 from privtab.registry import names
-from privtab.registry.nodes import Channel, Revision, pin
+from privtab.registry.nodes import Channel, pin
 from privtab.registry.server.decisions import RunningCanary
-from privtab.registry.server.desired_revision import (
-    MARK,
-    DesiredRevision,
-    SidecarIdentity,
-    in_canary,
-    stream_name,
-)
+from privtab.registry.server.desired_revision import MARK, DesiredRevision, SidecarIdentity, in_canary
+from privtab.registry.server.releases import Activity, Releases
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -50,52 +45,12 @@ CONFIRM_SECONDS = 2.0
 """Seconds between two checks that active releases still exist: emptied storage has nothing newer."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Active:
-    """When a revision was active in a channel, in seconds since 1970."""
-
-    sequence: int
-    """The last release that ran it."""
-    since: float
-    until: float | None = None
-    """When another one replaced it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
     """A failure of the storage."""
 
     since: float
     message: str
-
-
-class Releases(Protocol):
-    """Where channels and their bundles come from: a Registry, or something else with these methods of it."""
-
-    @property
-    def url(self) -> str:
-        """Its address."""
-
-    def renew(self) -> None:
-        """Called before each look for releases."""
-
-    def channels(self) -> Sequence[Channel]:
-        """All channels."""
-
-    def channel(self, channel: str, system: str, /) -> Channel:
-        """The active release; its sequence is 0 if there was none."""
-
-    def newer(self, known: Channel, /) -> Channel:
-        """The active release, searched from a known one."""
-
-    def confirm(self, known: Channel, /) -> Channel:
-        """Check that a known release still exists."""
-
-    def revision(self, system: str, kind: str, id: str, shard: str, /) -> Revision:  # noqa: A002
-        """A revision that is still kept; raises RegistryError for others."""
-
-    def blob(self, digest: str, /) -> bytes:
-        """The bundle with this SHA-256."""
 
 
 class Feeds:
@@ -127,8 +82,7 @@ class Feeds:
         """The kind of each revision that was active since the start."""
         self.places: dict[str, set[str]] = {}
         """Where each of them was active, as `channel/system`."""
-        self._history: dict[str, OrderedDict[str, Active]] = {}
-        """By `channel/system/kind`, with the shard after it: the revisions since the start, the last one active."""
+        self.activity = Activity()
         self.canaries: dict[str, RunningCanary] = {}
         """Canaries in progress, by `channel/system`."""
         self._workers: ProcessPoolExecutor | None = None
@@ -198,11 +152,6 @@ class Feeds:
                     canary=canary,
                 )
         return None
-
-    def active(self, stream: str, revision: str) -> Active | None:
-        """When a revision was active in a bundle of a channel (`stream_name`); None if not since the start, or long ago."""
-        known = self._history.get(stream)
-        return None if known is None else known.get(revision)
 
     async def wait_for_change(self, channel: Channel, seconds: float) -> bool:
         """Wait until a channel changes, for at most `seconds` or until the server stops; returns whether it changed."""
@@ -309,7 +258,7 @@ class Feeds:
         if known is not None and (known.sequence > channel.sequence or _stamp(known) == _stamp(channel)):
             return
         self._channels[key] = channel
-        self._record_active(channel)
+        self.activity.record(channel)
         self._record_canary(known, channel)
         if channel.trouble and (known is None or known.broken != channel.broken):
             LOG.error("%s", channel.trouble)
@@ -319,22 +268,6 @@ class Feeds:
             changed.set()
         if known is not None and known.sequence != channel.sequence:
             LOG.info("%s/%s is at release %d", channel.channel, channel.system, channel.sequence)
-
-    def _record_active(self, channel: Channel) -> None:
-        """Record since when a channel runs its revisions, and until when it ran others."""
-        now = time.time()
-        for (kind, shard), identity in channel.runs().items():
-            known = self._history.setdefault(stream_name(channel, kind, shard), OrderedDict())
-            last = next(reversed(known), None)
-            if last == identity:
-                known[last].sequence = channel.sequence
-                continue
-            if last is not None:
-                known[last].until = now
-            known[identity] = Active(sequence=channel.sequence, since=now)
-            known.move_to_end(identity)
-            while len(known) > MOST_MISSING:
-                known.popitem(last=False)
 
     def _record_canary(self, before: Channel | None, after: Channel) -> None:
         """Record when a canary began: earlier decisions do not count."""

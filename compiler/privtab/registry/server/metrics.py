@@ -9,8 +9,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from privtab.registry.server.desired_revision import DesiredRevision, stream_name
 from privtab.registry.server.feeds import Feeds
-from privtab.registry.server.fleet import FleetTracker
+from privtab.registry.server.fleet import FleetTracker, LastPoll
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "privtab_registry_"
@@ -40,6 +41,15 @@ class Metrics(Collector):
             registry=self.registry,
         )
         self.registry.register(self)
+
+    def record_activation(self, desired: DesiredRevision, poll: LastPoll) -> None:
+        """Record how long a sidecar took to what it has run since this request."""
+        if not poll.replaced or poll.holds is None:
+            return
+        active = self._feeds.activity.of(stream_name(desired.channel, desired.kind, desired.shard), poll.holds)
+        if active is not None and active.until is None:
+            stream = desired.channel.channel, desired.channel.system, desired.kind
+            self.activation.labels(*stream).observe(max(0.0, poll.since - active.since))
 
     def text(self) -> bytes:
         """All metrics in the text format."""
@@ -93,7 +103,7 @@ class Metrics(Collector):
             channel, system, kind, *shard = stream.split("/", 3)
             more = {"channel": channel, "system": system, "kind": kind, "sidecar": name}
             more |= {"shard": shard[0]} if shard else {}
-            active = self._feeds.active(stream, poll.holds or "")
+            active = self._feeds.activity.of(stream, poll.holds or "")
             behind = poll.since if active is None else active.until
             current = poll.canary or behind is None
             sequence.add_sample(sequence.name, more, 0 if active is None else active.sequence)
