@@ -197,6 +197,20 @@ class Journal:
                 raise UsageError(f"{self.database.shown} has the changes 1 to {head.number:,}, not {number:,}")
             return _replayed(connection, self.database.shown, number, moment).as_tables()
 
+    def latest(self, known: tuple[Head, Rows] | None = None) -> tuple[Head, Rows]:
+        """The last change, and the rows after it; `known`: those of an earlier look, which are only brought forward."""
+        with self.database.reading() as connection:
+            head = read_head(connection)
+            if known is not None:
+                before, rows = known
+                same = select(JOURNAL.c.hash).where(JOURNAL.c.number == before.number)
+                if connection.execute(same).scalar_one_or_none() == before.hash:
+                    rows = Rows(rows.tables)
+                    for row in entries(connection, before.number, head.number):
+                        rows.apply(row["number"], Entry.of(row).changes)
+                    return head, rows
+            return head, Rows.read(connection)
+
     def replayed(self, number: int) -> Rows:
         """The rows after a change, by the journal."""
         with self.database.reading() as connection:

@@ -17,12 +17,11 @@ from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
 from privtab.request import Entity, Request
 from privtab.state.index import index_bytes
-from privtab.state.load import from_tables
 from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.raw import ENTITIES
-from privtab.state.validate import validate
-from privtab.store.journal import Journal
+from privtab.store.journal import Head, Journal
+from privtab.store.rows import Rows, checked
 from privtab.vocabulary import Vocabulary
 
 Row = Mapping[str, str]
@@ -30,16 +29,25 @@ Row = Mapping[str, str]
 
 @dataclass(kw_only=True)
 class Snapshot:
-    """The rows of a store after at least the change `number`, and decisions on them. Threads may share it."""
+    """The rows of a store after its last change, and decisions on them. Threads may share it."""
 
     program: Program
     document: Mapping[str, Any]
     """The program as JSON, as engines run it."""
-    number: int
-    hash: str
-    tables: Mapping[str, Sequence[Row]]
+    head: Head
+    rows: Rows
     state: State
     _opened: Opened | None = field(default=None, init=False)
+
+    @property
+    def number(self) -> int:
+        """The number of the last change."""
+        return self.head.number
+
+    @cached_property
+    def tables(self) -> Mapping[str, Sequence[Row]]:
+        """The rows by table, in the order in which they were added."""
+        return self.rows.as_tables()
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -108,20 +116,15 @@ class View:
     def now(self) -> Snapshot:
         """What the store holds now. Raises StoreError if the database fails, or if its rows are wrong under the policy."""
         with self._lock:
-            head = self.journal.head()
             last = self._last
-            if last is None or (last.number, last.hash) != (head.number, head.hash):
-                # Rows may be newer than the head that was read first; the next look then reads them again.
-                tables = self.journal.rows()
-                state, findings = validate(self.program, from_tables(tables, self.journal.database.shown))
-                if errors := tuple(finding for finding in findings if finding.severity == "error"):
-                    raise StoreError(str(StateInvalid(errors, "nothing is decided or changed")))
+            head = self.journal.head()
+            if last is None or (last.head.number, last.head.hash) != (head.number, head.hash):
+                head, rows = self.journal.latest(None if last is None else (last.head, last.rows))
+                try:
+                    state, _ = checked(self.program, rows, self.journal.database.shown)
+                except StateInvalid as error:
+                    raise StoreError(str(error)) from error
                 last = self._last = Snapshot(
-                    program=self.program,
-                    document=self.document,
-                    number=head.number,
-                    hash=head.hash,
-                    tables=tables,
-                    state=state,
+                    program=self.program, document=self.document, head=head, rows=rows, state=state
                 )
             return last

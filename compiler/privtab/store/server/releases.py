@@ -98,7 +98,7 @@ class StoreReleases:
                 when=moments.text(moments.now()),
                 by="store",
             )
-            self._last = release, snapshot.hash
+            self._last = release, snapshot.head.hash
             self._forget()
             return release
 
