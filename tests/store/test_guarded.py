@@ -200,3 +200,10 @@ def test_shipped_policies_determine_their_operations() -> None:
     assert Authority(load_program("mariadb/10.11")).operation("grants", "add", "table") is None
     # `remove` takes something out of the hosts of an instance, which stay.
     assert Authority(load_program("streams/teracloud")).deleting("instance_hosts") is None
+
+
+def test_a_role_whose_entity_no_row_names_is_given_as_the_resource(lake: GuardedStore) -> None:
+    row = {"principal": "user:eve", "role": "reader"}
+    with pytest.raises(UsageError, match="no entity of role `reader`: give it as `resource`"):
+        lake.change(rows("assignments", row), FREE)
+    assert lake.change(rows("assignments", row, resource=Entity("role", "l/reader")), FREE).changes

@@ -12,7 +12,7 @@ from privtab.request import Decision, Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.nodes import StateFinding
 from privtab.state.validate import validate
-from privtab.store.authority import VERBS, Authority, Verb
+from privtab.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb
 from privtab.store.planning import Plan, Tables
 from privtab.store.store import Outcome, Store
 from privtab.store.view import Row, Snapshot, View
@@ -168,6 +168,9 @@ class GuardedStore:
             found = set(self.authority.objects(table, row, snapshot.entities))
             if desired.resource is not None and self._may_be_about(table, row, desired.resource):
                 found.add(desired.resource)
+            if not found and desired.resource is None and table in PRINCIPAL_OF:
+                column, kind = PRINCIPAL_OF[table]
+                raise UsageError(f"the store names no entity of {kind} `{row[column]}`: give it as `resource`")
             objects = found if objects is None else objects & found
         if desired.resource is not None:
             objects = (objects or set()) & {desired.resource}
@@ -183,7 +186,7 @@ class GuardedStore:
         if None in operations or len(operations) != 1:
             kinds = ", ".join(sorted({f"{table}.{verb}" for table, verb, _ in listed}))
             raise UsageError(
-                f"no one operation on `{resource.type}` authorises {kinds}: `privtab store serve --authorise` names one"
+                f"no one operation on `{resource.type}` authorises {kinds}: `--authorise TABLE=OPERATION` names one"
             )
         operation = operations.pop()
         assert operation is not None
