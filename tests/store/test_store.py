@@ -206,6 +206,18 @@ def test_nobody_overwrites_a_change_that_they_have_not_seen(lake: Store) -> None
     lake.change(by, add={"owners": [ben]}, expect=lake.head().number)
 
 
+def test_after_a_conflict_the_rows_that_others_write_are_seen(lake: Store, url: str, program: Program) -> None:
+    seen, by = lake.head().number, asks("root", "grant", "lake:l")
+    for user in ("ann", "ben", "cem"):
+        lake.change(by, add={"grants": [grant(f"user:{user}", "SELECT", "lake:l")]})
+    with pytest.raises(StoreConflict) as kept:
+        lake.change(by, add={"grants": [grant("user:ann", "USE", "lake:l")]}, expect=seen)
+    other = Store.open(url, program)
+    other.change(by, add={"grants": [grant("user:dan", "SELECT", "lake:l")]})
+    assert lake.rows() == other.rows(), kept
+    lake.change(by, add={"grants": [grant("user:eve", "SELECT", "lake:l")]})
+
+
 def test_everything_on_a_deleted_entity_and_below_goes_with_it(lake: Store) -> None:
     for entity in ("schema:l/s", "schema:l/s2", "table:l/s/t", "table:l/s2/t"):
         lake.perform(asks("root", "create", entity))

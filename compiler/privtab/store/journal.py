@@ -19,6 +19,8 @@ from privtab.store.schema import BEGINNING, HEAD, JOURNAL, STATE, canonical, ent
 
 MOST_CHANGES = 5_000
 """Rows of one entry: a load of more rows makes several entries, in one transaction."""
+PAGE = 100
+"""Entries that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +75,19 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
 
 
 def entries(connection: Connection, after: int = 0, until: int | None = None) -> Iterator[Mapping[str, Any]]:
-    """The rows of the journal after a change, in order."""
-    question = select(JOURNAL).where(JOURNAL.c.number > after).order_by(JOURNAL.c.number)
+    """The rows of the journal after a change, in order.
+
+    They are read in pages: a cursor that is not read to its end would keep the connection at this moment, whoever uses it next.
+    """
+    question = select(JOURNAL).order_by(JOURNAL.c.number).limit(PAGE)
     if until is not None:
         question = question.where(JOURNAL.c.number <= until)
-    for row in connection.execute(question.execution_options(yield_per=100)).mappings():
-        yield dict(row)
+    while True:
+        page = connection.execute(question.where(JOURNAL.c.number > after)).mappings().all()
+        yield from map(dict, page)
+        if len(page) < PAGE:
+            return
+        after = page[-1]["number"]
 
 
 class Writer:
