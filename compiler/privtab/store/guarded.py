@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from privtab.errors import AccessDenied, StateInvalid, StoreConflict, UsageError
+from privtab.ir.serialise import vocabulary
 from privtab.names import last_name
 from privtab.request import Decision, Entity, Request
 from privtab.state.load import from_tables
@@ -55,6 +56,7 @@ class GuardedStore:
         self.authority = authority
         self.auditors = frozenset(auditors)
         self.program = store.program
+        self._vocabulary = vocabulary(store.program)
 
     # --- changes ---
 
@@ -112,10 +114,7 @@ class GuardedStore:
         """What `delete` would do."""
         request = self._deleted(desired)
         self._check_reach(self.view.now(), request)
-        remove: dict[str, list[Row]] = {}
-        for table, row in self.view.now().rows_on(request.resource):
-            remove.setdefault(table, []).append(row)
-        return self.store.propose(request, remove=remove or None)
+        return self.store.propose(request, delete=True)
 
     # --- reads ---
 
@@ -162,7 +161,7 @@ class GuardedStore:
             raise UsageError("give rows to add or to remove")
         self._check_rows(snapshot, desired)
         if desired.resource is not None:
-            snapshot.vocabulary.check_path(desired.resource)
+            self._vocabulary.check_path(desired.resource)
         objects: set[Entity] | None = None
         for table, _, row in listed:
             found = set(self.authority.objects(table, row, snapshot.entities))
@@ -218,7 +217,7 @@ class GuardedStore:
         if desired.resource is None or desired.operation is None:
             raise UsageError("give an operation and its resource")
         request = self._request_for(desired, desired.operation, desired.resource)
-        self.view.now().vocabulary.check(request)
+        self._vocabulary.check(request)
         rule = self.program.rules[request.resource.type, request.action]
         if not rule.effects and not rule.creates:
             raise UsageError(f"`{request.action}` on `{request.resource.type}` changes nothing in the store")
@@ -226,8 +225,7 @@ class GuardedStore:
 
     def _deleted(self, desired: DesiredChange) -> Request:
         assert desired.resource is not None
-        vocabulary = self.view.now().vocabulary
-        vocabulary.check_path(desired.resource)
+        self._vocabulary.check_path(desired.resource)
         operation = self.authority.deleting(desired.resource.type)
         if operation is None:
             raise UsageError(f"the policy has no operation that deletes a `{desired.resource.type}`")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -88,6 +89,13 @@ def entries(connection: Connection, after: int = 0, until: int | None = None) ->
         if len(page) < PAGE:
             return
         after = page[-1]["number"]
+
+
+def row_of_request(connection: Connection, request_id: str) -> dict[str, Any] | None:
+    """The row of the journal whose request has an id."""
+    question = select(JOURNAL).where(JOURNAL.c.request_id == request_id)
+    found = connection.execute(question).mappings().one_or_none()
+    return None if found is None else dict(found)
 
 
 class Writer:
@@ -178,10 +186,16 @@ class Journal:
         with self.database.reading() as connection:
             return read_head(connection)
 
-    def log(self, after: int = 0) -> list[Entry]:
-        """The entries after a change, oldest first."""
+    def log(self, after: int = 0, most: int | None = None) -> list[Entry]:
+        """The entries after a change, oldest first; `most`: only so many."""
         with self.database.reading() as connection:
-            return [Entry.of(row) for row in entries(connection, after)]
+            return [Entry.of(row) for row in islice(entries(connection, after), most)]
+
+    def requested(self, request_id: str) -> Entry | None:
+        """The entry of the request with an id; None if there is none."""
+        with self.database.reading() as connection:
+            found = row_of_request(connection, request_id)
+        return None if found is None else Entry.of(found)
 
     def inverse(self, number: int) -> tuple[dict[str, list[dict[str, str]]], dict[str, list[dict[str, str]]]]:
         """The rows to add and to remove that undo a change. Raises UsageError if there is no such change."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +11,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from privtab import __version__
 from privtab._once import once
@@ -27,11 +26,11 @@ from privtab.state.raw import RawState
 from privtab.state.uses import uses
 from privtab.store.database import Database, address, migrate, version
 from privtab.store.excerpt import Excerpt
-from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head
+from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head, row_of_request
 from privtab.store.lookups import Reader
 from privtab.store.planning import ChangeRequest, Plan, Proposal, Tables, plan, raw, replaced
 from privtab.store.rows import Rows, about, checked
-from privtab.store.schema import BEGINNING, HEAD, JOURNAL, canonical
+from privtab.store.schema import BEGINNING, HEAD, canonical
 
 LONGEST_ID = 200
 """Characters of a request's id."""
@@ -46,6 +45,12 @@ class Outcome:
     changes: tuple[Change, ...]
     repeated: bool = False
     """Whether an earlier request with the same id did it."""
+
+    @classmethod
+    def of(cls, entry: Entry) -> Outcome:
+        """What an earlier request did."""
+        decision = Decision.from_json(entry.decision)
+        return cls(number=entry.number, decision=decision, changes=entry.changes, repeated=True)
 
 
 class Store(Journal):
@@ -324,16 +329,12 @@ def _known(
     """
     found: Mapping[str, Any] | None = next((row for row in pending if row["request_id"] == request_id), None)
     if found is None:
-        question = select(JOURNAL).where(JOURNAL.c.request_id == request_id)
-        stored = connection.execute(question).mappings().one_or_none()
-        found = None if stored is None else dict(stored)
+        found = row_of_request(connection, request_id)
     if found is None:
         return None
     if found["request"] != canonical(requested.to_json()):
         raise StoreConflict(f"the request id `{request_id}` belongs to another request, change {found['number']}")
-    entry = Entry.of(found)
-    decision = Decision.from_json(json.loads(found["decision"]))
-    return Outcome(number=entry.number, decision=decision, changes=entry.changes, repeated=True)
+    return Outcome.of(Entry.of(found))
 
 
 def _check_unseen(later: Iterable[Mapping[str, Any]], expect: int, head: Head, changes: Sequence[Change]) -> None:

@@ -216,34 +216,25 @@ def _change(server: StoreServer, call: Call) -> Answer:
 
 
 def _remove_row(table: str, server: StoreServer, call: Call) -> Answer:
-    row = next((row for row in server.guarded.view.now().tables[table] if row_id(row) == call.path["id"]), None)
+    _, row = server.guarded.view.now().rows.tables[table].get(call.path["id"], (0, None))
     if row is None and (done := _done_before(server, call)) is not None:
-        return 200, done
+        return _made(done)
     if row is None or not _sees(server, call.user, table, row):
         raise NotFound(f"there is no row {call.path['id']:.64} in {table}")
     resource = read_entity(call.query["resource"], "resource") if "resource" in call.query else None
     return _changed(server, call, DesiredChange(user=call.user, remove={table: [row]}, resource=resource))
 
 
-def _done_before(server: StoreServer, call: Call) -> dict[str, Any] | None:
+def _done_before(server: StoreServer, call: Call) -> Outcome | None:
     """What an earlier request with the same id did, which removed just this row; None if there was none."""
     id_ = call.headers.get("idempotency-key")
     if id_ is None:
         return None
-    for entry in server.guarded.store.log():
-        removed = [change for change in entry.changes if change.action == "remove"]
-        if (
-            entry.request_id == id_
-            and entry.actor == call.user
-            and call.path["id"] in {row_id(c.row or {}) for c in removed}
-        ):
-            return {
-                "number": entry.number,
-                "repeated": True,
-                "changes": [change.to_json() for change in entry.changes],
-                "decision": dict(entry.decision),
-            }
-    return None
+    entry = server.guarded.store.requested(id_)
+    if entry is None or entry.actor != call.user:
+        return None
+    removed = {row_id(change.row or {}) for change in entry.changes if change.action == "remove"}
+    return Outcome.of(entry) if call.path["id"] in removed else None
 
 
 def _sees(server: StoreServer, user: str, table: str, row: Mapping[str, str]) -> bool:
@@ -366,5 +357,5 @@ def _journal(server: StoreServer, call: Call) -> Answer:
     text = call.query.get("after", "0")
     if not text.isdecimal() or not text.isascii() or len(text) > 18:
         raise Malformed("`after` is the number of a change")
-    entries = server.guarded.store.log(int(text))[:MOST_LISTED]
+    entries = server.guarded.store.log(int(text), MOST_LISTED)
     return 200, {"entries": [entry.to_json() for entry in entries]}
