@@ -8,12 +8,11 @@ import typer
 
 from privtab.cli._ask import FlagOption, GroupOption, WithOption, entity, flag_names, group_names, objects, user_name
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption
-from privtab.cli._output import Format, complain, out, print_if_data
+from privtab.cli._output import Format, complain, print_if_data
 from privtab.cli._store_changes import confirm, show_entries, store_class
-from privtab.cli._store_rows import print_changes
+from privtab.cli._store_rows import print_changes, print_done
 from privtab.errors import AccessDenied, UsageError
 from privtab.exit_codes import ExitCode
-from privtab.plural import count
 
 if TYPE_CHECKING:
     from privtab.store.store import Store
@@ -100,8 +99,7 @@ def undo(
     except AccessDenied as denied:
         complain(str(denied))
         raise typer.Exit(ExitCode.FINDINGS) from None
-    print_changes(done.changes)
-    out().print(f"change {done.number}: {count(len(done.changes), 'row')}")
+    print_done(done.number, done.changes, repeated=done.repeated)
 
 
 def _show(store: Store, number: int) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
 from privtab.cli._output import complain, out
 from privtab.exit_codes import ExitCode
+from privtab.plural import count
 
 if TYPE_CHECKING:
     from privtab.effects import Change
@@ -30,6 +31,13 @@ def print_changes(changes: Iterable[Change]) -> None:
     """Print the rows that a change adds and removes."""
     for change_ in changes:
         print_row(f"  {'+' if change_.action == 'add' else '-'} {change_.table}:", change_.row or {})
+
+
+def print_done(number: int, changes: Sequence[Change], *, repeated: bool) -> None:
+    """Print what a change did; `repeated`: whether an earlier request with the same id did it."""
+    print_changes(changes)
+    again = ", done before" if repeated else ""
+    out().print(f"change {number}: {count(len(changes), 'row')}{again}")
 
 
 def print_row(before: str, cells: Mapping[str, str | None]) -> None:

@@ -16,13 +16,11 @@ from privtab.cli._ask import entity, user_name
 from privtab.cli._complete import policies
 from privtab.cli._output import complain, out
 from privtab.cli._rollout import TOKEN_VARIABLE, token_of
-from privtab.cli._store_rows import confirm_sensitive, print_changes
+from privtab.cli._store_rows import confirm_sensitive, print_changes, print_done
 from privtab.effects import Change
-from privtab.errors import AccessDenied, StoreConflict, StoreError, UnsupportedError, UsageError
+from privtab.errors import AccessDenied, StoreConflict, StoreError, UsageError
 from privtab.exit_codes import ExitCode
-from privtab.plural import count
 from privtab.request import Entity
-from privtab.sensitive import SENSITIVE
 
 if TYPE_CHECKING:
     from privtab.store.guarded import DesiredChange, GuardedStore
@@ -164,9 +162,7 @@ def carry_out(settings: Settings, opened: Session, intent: Intent) -> None:
             confirm_sensitive()
         expected = proposal.number if expected is None else expected
     done = opened.change(intent, settings.request_id, expected)
-    print_changes(done.changes)
-    again = ", done before" if done.repeated else ""
-    out().print(f"change {done.number}: {count(len(done.changes), 'row')}{again}")
+    print_done(done.number, done.changes, repeated=done.repeated)
 
 
 def found(rows: list[Row], what: str) -> list[Row]:
@@ -202,16 +198,11 @@ class _Local:
         return _matching(self._guarded.view.now().tables[table], cells)
 
     def propose(self, intent: Intent) -> Proposal:
-        from privtab.analysis.state_diff import state_diff
-        from privtab.analysis.state_diff.as_json import state_diff_json
+        from privtab.store.guarded import effect_of
 
         planned = self._guarded.propose(self._desired(intent))
-        try:
-            difference = state_diff(self._guarded.program, planned.before, planned.after)
-        except UnsupportedError as error:
-            return Proposal(number=planned.number, changes=planned.changes, effect=None, undecided=str(error))
-        effect = state_diff_json(difference, SENSITIVE)
-        return Proposal(number=planned.number, changes=planned.changes, effect=effect)
+        effect, undecided = effect_of(planned)
+        return Proposal(number=planned.number, changes=planned.changes, effect=effect, undecided=undecided)
 
     def change(self, intent: Intent, request_id: str | None, expect: int | None) -> Done:
         from privtab.store.guarded import WriteOptions

@@ -13,7 +13,7 @@ from privtab.cli._options import FormatOption, PolicyOption, VariantOption
 from privtab.cli._output import Format, complain, out, print_if_data
 from privtab.cli._store_changes import confirm, store_class
 from privtab.cli._store_delete import add_to as add_delete_to
-from privtab.cli._store_rows import print_changes, print_row
+from privtab.cli._store_rows import print_done, print_row
 from privtab.cli._store_serve import add_to as add_serve_to
 from privtab.errors import AccessDenied, StateInvalid, UsageError
 from privtab.exit_codes import ExitCode
@@ -215,9 +215,7 @@ def change(
     except AccessDenied as denied:
         complain(str(denied))
         raise typer.Exit(ExitCode.FINDINGS) from None
-    print_changes(done.changes)
-    again = ", done before" if done.repeated else ""
-    out().print(f"change {done.number}: {count(len(done.changes), 'row')}{again}")
+    print_done(done.number, done.changes, repeated=done.repeated)
 
 
 def _rows(texts: list[str] | None, option: str) -> RawState | None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
 
-from privtab.errors import AccessDenied, StateInvalid, StoreConflict, UsageError
+from privtab.errors import AccessDenied, StateInvalid, StoreConflict, UnsupportedError, UsageError
 from privtab.ir.serialise import vocabulary
 from privtab.names import last_name
 from privtab.request import Decision, Entity, Request
+from privtab.sensitive import SENSITIVE
 from privtab.state.load import from_tables
 from privtab.state.nodes import StateFinding
 from privtab.state.validate import validate
 from privtab.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb
-from privtab.store.planning import Plan, Tables
+from privtab.store.planning import Plan, Proposal, Tables
 from privtab.store.store import Outcome, Store
 from privtab.store.view import Row, Snapshot, View
 
@@ -267,6 +269,17 @@ class GuardedStore:
                 message = f"{kind}:{name} has rights outside {container[0]}"
                 context = {"error": {"kind": "reach", "message": message}}
                 raise AccessDenied(request, Decision(allowed=False, context=context))
+
+
+def effect_of(planned: Proposal) -> tuple[dict[str, Any] | None, str]:
+    """Who gains and loses which operations, as JSON of `state diff`; or None, and why that is not known."""
+    from privtab.analysis.state_diff import state_diff
+    from privtab.analysis.state_diff.as_json import state_diff_json
+
+    try:
+        return state_diff_json(state_diff(planned.program, planned.before, planned.after), SENSITIVE), ""
+    except UnsupportedError as error:
+        return None, str(error)
 
 
 def _gives(desired: DesiredChange) -> bool:

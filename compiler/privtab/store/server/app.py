@@ -16,8 +16,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from privtab.analysis.state_diff import state_diff
-from privtab.analysis.state_diff.as_json import state_diff_json
 from privtab.errors import (
     AccessDenied,
     InvalidRequest,
@@ -28,12 +26,11 @@ from privtab.errors import (
     UsageError,
 )
 from privtab.printable import printable_json
-from privtab.sensitive import SENSITIVE
 from privtab.serving.endpoint import JSON, LOG, answered, read_json_body
 from privtab.serving.envelope import note
 from privtab.serving.guard import Refused, authorize
 from privtab.serving.tokens import Tokens
-from privtab.store.guarded import DesiredChange, GuardedStore, is_about
+from privtab.store.guarded import DesiredChange, GuardedStore, effect_of, is_about
 from privtab.store.planning import Plan
 from privtab.store.schema import row_id
 from privtab.store.server.calls import (
@@ -245,7 +242,7 @@ def _sees(server: StoreServer, user: str, table: str, row: Mapping[str, str]) ->
 def _perform(server: StoreServer, call: Call) -> Answer:
     desired = read_desired(call, set())
     if call.dry_run:
-        return _proposed(server, server.guarded.propose_performed(desired))
+        return _proposed(server.guarded.propose_performed(desired))
     return _made(server.guarded.perform(desired, call.write_options))
 
 
@@ -256,13 +253,13 @@ def _delete_entity(server: StoreServer, call: Call) -> Answer:
         user=call.user, resource=read_entity(call.query["entity"], "entity"), operation=call.query.get("operation")
     )
     if call.dry_run:
-        return _proposed(server, server.guarded.propose_deleted(desired))
+        return _proposed(server.guarded.propose_deleted(desired))
     return _made(server.guarded.delete(desired, call.write_options))
 
 
 def _changed(server: StoreServer, call: Call, desired: DesiredChange) -> Answer:
     if call.dry_run:
-        return _proposed(server, server.guarded.propose(desired))
+        return _proposed(server.guarded.propose(desired))
     return _made(server.guarded.change(desired, call.write_options))
 
 
@@ -272,7 +269,7 @@ def _made(outcome: Outcome) -> Answer:
     return 200, {**answer, "decision": outcome.decision.to_json()}
 
 
-def _proposed(server: StoreServer, planned: Plan) -> Answer:
+def _proposed(planned: Plan) -> Answer:
     """What a change would do: its rows, and who gains and loses which operations."""
     answer: dict[str, Any] = {
         "number": planned.number,
@@ -280,11 +277,8 @@ def _proposed(server: StoreServer, planned: Plan) -> Answer:
         "changes": [change.to_json() for change in planned.changes],
         "decision": planned.decision.to_json(),
     }
-    try:
-        found = state_diff(server.guarded.program, planned.before, planned.after)
-    except UnsupportedError as error:
-        return 200, {**answer, "effect": None, "undecided": str(error)}
-    return 200, {**answer, "effect": state_diff_json(found, SENSITIVE)}
+    effect, undecided = effect_of(planned)
+    return 200, {**answer, "effect": effect, **({"undecided": undecided} if effect is None else {})}
 
 
 # --- reads -----------------------------------------------------------------------------------------------------------
