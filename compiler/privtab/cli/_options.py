@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -159,3 +162,37 @@ def _load_and_check(program: Program, path: Path) -> tuple[State, Places, list[S
     errors = [finding for finding in findings if finding.severity == "error"]
     show_state_findings(errors)
     return state, places, errors
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command have the options of its parameter `settings`, a dataclass whose fields are annotated for Typer.
+
+    Fields without a default are arguments, and come first.
+    """
+    own = dict(inspect.signature(command, eval_str=True).parameters)
+    settings_class = own.pop("settings").annotation
+    types = get_type_hints(settings_class, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=types[field.name],
+        )
+        for field in fields(settings_class)
+    ]
+
+    def run(**values: Any) -> None:
+        settings = settings_class(**{option.name: values.pop(option.name) for option in shared})
+        command(settings=settings, **values)
+
+    # Typer reads the parameters from these.
+    parameters = [
+        *(argument for argument in shared if argument.default is inspect.Parameter.empty),
+        *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()),
+        *(option for option in shared if option.default is not inspect.Parameter.empty),
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__doc__ = command.__doc__
+    return run

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab._install import how_to_install
 from privtab.cli._output import Format, complain, flush, out, print_line
 from privtab.cli._registry_options import open_registry
+from privtab.cli._serving import ServerSettings
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,19 +21,15 @@ MAX_CONNECTIONS = 50_000
 
 def serve_registry(
     url: str,
+    settings: ServerSettings,
     *,
     channels: Sequence[str],
     storage: list[str] | None,
-    host: str,
-    port: int,
-    token_file: Path | None,
     tls: Tls | None,
     poll: float,
     forget: float,
     unsigned_deltas: bool,
     each: int | None,
-    head_seconds: float,
-    format_: Format,
 ) -> None:
     """Serve a registry until Ctrl-C."""
     from privtab.registry import names
@@ -50,7 +46,7 @@ def serve_registry(
         raise UsageError(f"{needed} (there is no `{error.name}`)") from None
     for channel in channels:
         names.checked("the channel", channel)
-    tokens = Tokens(token_file, Role, bindings=True) if token_file is not None else None
+    tokens = Tokens(settings.token_file, Role, bindings=True) if settings.token_file is not None else None
     raise_file_limit()
     registry = open_registry(url, storage)
     if not registry.settings():
@@ -58,17 +54,17 @@ def serve_registry(
     feeds = Feeds(registry, only=channels, poll=poll, unsigned_deltas=unsigned_deltas)
     served = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens)
     with ExitStack() as stack:
-        listening = stack.enter_context(listen(host, port))
-        base = address(listening, host, tls)
+        listening = stack.enter_context(listen(settings.host, settings.port))
+        base = address(listening, settings.host, tls)
         run(
             application(served),
             listening,
             tls=tls,
-            ready=lambda: _print_address(base, feeds, format_),
+            ready=lambda: _print_address(base, feeds, settings.format_),
             ending=feeds.end,
             at_once=MAX_CONNECTIONS,
             each=each,
-            head_seconds=head_seconds,
+            head_seconds=settings.header_timeout,
         )
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from privtab._install import how_to_install
-from privtab.cli._options import PolicyOption, VariantOption
+from privtab.cli._options import PolicyOption, VariantOption, with_options
 from privtab.cli._output import Format, flush, out, print_line
-from privtab.cli._serving import check_exposure, log_requests, tls_files
+from privtab.cli._serving import ServerSettings, log_requests
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ POLL_SECONDS = 0.2
 """Seconds between two looks for changes that other processes made."""
 
 
+@with_options
 def run(
+    settings: ServerSettings,
     url: Annotated[
         str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or postgresql+psycopg://USER@HOST/DATABASE.")
     ],
@@ -68,39 +70,9 @@ def run(
             "--full-after", min=0, metavar="SECONDS", help="Send no deltas to a sidecar for longer than this."
         ),
     ] = 3600.0,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")] = 8080,
-    public_url: Annotated[
-        str | None, typer.Option("--public-url", metavar="URL", help="Public URL, for the documents of the server.")
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", metavar="FILE", help="File of bearer tokens: user, token and scopes per line."),
-    ] = None,
     anonymous: Annotated[
         str | None, typer.Option("--anonymous", metavar="USER", help="User of requests without a token.")
     ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow listening beyond this machine without tokens.")
-    ] = False,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="TLS certificate, PEM.")] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key of the certificate, PEM.")
-    ] = None,
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option("--tls-client-ca", metavar="FILE", help="Require client certificates signed by these CAs, PEM."),
-    ] = None,
-    max_body: Annotated[
-        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Maximum size of a request.")
-    ] = 1024 * 1024,
-    header_timeout: Annotated[
-        float, typer.Option("--header-timeout", min=0.1, metavar="SECONDS", help="Timeout for the head of a request.")
-    ] = 10.0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only problems, not each request.")] = False,
-    format_: Annotated[
-        Format, typer.Option("--format", help="Format of the first line: for people or for programs.")
-    ] = Format.TEXT,
 ) -> None:
     """Serve a store over HTTP until Ctrl-C: rows, changes, and AuthZEN decisions.
 
@@ -118,7 +90,7 @@ def run(
     try:
         from privtab.authzen.app import AppSettings, application
         from privtab.authzen.service import Service
-        from privtab.serving.server import address, is_loopback, listen, serve
+        from privtab.serving.server import address, listen, serve
         from privtab.serving.tokens import Tokens
         from privtab.store.server import apis
         from privtab.store.server.app import StoreScope, StoreServer, routes
@@ -133,48 +105,47 @@ def run(
     from privtab.store.guarded import GuardedStore
     from privtab.store.view import View
 
-    if token_file is None and anonymous is None:
+    if settings.token_file is None and anonymous is None:
         raise UsageError("who makes changes? give `--token-file` with a token for each user, or `--anonymous USER`")
-    tls = tls_files(tls_cert, tls_key, tls_client_ca)
-    if not is_loopback(host):
-        guarded_by = bool((token_file and anonymous is None) or tls_client_ca or insecure)
-        check_exposure(host, guarded=guarded_by, tls=tls)
-    _check_channel(channel, sidecar_token_file, others=anonymous is not None or tls_client_ca is not None or insecure)
+    tls = settings.checked_tls(tokens=anonymous is None)
+    others = anonymous is not None or settings.tls_client_ca is not None or settings.insecure
+    _check_channel(channel, sidecar_token_file, others=others)
+    public_url = settings.checked_public_url()
     program = load_policy(policy, variant=variant)
     authority = Authority(program, authorise or ())
     store = Store.open(url, program)
     artifacts = policy_artifacts(program)
     view = View(store, program, artifacts.program)
     view.now()  # Wrong rows are told now, not to the first caller.
-    tokens = Tokens(token_file, StoreScope) if token_file is not None else None
-    log_requests(quiet=quiet)
+    tokens = Tokens(settings.token_file, StoreScope) if settings.token_file is not None else None
+    log_requests(quiet=settings.quiet)
     with ExitStack() as stack:
-        listening = stack.enter_context(listen(host, port))
-        base = (public_url or address(listening, host, tls)).rstrip("/")
+        listening = stack.enter_context(listen(settings.host, settings.port))
+        base = public_url or address(listening, settings.host, tls)
         server = StoreServer(
             guarded=GuardedStore(store, view, authority, auditor or ()),
             base=base,
             tokens=tokens,
             anonymous=anonymous,
-            max_body=max_body,
+            max_body=settings.max_body,
         )
         found = routes(server)
         for name in api or ():
             found += apis.routes(name, server)
         sidecars = _sidecars(view, artifacts, channel, sidecar_token_file, delta_from, full_after)
         service = Service(StoreDecisionPoint(view), system=program.system)
-        settings = AppSettings(
+        served = AppSettings(
             services={"": service, f"/{program.system}": service},
             base=base,
             tokens=tokens,
-            max_body=max_body,
+            max_body=settings.max_body,
             routes=[*found, *sidecars.routes],
             beside=sidecars.beside,
             admit=wait_for_change(store),
         )
 
         def ready() -> None:
-            if format_ is Format.JSON:
+            if settings.format_ is Format.JSON:
                 print_line({"url": base, "system": program.system, "store": store.database.shown})
             else:
                 out().print(
@@ -183,13 +154,13 @@ def run(
             flush()
 
         serve(
-            application(settings),
+            application(served),
             listening,
             tls=tls,
             ready=ready,
             ending=sidecars.end,
             at_once=sidecars.at_once,
-            head_seconds=header_timeout,
+            head_seconds=settings.header_timeout,
         )
 
 

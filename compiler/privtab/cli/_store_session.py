@@ -38,42 +38,20 @@ StoreArgument = Annotated[
         metavar="STORE", help="Path of an SQLite file, postgresql+psycopg://USER@HOST/DATABASE, or URL of a server."
     ),
 ]
-OptionalPolicyOption = Annotated[
-    str | None,
-    typer.Option(
-        "--policy",
-        "-p",
-        metavar="POLICY",
-        help="A policy by name or path; a server has its own.",
-        autocompletion=policies,
-    ),
-]
-UserOption = Annotated[
-    str | None, typer.Option("--as", metavar="USER", help="User who makes the change; at a server, the token says it.")
-]
-AuthoriseOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--authorise", metavar="TABLE[.add|.remove]=OPERATION", help="Operation that authorises rows; repeatable."
-    ),
-]
-ResourceOption = Annotated[
-    str | None,
-    typer.Option("--resource", metavar="TYPE:PATH", help="Entity that the rows are about, if its name is not unique."),
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show who gains and loses what; change nothing.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Also give sensitive operations, without a question.")]
-RequestIdOption = Annotated[
-    str | None, typer.Option("--request-id", metavar="ID", help="Do nothing if this request was done before.")
-]
-ExpectOption = Annotated[
-    int | None, typer.Option("--expect", min=1, metavar="N", help="Fail if a change after N concerns the same rows.")
-]
 TokenFileOption = Annotated[
     Path | None,
     typer.Option("--token-file", metavar="FILE", help=f"Token for a server. (default: ${TOKEN_VARIABLE})"),
 ]
 CaFileOption = Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="CA certificates for a server, PEM.")]
+ScopeOption = Annotated[
+    str | None, typer.Option("--scope", metavar="TYPE:PATH", help="Entity in which the role counts.")
+]
+ResourceOption = Annotated[
+    str | None,
+    typer.Option("--resource", metavar="TYPE:PATH", help="Entity that the rows are about, if its name is not unique."),
+]
+SinceOption = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Time from which the row holds.")]
+UntilOption = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Time until which the row holds.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,19 +65,42 @@ class Intent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The options of these commands."""
+    """The store, and the options that all these commands have."""
 
-    store: str
-    policy: str | None = None
-    user: str | None = None
-    authorise: Sequence[str] = ()
-    resource: str | None = None
-    dry_run: bool = False
-    yes: bool = False
-    request_id: str | None = None
-    expect: int | None = None
-    token_file: Path | None = None
-    ca: Path | None = None
+    store: StoreArgument
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy",
+            "-p",
+            metavar="POLICY",
+            help="A policy by name or path; a server has its own.",
+            autocompletion=policies,
+        ),
+    ] = None
+    user: Annotated[
+        str | None,
+        typer.Option("--as", metavar="USER", help="User who makes the change; at a server, the token says it."),
+    ] = None
+    authorise: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--authorise", metavar="TABLE[.add|.remove]=OPERATION", help="Operation that authorises rows; repeatable."
+        ),
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show who gains and loses what; change nothing.")] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Also give sensitive operations, without a question.")] = (
+        False
+    )
+    request_id: Annotated[
+        str | None, typer.Option("--request-id", metavar="ID", help="Do nothing if this request was done before.")
+    ] = None
+    expect: Annotated[
+        int | None,
+        typer.Option("--expect", min=1, metavar="N", help="Fail if a change after N concerns the same rows."),
+    ] = None
+    token_file: TokenFileOption = None
+    ca: CaFileOption = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +148,6 @@ def session(settings: Settings) -> Iterator[Session]:
 
 def carry_out(settings: Settings, opened: Session, intent: Intent) -> None:
     """Show what a change does, ask before it gives sensitive operations, and make it."""
-    if settings.resource is not None:
-        intent = Intent(add=intent.add, remove=intent.remove, resource=entity(settings.resource))
     expected = settings.expect
     if settings.dry_run or not settings.yes:
         proposal = opened.propose(intent)
@@ -172,9 +171,14 @@ def found(rows: list[Row], what: str) -> list[Row]:
     return rows
 
 
-def window(from_: str | None, until: str | None) -> dict[str, str]:
+def resource_of(text: str | None) -> Entity | None:
+    """The entity of `--resource`. Raises UsageError."""
+    return None if text is None else entity(text)
+
+
+def window(since: str | None, until: str | None) -> dict[str, str]:
     """The columns of a row that holds for a time."""
-    return {name: value for name, value in (("from", from_), ("until", until)) if value is not None}
+    return {name: value for name, value in (("from", since), ("until", until)) if value is not None}
 
 
 def principal(text: str, option: str) -> str:
@@ -192,7 +196,7 @@ class _Local:
         if settings.policy is None or settings.user is None:
             raise UsageError("a store that is opened here needs `--policy POLICY` and `--as USER`; a server has both")
         self._user = user_name(settings.user)
-        self._guarded = _guarded(settings.store, settings.policy, settings.authorise)
+        self._guarded = _guarded(settings.store, settings.policy, settings.authorise or ())
 
     def rows(self, table: str, **cells: str) -> list[Row]:
         return _matching(self._guarded.view.now().tables[table], cells)

@@ -7,19 +7,10 @@ from typing import Annotated
 import typer
 
 from privtab.cli._ask import entity
+from privtab.cli._options import with_options
 from privtab.cli._store_session import (
-    AuthoriseOption,
-    CaFileOption,
-    DryRunOption,
-    ExpectOption,
     Intent,
-    OptionalPolicyOption,
-    RequestIdOption,
     Settings,
-    StoreArgument,
-    TokenFileOption,
-    UserOption,
-    YesOption,
     carry_out,
     principal,
     session,
@@ -28,19 +19,11 @@ from privtab.cli._store_session import (
 PANEL = "Grant"
 
 
+@with_options
 def run(
-    store: StoreArgument,
+    settings: Settings,
     on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that is owned.")],
     to: Annotated[str, typer.Option("--to", metavar="PRINCIPAL", help="The only owner from now on.")],
-    policy: OptionalPolicyOption = None,
-    as_: UserOption = None,
-    authorise: AuthoriseOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    request_id: RequestIdOption = None,
-    expect: ExpectOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaFileOption = None,
 ) -> None:
     """Set the owner of an entity: the owners that it has lose it.
 
@@ -52,18 +35,6 @@ def run(
       privtab own grants.db schema:l/web --to user:ben --as ann -p lake.yaml --authorise owners=grant --dry-run
       privtab own https://grants.example table:m/c/s/t --to user:ben --yes
     """
-    settings = Settings(
-        store=store,
-        policy=policy,
-        user=as_,
-        authorise=authorise or (),
-        dry_run=dry_run,
-        yes=yes,
-        request_id=request_id,
-        expect=expect,
-        token_file=token_file,
-        ca=ca,
-    )
     row = {"entity": str(entity(on)), "owner": principal(to, "--to")}
     with session(settings) as opened:
         owners = [other for other in opened.rows("owners", entity=row["entity"]) if other != row]

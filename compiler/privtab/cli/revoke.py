@@ -7,19 +7,10 @@ from typing import Annotated
 import typer
 
 from privtab.cli._ask import entity
+from privtab.cli._options import with_options
 from privtab.cli._store_session import (
-    AuthoriseOption,
-    CaFileOption,
-    DryRunOption,
-    ExpectOption,
     Intent,
-    OptionalPolicyOption,
-    RequestIdOption,
     Settings,
-    StoreArgument,
-    TokenFileOption,
-    UserOption,
-    YesOption,
     carry_out,
     found,
     principal,
@@ -29,21 +20,13 @@ from privtab.cli._store_session import (
 PANEL = "Grant"
 
 
+@with_options
 def run(
-    store: StoreArgument,
+    settings: Settings,
     privilege: Annotated[str, typer.Argument(metavar="PRIVILEGE", help="Privilege, or set of privileges.")],
     on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that it was granted on.")],
     from_: Annotated[str, typer.Option("--from", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")],
     deny: Annotated[bool, typer.Option("--deny", help="Take back a denial instead.")] = False,
-    policy: OptionalPolicyOption = None,
-    as_: UserOption = None,
-    authorise: AuthoriseOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    request_id: RequestIdOption = None,
-    expect: ExpectOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaFileOption = None,
 ) -> None:
     """Take back a privilege on an entity, or a denial, whatever time it holds for.
 
@@ -55,18 +38,6 @@ def run(
       privtab revoke grants.db SELECT table:l/web/t --from role:reader --as ann -p lake.yaml --dry-run
       privtab revoke https://grants.example SELECT schema:l/web --from user:ben --deny --yes
     """
-    settings = Settings(
-        store=store,
-        policy=policy,
-        user=as_,
-        authorise=authorise or (),
-        dry_run=dry_run,
-        yes=yes,
-        request_id=request_id,
-        expect=expect,
-        token_file=token_file,
-        ca=ca,
-    )
     cells = {
         "grantee": principal(from_, "--from"),
         "effect": "deny" if deny else "allow",

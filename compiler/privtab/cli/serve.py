@@ -13,10 +13,10 @@ import typer
 
 from privtab._install import how_to_install
 from privtab.cli._complete import policies
-from privtab.cli._options import PartialOption, load_state
+from privtab.cli._options import PartialOption, load_state, with_options
 from privtab.cli._output import Format, flush, out, print_line
 from privtab.cli._registry_options import StorageOption
-from privtab.cli._serving import check_exposure, log_requests, tls_files
+from privtab.cli._serving import ServerSettings, log_requests
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ PANEL = "Serve"
 MISSING_EXTRA = f"`privtab serve` needs the extra `serve`: {how_to_install('compiler', 'serve')}"
 
 
+@with_options
 def run(
+    settings: ServerSettings,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,27 +82,6 @@ def run(
             help="Serve deltas of signed bundles too; they are unsigned, and sidecars must accept that.",
         ),
     ] = False,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")] = 8080,
-    public_url: Annotated[
-        str | None,
-        typer.Option("--public-url", metavar="URL", help="Public URL, for the metadata document."),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", metavar="FILE", help="File of bearer tokens: name, token and scopes per line."),
-    ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow listening beyond this machine without tokens.")
-    ] = False,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="TLS certificate, PEM.")] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key of the certificate, PEM.")
-    ] = None,
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option("--tls-client-ca", metavar="FILE", help="Require client certificates signed by these CAs, PEM."),
-    ] = None,
     refresh: Annotated[
         float | None,
         typer.Option("--refresh", min=0.1, metavar="SECONDS", help="Interval between checks for newer bundles."),
@@ -117,9 +98,6 @@ def run(
     page_size: Annotated[
         int, typer.Option("--page-size", min=1, max=1000, help="Default number of search results.")
     ] = 100,
-    max_body: Annotated[
-        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Maximum size of a request.")
-    ] = 1024 * 1024,
     each_address: Annotated[
         int | None,
         typer.Option(
@@ -129,15 +107,7 @@ def run(
             help="Connections allowed per address; 0: unlimited. (default: half of all)",
         ),
     ] = None,
-    header_timeout: Annotated[
-        float,
-        typer.Option("--header-timeout", min=0.1, metavar="SECONDS", help="Timeout for the head of a request."),
-    ] = 10.0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only problems, not each request.")] = False,
     allow_partial: PartialOption = False,
-    format_: Annotated[
-        Format, typer.Option("--format", help="Format of the first line: for people or for programs.")
-    ] = (Format.TEXT),
 ) -> None:
     """Answer the OpenID AuthZEN Authorization API 1.0 over HTTP, or serve a registry's bundles, until Ctrl-C.
 
@@ -156,40 +126,32 @@ def run(
     try:
         from privtab.authzen.app import AppSettings, Scope, application
         from privtab.authzen.service import Service
-        from privtab.serving.server import address, is_loopback, listen
+        from privtab.serving.server import address, listen
         from privtab.serving.server import serve as run
         from privtab.serving.tokens import Tokens
     except ModuleNotFoundError as error:
         raise UsageError(f"{MISSING_EXTRA} (there is no `{error.name}`)") from None
 
     _check_sources(policy, state, bundles, opa, registry)
-    tls = tls_files(tls_cert, tls_key, tls_client_ca)
-    if not is_loopback(host):
-        check_exposure(host, guarded=bool(token_file or tls_client_ca or insecure), tls=tls)
+    tls = settings.checked_tls(tokens=settings.token_file is not None)
+    log_requests(quiet=settings.quiet)
     if registry is not None:
         from privtab.cli._registry_server import serve_registry
 
-        log_requests(quiet=quiet)
         serve_registry(
             registry,
+            settings,
             channels=channel or (),
             storage=storage,
-            host=host,
-            port=port,
-            token_file=token_file,
             tls=tls,
             poll=poll,
             forget=forget,
             unsigned_deltas=unsigned_deltas,
             each=each_address,
-            head_seconds=header_timeout,
-            format_=format_,
         )
         return
-    tokens = Tokens(token_file, Scope) if token_file is not None else None
-    if public_url is not None and (not public_url.startswith(("https://", "http://")) or set("?#") & set(public_url)):
-        raise UsageError(f"`--public-url {public_url}`: write https://host, without a query or a fragment")
-    log_requests(quiet=quiet)
+    tokens = Tokens(settings.token_file, Scope) if settings.token_file is not None else None
+    public_url = settings.checked_public_url()
     with ExitStack() as stack:
         if policy:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
@@ -198,22 +160,22 @@ def run(
             sources = [(name, bundles or []) for name in _names(system)]
         make = partial(Service, brief=brief, page_size=page_size)
         services = _remote(opa, system, make) if opa is not None else _local(sources, max_staleness, make)
-        listening = stack.enter_context(listen(host, port))
-        base = (public_url or address(listening, host, tls)).rstrip("/")
+        listening = stack.enter_context(listen(settings.host, settings.port))
+        base = public_url or address(listening, settings.host, tls)
         served = AppSettings(
             services=_paths(services),
             base=base,
             tokens=tokens,
-            max_body=max_body,
+            max_body=settings.max_body,
             refresh=refresh,
         )
         run(
             application(served),
             listening,
             tls=tls,
-            ready=lambda: _print_address(base, services, format_),
+            ready=lambda: _print_address(base, services, settings.format_),
             each=each_address,
-            head_seconds=header_timeout,
+            head_seconds=settings.header_timeout,
         )
 
 

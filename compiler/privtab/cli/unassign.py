@@ -7,46 +7,29 @@ from typing import Annotated
 import typer
 
 from privtab.cli._ask import entity
+from privtab.cli._options import with_options
 from privtab.cli._store_session import (
-    AuthoriseOption,
-    CaFileOption,
-    DryRunOption,
-    ExpectOption,
     Intent,
-    OptionalPolicyOption,
-    RequestIdOption,
     ResourceOption,
+    ScopeOption,
     Settings,
-    StoreArgument,
-    TokenFileOption,
-    UserOption,
-    YesOption,
     carry_out,
     found,
     principal,
+    resource_of,
     session,
 )
 
 PANEL = "Grant"
 
 
+@with_options
 def run(
-    store: StoreArgument,
+    settings: Settings,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="Name of a role.")],
     from_: Annotated[str, typer.Option("--from", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")],
-    scope: Annotated[
-        str | None, typer.Option("--scope", metavar="TYPE:PATH", help="Entity in which the role counts.")
-    ] = None,
-    policy: OptionalPolicyOption = None,
-    as_: UserOption = None,
-    authorise: AuthoriseOption = None,
+    scope: ScopeOption = None,
     resource: ResourceOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    request_id: RequestIdOption = None,
-    expect: ExpectOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaFileOption = None,
 ) -> None:
     """Take back a role from a user, a group or a role, whatever time it holds for.
 
@@ -58,22 +41,9 @@ def run(
       privtab unassign grants.db reader --from user:ben --as ann -p lake.yaml --dry-run
       privtab unassign https://grants.example reader --from group:hr --resource role:l/reader
     """
-    settings = Settings(
-        store=store,
-        policy=policy,
-        user=as_,
-        authorise=authorise or (),
-        resource=resource,
-        dry_run=dry_run,
-        yes=yes,
-        request_id=request_id,
-        expect=expect,
-        token_file=token_file,
-        ca=ca,
-    )
     cells = {"principal": principal(from_, "--from"), "role": role.removeprefix("role:")}
     cells |= {} if scope is None else {"scope": str(entity(scope))}
     with session(settings) as opened:
         rows = [row for row in opened.rows("assignments", **cells) if (scope is None) == ("scope" not in row)]
         held = f"role:{cells['role']} for {cells['principal']}"
-        carry_out(settings, opened, Intent(remove={"assignments": found(rows, held)}))
+        carry_out(settings, opened, Intent(remove={"assignments": found(rows, held)}, resource=resource_of(resource)))

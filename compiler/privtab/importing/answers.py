@@ -16,7 +16,7 @@ from privtab.client._fetch import Fetcher, FetchError
 from privtab.errors import FileError, UsageError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
 
 LARGEST = 1 << 28
 """Bytes of one answer."""
@@ -138,7 +138,7 @@ def opened(where: str, *, token: str | None = None, headers: Mapping[str, str] |
         with Fetcher(timeout=_TIMEOUT, seconds=300, largest=LARGEST, token=lambda: token) as fetcher:
             yield HttpAnswers(fetcher, where, headers or {})
     elif colon:
-        with _database(where) as answers:
+        with _database_answers(where) as answers:
             yield answers
     elif Path(where).exists():
         yield KeptAnswers(Path(where))
@@ -148,20 +148,26 @@ def opened(where: str, *, token: str | None = None, headers: Mapping[str, str] |
         )
 
 
-@contextlib.contextmanager
-def _database(where: str) -> Iterator[Answers]:
-    try:
-        import sqlalchemy
-        from sqlalchemy.exc import SQLAlchemyError
-    except ImportError as error:
-        raise UsageError(f"importing from a database needs SQLAlchemy: {how_to_install('import')}") from error
+def database(where: str) -> tuple[Engine, str]:
+    """The database at an address, and the address without its password. Needs SQLAlchemy. Raises UsageError."""
+    import sqlalchemy
+    from sqlalchemy.exc import SQLAlchemyError
+
     try:
         url = sqlalchemy.make_url(where)
-        engine = sqlalchemy.create_engine(url)
+        return sqlalchemy.create_engine(url), url.render_as_string(hide_password=True)
     except (SQLAlchemyError, ImportError) as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"`{where.partition('://')[0]}://…` cannot be opened by SQLAlchemy: {reason}") from error
-    named = url.render_as_string(hide_password=True)
+
+
+@contextlib.contextmanager
+def _database_answers(where: str) -> Iterator[Answers]:
+    try:
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError as error:
+        raise UsageError(f"importing from a database needs SQLAlchemy: {how_to_install('import')}") from error
+    engine, named = database(where)
     try:
         try:
             connection = engine.connect()

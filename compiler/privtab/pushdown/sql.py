@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from privtab.errors import PushError, UsageError
+from privtab.importing.answers import database
 from privtab.pushdown.rights import Right, from_text, to_text
 
 RECORD = "privtab"
@@ -31,15 +32,10 @@ class Quoting:
 
 def engine(where: str, *dialects: str) -> tuple[Engine, str]:
     """The database at an address, which begins with one of `dialects`, and the address without its password. Raises UsageError."""
-    try:
-        url = sqlalchemy.make_url(where)
-        created = sqlalchemy.create_engine(url)
-    except (SQLAlchemyError, ImportError) as error:
-        reason = str(error).splitlines()[0]
-        raise UsageError(f"`{where.partition('://')[0]}://…` cannot be opened by SQLAlchemy: {reason}") from error
-    if url.get_backend_name() not in dialects:
-        raise UsageError(f"the mapping document is for {dialects[-1]}, and the address is of {url.get_backend_name()}")
-    return created, url.render_as_string(hide_password=True)
+    created, shown = database(where)
+    if created.name not in dialects:
+        raise UsageError(f"the mapping document is for {dialects[-1]}, and the address is of {created.name}")
+    return created, shown
 
 
 class Sql:
