@@ -1,7 +1,4 @@
-"""The certification scenario of the OpenID AuthZEN Authorization API 1.0, over a socket; C-… are its sections.
-
-What it asks of `properties` is left out: policies decide by who holds what.
-"""
+"""The certification scenario of the OpenID AuthZEN Authorization API 1.0 on all its levels, over a socket; C-… are its sections."""
 
 from __future__ import annotations
 
@@ -39,6 +36,55 @@ def test_c_2_2_8_additional_properties(library: Server) -> None:
         "resource": {**RECORD, "properties": {"status": "active", "owner": "bob"}},
     }
     assert library.decision(body)
+
+
+@pytest.mark.parametrize(
+    ("user", "role", "operation", "soft", "resource", "decision"),
+    [
+        ("alice", None, "write", None, ("record-2", "archived"), False),  # C-2.2.4
+        ("alice", None, "write", None, ("record-1", "archived"), False),  # by the status alone, whatever the record
+        ("bob", "admin", "write", None, ("record-2", "archived"), True),  # C-2.2.5
+        ("alice", "admin", "write", None, ("record-2", "archived"), True),
+        ("alice", None, "delete", True, ("record-1", None), True),  # C-2.2.6
+        ("alice", None, "delete", False, ("record-1", None), False),  # C-2.2.7
+        ("alice", None, "delete", None, ("record-1", None), False),
+    ],
+)
+def test_c_2_2_properties(
+    library: Server,
+    user: str,
+    role: str | None,
+    operation: str,
+    soft: bool | None,
+    resource: tuple[str, str | None],
+    decision: bool,
+) -> None:
+    name, status = resource
+    body = {
+        "subject": {"type": "user", "id": user} | ({"properties": {"role": role}} if role else {}),
+        "action": {"name": operation} | ({} if soft is None else {"properties": {"soft": soft}}),
+        "resource": {"type": "record", "id": name} | ({"properties": {"status": status}} if status else {}),
+    }
+    assert [library.decision(body) for _ in range(3)] == [decision] * 3
+
+
+def test_c_3_2_batches_with_properties(library: Server) -> None:
+    archived = {"type": "record", "id": "record-2", "properties": {"status": "archived"}}
+    by_resource = {
+        "subject": READ["subject"],
+        "action": {"name": "write"},
+        "evaluations": [{"resource": {**RECORD, "properties": {"status": "active"}}}, {"resource": archived}],
+    }
+    assert decisions(library.answer(EVALUATIONS, by_resource)) == [True, False]  # C-3.2.3
+    by_subject = {
+        "action": {"name": "write"},
+        "resource": archived,
+        "evaluations": [
+            {"subject": READ["subject"]},
+            {"subject": {"type": "user", "id": "bob", "properties": {"role": "admin"}}},
+        ],
+    }
+    assert decisions(library.answer(EVALUATIONS, by_subject)) == [False, True]  # C-3.2.4
 
 
 def test_c_3_2_batches(library: Server) -> None:
@@ -90,6 +136,19 @@ def test_c_4_searches(library: Server) -> None:
     assert library.answer(SEARCH + "resource", resources)["results"] == [RECORD]  # C-4.3.1
     actions = {"subject": READ["subject"], "resource": RECORD}
     assert library.answer(SEARCH + "action", actions)["results"] == [{"name": "read"}, {"name": "write"}]  # C-4.4.1
+
+
+def test_c_4_searches_with_properties(library: Server) -> None:
+    archived = {"type": "record", "id": "record-2", "properties": {"status": "archived"}}
+    write = {"name": "write"}
+    subjects = {"subject": {"type": "user"}, "action": write, "resource": archived}
+    assert library.answer(SEARCH + "subject", subjects)["results"] == [{"type": "user", "id": "bob"}]  # C-4.2.4
+    admin = {"type": "user", "id": "bob", "properties": {"role": "admin"}}
+    resources = {"subject": admin, "action": write, "resource": {"type": "record"}}
+    found = library.answer(SEARCH + "resource", resources)["results"]
+    assert found == [{"type": "record", "id": "record-2"}]  # C-4.3.3
+    found = library.answer(SEARCH + "action", {"subject": admin, "resource": archived})["results"]
+    assert found == [write]  # C-4.4.3
 
 
 def test_c_4_5_pages(library: Server) -> None:

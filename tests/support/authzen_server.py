@@ -24,6 +24,10 @@ entities: {account:, book:, document:, folder: {page:}, record:, reader:}
 types: {reader: {principal: user}}
 privileges: [READ, WRITE, DELETE]
 semantics: {inheritance: down, deny: overrides, owner: {creator: true}}
+attributes:
+  user: {role: {text: true, from: [state, request]}}
+  entity: {status: {enum: [active, archived], on: [record], from: [state, request]}}
+  request: {soft: bool}
 tables:
   account:
     can_read: READ (account)
@@ -43,8 +47,8 @@ tables:
     copy: {with: {to: folder}, requires: "READ (page) and WRITE (to) and (owner (to) when replace)"}
   record:
     read: READ (record)
-    write: WRITE (record)
-    delete: DELETE (record)
+    write: (WRITE (record) and entity.status = active) or (user.role = admin and entity.status = archived)
+    delete: DELETE (record) and request.soft
   reader:
     greet: self or READ (reader)
 """
@@ -73,7 +77,11 @@ grants:
   - {grantee: "user:alice", effect: allow, privilege: READ, entity: "record:record-1"}
   - {grantee: "user:alice", effect: allow, privilege: WRITE, entity: "record:record-1"}
   - {grantee: "user:bob", effect: allow, privilege: READ, entity: "record:record-1"}
-  - {grantee: "user:bob", effect: allow, privilege: WRITE, entity: "record:record-2"}
+  - {grantee: "user:alice", effect: allow, privilege: DELETE, entity: "record:record-1"}
+attributes:
+  - {user: bob, attribute: role, value: admin}
+  - {entity: "record:record-1", attribute: status, value: active}
+  - {entity: "record:record-2", attribute: status, value: archived}
 owners:
   - {entity: "page:f/two", owner: "user:erin"}
 """
