@@ -95,8 +95,8 @@ class HasWindows(UsageError):
         self.state = state
 
 
-class UnsupportedError(PrivtabError):
-    """A back end cannot express what the policy says at `span`."""
+class UnsupportedError(UsageError):
+    """A tool does not support a feature of the policy, or a back end cannot express what it says at `span`."""
 
     def __init__(self, message: str, span: Span | None = None) -> None:
         place = f"{span.path}:{span.line}:{span.column}: " if span else ""

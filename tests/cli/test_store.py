@@ -205,3 +205,20 @@ def test_settings_name_the_first_administrators(lake: Path, capsys: pytest.Captu
     assert "`administrators` is not a list of users" in error
     assert "unknown setting `admin`" in error
     assert not (lake / "third.db").exists()
+
+
+def test_a_change_gives_the_attributes_that_its_operation_compares(
+    lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = POLICY.replace("\ntables:", "\nattributes: {request: {mfa: bool}}\ntables:")
+    guarded = text.replace("grant: owner (lake) or MANAGE (lake)", "grant: owner (lake) and request.mfa", 1)
+    assert "request.mfa" in guarded
+    (lake / "lake.yaml").write_text(guarded, encoding="utf-8")
+    assert change("root", "grant", "lake:l", "--add", f"grants:{GRANT}") == 1
+    assert "request.mfa" in capsys.readouterr().err
+    assert (
+        change("root", "grant", "lake:l", "--add", f"grants:{GRANT}", "--attribute", "request.mfa=true", "--yes") == 0
+    )
+    assert change("root", "grant", "lake:l", "--attribute", "request.mafia=true") == 2
+    assert "did you mean `mfa`?" in capsys.readouterr().err
+    assert len(log(capsys)) == 3

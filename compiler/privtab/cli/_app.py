@@ -25,7 +25,6 @@ from privtab.errors import (
     SettingsInvalid,
     StateInvalid,
     StoreConflict,
-    UnsupportedError,
     UsageError,
 )
 from privtab.exit_codes import ExitCode
@@ -117,9 +116,6 @@ def _run(arguments: Sequence[str]) -> int:
         return ExitCode.FINDINGS
     except StateInvalid as error:
         show_state_findings(error.findings)
-        return ExitCode.FINDINGS
-    except UnsupportedError as error:
-        complain(str(error))
         return ExitCode.FINDINGS
     except SettingsInvalid as error:
         show_diagnostics(error.diagnostics)

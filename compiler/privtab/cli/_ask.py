@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,7 @@ from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
 from privtab.key_values import key_values
 from privtab.names import bare_name, check_user, is_wildcard
-from privtab.request import NOT_SET, Entity, flag_name
+from privtab.request import NOT_SET, Entity, Request, flag_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,6 +59,31 @@ ActiveRoleOption = Annotated[
 ]
 NoActiveRolesOption = Annotated[bool, typer.Option("--no-active-roles", help="Count none of the user's roles.")]
 StepsOption = Annotated[int | None, typer.Option("--max-steps", min=1, metavar="N", help="Ignore longer paths.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOptions:
+    """What a request gives beside its user, operation and entity; `with_options` makes options of it."""
+
+    with_: WithOption = None
+    flag: FlagOption = None
+    attribute: AttributeOption = None
+    group: GroupOption = None
+    active_role: ActiveRoleOption = None
+    no_active_roles: NoActiveRolesOption = False
+
+    def request(self, program: Program, user: str, action: str, resource: str) -> Request:
+        """The request of a user for an operation on an entity. Raises UsageError."""
+        return Request(
+            user=user_name(user),
+            action=action,
+            resource=entity(resource),
+            groups=group_names(self.group),
+            with_=objects(self.with_),
+            flags=flag_names(self.flag, program),
+            active_roles=active_roles(self.active_role, none=self.no_active_roles, program=program),
+            attributes=attribute_values(self.attribute, program),
+        )
 
 
 def entity(text: str) -> Entity:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -165,13 +165,13 @@ def _load_and_check(program: Program, path: Path) -> tuple[State, Places, list[S
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command have the options of its parameter `settings`, a dataclass whose fields are annotated for Typer.
+    """Let a command have the options of a dataclass whose fields are annotated for Typer: its keyword parameter of that type.
 
-    Fields without a default are arguments, and come first.
+    The options come where the parameter stands; fields without a default are arguments, and come first.
     """
-    own = dict(inspect.signature(command, eval_str=True).parameters)
-    settings_class = own.pop("settings").annotation
-    types = get_type_hints(settings_class, include_extras=True)
+    own = inspect.signature(command, eval_str=True).parameters
+    settings = next(parameter for parameter in own.values() if is_dataclass(parameter.annotation))
+    types = get_type_hints(settings.annotation, include_extras=True)
     shared = [
         inspect.Parameter(
             field.name,
@@ -179,19 +179,20 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             default=inspect.Parameter.empty if field.default is MISSING else field.default,
             annotation=types[field.name],
         )
-        for field in fields(settings_class)
+        for field in fields(settings.annotation)
     ]
 
     def run(**values: Any) -> None:
-        settings = settings_class(**{option.name: values.pop(option.name) for option in shared})
-        command(settings=settings, **values)
+        options = {option.name: values.pop(option.name) for option in shared}
+        command(**values, **{settings.name: settings.annotation(**options)})
 
     # Typer reads the parameters from these.
-    parameters = [
-        *(argument for argument in shared if argument.default is inspect.Parameter.empty),
-        *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()),
-        *(option for option in shared if option.default is not inspect.Parameter.empty),
-    ]
+    parameters = [argument for argument in shared if argument.default is inspect.Parameter.empty]
+    for parameter in own.values():
+        if parameter is settings:
+            parameters += (option for option in shared if option.default is not inspect.Parameter.empty)
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__doc__ = command.__doc__

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privtab.cli._ask import FlagOption, GroupOption, WithOption, entity, flag_names, group_names, objects, user_name
-from privtab.cli._options import FormatOption, PolicyOption, VariantOption
+from privtab.cli._ask import (
+    RequestOptions,
+)
+from privtab.cli._options import FormatOption, PolicyOption, VariantOption, with_options
 from privtab.cli._output import Format, complain, print_if_data
 from privtab.cli._store_changes import confirm, show_entries, store_class
 from privtab.cli._store_rows import print_changes, print_done
@@ -42,6 +44,7 @@ def log(
         show_entries(found)
 
 
+@with_options
 def undo(
     url: StoreArgument,
     number: Annotated[int, typer.Argument(metavar="CHANGE", min=1, help="Number of the change to take back.")],
@@ -54,9 +57,8 @@ def undo(
             show_default=False,
         ),
     ] = None,
-    with_: WithOption = None,
-    flag: FlagOption = None,
-    group: GroupOption = None,
+    *,
+    options: RequestOptions,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Also give sensitive operations, without a question.")
     ] = False,
@@ -73,7 +75,6 @@ def undo(
       privtab state undo grants.db 120 ann grant schema:web --policy lake.yaml --yes
     """
     from privtab.cli._stored import load_policy
-    from privtab.request import Request
 
     program = load_policy(policy, variant=variant)
     store = store_class().open(url, program)
@@ -84,14 +85,7 @@ def undo(
     if len(by) != 3:
         raise UsageError("write the user, the operation and its entity, as in `ann grant schema:web`")
     user, action, resource = by
-    request = Request(
-        user=user_name(user),
-        action=action,
-        resource=entity(resource),
-        groups=group_names(group),
-        with_=objects(with_),
-        flags=flag_names(flag, program),
-    )
+    request = options.request(program, user, action, resource)
     try:
         planned = store.propose(request, add=add or None, remove=remove or None)
         confirm(store, planned, dry_run=False, yes=yes)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privtab.cli._ask import FlagOption, GroupOption, entity, flag_names, group_names, user_name
-from privtab.cli._options import PolicyOption, VariantOption
+from privtab.cli._ask import RequestOptions
+from privtab.cli._options import PolicyOption, VariantOption, with_options
 from privtab.cli._output import complain, out
 from privtab.cli._store_changes import store_class
 from privtab.cli._store_rows import print_changes
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from privtab.store.store import Outcome, Store
 
 
+@with_options
 def run(
     url: Annotated[
         str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or postgresql+psycopg://USER@HOST/DATABASE.")
@@ -30,8 +31,8 @@ def run(
     action: Annotated[str, typer.Argument(metavar="OPERATION", help="Operation of the policy that deletes.")],
     resources: Annotated[list[str], typer.Argument(metavar="TYPE:PATH…", help="The entities to delete.")],
     policy: PolicyOption,
-    flag: FlagOption = None,
-    group: GroupOption = None,
+    *,
+    options: RequestOptions,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rows that would go; change nothing.")] = False,
     variant: VariantOption = None,
 ) -> None:
@@ -46,19 +47,9 @@ def run(
       privtab store delete grants.db ann drop table:web/a table:web/b -p lake.yaml --dry-run
     """
     from privtab.cli._stored import load_policy
-    from privtab.request import Request
 
     program = load_policy(policy, variant=variant)
-    requests = [
-        Request(
-            user=user_name(user),
-            action=action,
-            resource=entity(resource),
-            groups=group_names(group),
-            flags=flag_names(flag, program),
-        )
-        for resource in resources
-    ]
+    requests = [options.request(program, user, action, resource) for resource in resources]
     store = store_class().open(url, program)
     results: Sequence[Plan | Outcome | PrivtabError]
     results = [_proposed(store, request) for request in requests] if dry_run else store.delete_all(requests)

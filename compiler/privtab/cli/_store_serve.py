@@ -28,7 +28,6 @@ POLL_SECONDS = 0.2
 
 @with_options
 def run(
-    settings: ServerSettings,
     url: Annotated[
         str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or postgresql+psycopg://USER@HOST/DATABASE.")
     ],
@@ -73,6 +72,8 @@ def run(
     anonymous: Annotated[
         str | None, typer.Option("--anonymous", metavar="USER", help="User of requests without a token.")
     ] = None,
+    *,
+    settings: ServerSettings,
 ) -> None:
     """Serve a store over HTTP until Ctrl-C: rows, changes, and AuthZEN decisions.
 

@@ -27,13 +27,14 @@ PANEL = "Grant"
 
 @with_options
 def run(
-    settings: Settings,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="Name of a role.")],
     to: Annotated[str, typer.Option("--to", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")],
     scope: ScopeOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     resource: ResourceOption = None,
+    *,
+    settings: Settings,
 ) -> None:
     """Give a role to a user, a group or a role, as the policy allows.
 

@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._ask import (
-    ActiveRoleOption,
-    AttributeOption,
-    FlagOption,
-    GroupOption,
-    NoActiveRolesOption,
-    WithOption,
-    active_roles,
-    attribute_values,
+    RequestOptions,
     chain_rows,
-    entity,
-    flag_names,
-    group_names,
-    objects,
     rule_json,
     show_list,
     show_notes,
@@ -29,7 +18,6 @@ from privtab.cli._ask import (
     show_rows,
     show_rule,
     step_json,
-    user_name,
 )
 from privtab.cli._options import (
     AtOption,
@@ -41,6 +29,7 @@ from privtab.cli._options import (
     VariantOption,
     load_places_to_ask,
     readings,
+    with_options,
 )
 from privtab.cli._output import Format, delayed_spinner, fail_if, out, print_if_data
 from privtab.request import Request
@@ -63,18 +52,15 @@ MOST_CHAINS = 3
 """Maximum chains of rows shown for one atom without `--all`."""
 
 
+@with_options
 def run(
     user: Annotated[str, typer.Argument(metavar="USER", help="The user.")],
     action: Annotated[str, typer.Argument(metavar="ACTION", help="The operation.")],
     resource: Annotated[str, typer.Argument(metavar="RESOURCE", help="The entity, as type:path (table:m/c/s/t).")],
     policy: PolicyOption,
     state: StateOption,
-    with_: WithOption = None,
-    flag: FlagOption = None,
-    attribute: AttributeOption = None,
-    group: GroupOption = None,
-    active_role: ActiveRoleOption = None,
-    no_active_roles: NoActiveRolesOption = False,
+    *,
+    options: RequestOptions,
     everything: Annotated[
         bool, typer.Option("--all", help="Show every way, every row, and what other ways lack.")
     ] = False,
@@ -101,16 +87,7 @@ def run(
     from privtab.reference.evaluate import Reference
 
     program = load_policy(policy, variant=variant, readings=readings(reading))
-    request = Request(
-        user=user_name(user),
-        action=action,
-        resource=entity(resource),
-        groups=group_names(group),
-        with_=objects(with_),
-        flags=flag_names(flag, program),
-        active_roles=active_roles(active_role, none=no_active_roles, program=program),
-        attributes=attribute_values(attribute, program),
-    )
+    request = options.request(program, user, action, resource)
     loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial, at=at)
     revision = policy_revision(program) if format_ is Format.JSON else None
     reference = Reference(program, loaded, revision=revision)

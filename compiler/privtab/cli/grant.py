@@ -24,13 +24,14 @@ PANEL = "Grant"
 
 @with_options
 def run(
-    settings: Settings,
     privilege: Annotated[str, typer.Argument(metavar="PRIVILEGE", help="Privilege, or set of privileges.")],
     on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that it is granted on.")],
     to: Annotated[str, typer.Option("--to", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")],
     deny: Annotated[bool, typer.Option("--deny", help="Deny the privilege instead.")] = False,
     since: SinceOption = None,
     until: UntilOption = None,
+    *,
+    settings: Settings,
 ) -> None:
     """Grant a privilege on an entity, or deny it, as the policy allows.
 

@@ -21,9 +21,10 @@ PANEL = "Grant"
 
 @with_options
 def run(
-    settings: Settings,
     on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that is owned.")],
     to: Annotated[str, typer.Option("--to", metavar="PRINCIPAL", help="The only owner from now on.")],
+    *,
+    settings: Settings,
 ) -> None:
     """Set the owner of an entity: the owners that it has lose it.
 

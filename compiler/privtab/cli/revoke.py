@@ -22,11 +22,12 @@ PANEL = "Grant"
 
 @with_options
 def run(
-    settings: Settings,
     privilege: Annotated[str, typer.Argument(metavar="PRIVILEGE", help="Privilege, or set of privileges.")],
     on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that it was granted on.")],
     from_: Annotated[str, typer.Option("--from", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")],
     deny: Annotated[bool, typer.Option("--deny", help="Take back a denial instead.")] = False,
+    *,
+    settings: Settings,
 ) -> None:
     """Take back a privilege on an entity, or a denial, whatever time it holds for.
 

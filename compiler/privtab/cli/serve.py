@@ -29,7 +29,6 @@ MISSING_EXTRA = f"`privtab serve` needs the extra `serve`: {how_to_install('comp
 
 @with_options
 def run(
-    settings: ServerSettings,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,6 +107,8 @@ def run(
         ),
     ] = None,
     allow_partial: PartialOption = False,
+    *,
+    settings: ServerSettings,
 ) -> None:
     """Answer the OpenID AuthZEN Authorization API 1.0 over HTTP, or serve a registry's bundles, until Ctrl-C.
 

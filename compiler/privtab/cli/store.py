@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privtab.cli._ask import FlagOption, GroupOption, WithOption, entity, flag_names, group_names, objects, user_name
-from privtab.cli._options import FormatOption, PolicyOption, VariantOption
+from privtab.cli._ask import (
+    RequestOptions,
+)
+from privtab.cli._options import FormatOption, PolicyOption, VariantOption, with_options
 from privtab.cli._output import Format, complain, out, print_if_data
 from privtab.cli._store_changes import confirm, store_class
 from privtab.cli._store_delete import add_to as add_delete_to
@@ -152,6 +154,7 @@ def verify(url: UrlArgument) -> None:
 
 
 @app.command("change")
+@with_options
 def change(
     url: UrlArgument,
     user: Annotated[str, typer.Argument(metavar="USER", help="The user who makes the change.")],
@@ -163,9 +166,8 @@ def change(
         list[str] | None,
         typer.Option("--remove", metavar="ROWS", help="Rows to remove, as `show` prints them; repeatable."),
     ] = None,
-    with_: WithOption = None,
-    flag: FlagOption = None,
-    group: GroupOption = None,
+    *,
+    options: RequestOptions,
     request_id: Annotated[
         str | None, typer.Option("--request-id", metavar="ID", help="Do nothing if this request was done before.")
     ] = None,
@@ -190,17 +192,8 @@ def change(
         --add 'grants:{grantee: user:ben, effect: allow, privilege: SELECT, entity: schema:web}' --dry-run
       privtab store change grants.db ann grant schema:web -p lake.yaml --remove gone.yaml --yes
     """
-    from privtab.request import Request
-
     program = _program(policy, variant)
-    request = Request(
-        user=user_name(user),
-        action=action,
-        resource=entity(resource),
-        groups=group_names(group),
-        with_=objects(with_),
-        flags=flag_names(flag, program),
-    )
+    request = options.request(program, user, action, resource)
     added, removed = _rows(add, "--add"), _rows(remove, "--remove")
     store = store_class().open(url, program)
     try:

@@ -25,11 +25,12 @@ PANEL = "Grant"
 
 @with_options
 def run(
-    settings: Settings,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="Name of a role.")],
     from_: Annotated[str, typer.Option("--from", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")],
     scope: ScopeOption = None,
     resource: ResourceOption = None,
+    *,
+    settings: Settings,
 ) -> None:
     """Take back a role from a user, a group or a role, whatever time it holds for.
 

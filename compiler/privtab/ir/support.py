@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from privtab.errors import UnsupportedError, UsageError
+from privtab.errors import UnsupportedError
 from privtab.ir.formula import compares_given, uses_below
 from privtab.ir.nodes import Program
 
@@ -92,24 +92,21 @@ _USES: Mapping[Feature, Callable[[Program], bool]] = {
 
 
 def check_support(program: Program, tool: Tool) -> None:
-    """Refuse a program that uses a feature that the tool does not support.
-
-    Raises UnsupportedError for a type that nests, and UsageError for the others.
-    """
+    """Raise UnsupportedError if a program uses a feature that the tool does not support."""
     for feature, tools in UNSUPPORTED.items():
         if tool in tools and _USES[feature](program):
             nested = next((type_.name for type_ in program.entities.values() if type_.nested), "")
             raise refusal(feature, tool, nested)
 
 
-def refusal(feature: Feature, tool: Tool, nested: str = "") -> UnsupportedError | UsageError:
+def refusal(feature: Feature, tool: Tool, nested: str = "") -> UnsupportedError:
     """The error of a tool for a policy with a feature that it does not support; `nested`: the type that nests."""
     subject = UNSUPPORTED[feature][tool]
     if feature is Feature.NESTED:
         return UnsupportedError(
             f"{subject} are not supported for policies in which a type nests, as `{nested}` does here"
         )
-    return UsageError(f"{subject} does not support policies with {_FEATURES[feature]}")
+    return UnsupportedError(f"{subject} does not support policies with {_FEATURES[feature]}")
 
 
 _FEATURES: Mapping[Feature, str] = {

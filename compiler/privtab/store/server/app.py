@@ -22,7 +22,6 @@ from privtab.errors import (
     PrivtabError,
     StateInvalid,
     StoreConflict,
-    UnsupportedError,
     UsageError,
 )
 from privtab.printable import printable_json
@@ -183,7 +182,7 @@ def failure(error: PrivtabError | Refused) -> Answer:
             return 404, _error("not_found", message)
         case Malformed():
             return 400, _error("malformed", message)
-        case UsageError() | InvalidRequest() | UnsupportedError():
+        case UsageError() | InvalidRequest():
             return 422, _error("invalid", message)
         case _:
             # What the database says is for the log.
