@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +31,9 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("search", derandomize=False, deadline=None)
 settings.load_profile("repeatable")
 
+SEEDS_OF_A_SEARCH = 10_000
+"""The most seeds that one test may take after `search_seed`."""
+
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -39,6 +43,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def opa_binary() -> Path:
     """The pinned OPA."""
     return binary.find()
+
+
+@pytest.fixture(scope="session")
+def search_seed(request: pytest.FixtureRequest) -> int:
+    """Where the seeds of long tests start: other worlds in each run, unless `--search-seed` names one."""
+    return int(request.config.getoption("--search-seed")) * SEEDS_OF_A_SEARCH
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +84,20 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files again; then read the diff")
     parser.addoption("--spark", choices=("classic", "connect"), default="classic", help="which kind of Spark session")
+    parser.addoption(
+        "--search-seed", type=int, default=None, metavar="N", help="search the worlds of an earlier run again"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Before the workers of xdist start: they have the options of this process.
+    if config.option.search_seed is None:
+        config.option.search_seed = random.randrange(1_000_000)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-profile") == "search":
+        terminalreporter.write_line(f"--search-seed {config.option.search_seed} searches these worlds again")
 
 
 def pytest_collection_finish() -> None:

@@ -70,9 +70,9 @@ def test_attributes_of_the_state(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(30, 630, 20))
-def test_attributes_of_many_states(subtests: pytest.Subtests, first: int) -> None:
-    for seed in range(first, first + 20):
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_attributes_of_many_states(subtests: pytest.Subtests, search_seed: int, first: int) -> None:
+    for seed in range(search_seed + first, search_seed + first + 20):
         with subtests.test(seed=seed):
             compare(with_attributes_of_the_state(seed), seed, seed % 8)
 

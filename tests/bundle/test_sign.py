@@ -173,7 +173,7 @@ def test_a_key_that_names_another_is_tried_as_itself(bundle: bytes) -> None:
         verify(claimed, trust(pair))
 
 
-def test_older_ones_are_refused(bundle: bytes) -> None:
+def test_older_bundles_are_refused(bundle: bytes) -> None:
     pair = signing_keys.pair()
     done = signed(bundle, pair.signing(sequence=7))
     assert verify(done, trust(pair), newer_than=6).sequence == 7

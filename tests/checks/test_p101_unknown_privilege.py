@@ -103,7 +103,7 @@ def test_capitals_count(only: Callable[..., Any]) -> None:
     assert found.under == "read"
 
 
-def test_nothing_comes_near(only: Callable[..., Any]) -> None:
+def test_a_name_unlike_all_others_lists_the_known_ones(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: FROBNICATE (shop)}}\n", "P101")
     assert found.message == "unknown privilege `FROBNICATE`"
     assert found.help == "the privileges and sets are `READ` and `WRITE`"

@@ -37,6 +37,6 @@ def test_a_declaration_that_cannot_be_read_is_the_only_finding(codes: Callable[[
 
 
 @pytest.mark.parametrize("condition", ["item.class = public", "entity.class in {public}", "user.department = a.b or x"])
-def test_nothing_to_say(codes: Callable[[str], list[str]], condition: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], condition: str) -> None:
     condition = condition.replace("a.b or x", '"a.b" or READ (item)')
     assert "P109" not in codes(f"{DECLARED}tables: {{item: {{look: '{condition}'}}}}\n")

@@ -47,5 +47,5 @@ def test_values_that_do_not_compare(only: Callable[..., Any], condition: str, me
     "condition",
     ["entity.color in user.badges", "user.rank >= 3", "user.rank in {1, 2}", "request.mfa", "request.mfa = false"],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], condition: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], condition: str) -> None:
     assert "P110" not in codes(f"{DECLARED}tables: {{item: {{look: 'READ (item) and {condition}'}}}}\n")

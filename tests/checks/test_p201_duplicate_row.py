@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def test_spelt_otherwise(only: Callable[..., Any]) -> None:
+def test_a_duplicate_written_differently(only: Callable[..., Any]) -> None:
     found = only(
         """\
         privileges: {READ: , WRITE: , VIEW: {alias_of: READ}}

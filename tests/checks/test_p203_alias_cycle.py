@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def test_two(only: Callable[..., Any]) -> None:
+def test_a_cycle_of_two(only: Callable[..., Any]) -> None:
     found = only(
         """\
         privileges: {READ: , A: {alias_of: B}, B: {alias_of: A}}

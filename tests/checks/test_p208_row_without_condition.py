@@ -11,7 +11,7 @@ def test_a_note_alone(only: Callable[..., Any]) -> None:
     assert found.under == "open"
 
 
-def test_nothing(only: Callable[..., Any]) -> None:
+def test_an_empty_row(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: }}\n", "P208")
     assert found.message == "the row `open` has neither `requires` nor `each`"
     assert found.help == "say who may: `requires: READ (TYPE)`, or `requires: anyone`"

@@ -11,7 +11,7 @@ def test_an_ancestor(only: Callable[..., Any]) -> None:
     assert found.under == "shelf"
 
 
-def test_parent(only: Callable[..., Any]) -> None:
+def test_an_object_named_parent(only: Callable[..., Any]) -> None:
     found = only("tables: {item: {move: {with: {parent: shelf}, requires: WRITE (parent)}}}\n", "P213")
     assert found.message == "the object `parent` hides the `parent` of `item`"
     assert found.help == "give it another name: `parent_2`, `other_parent`"

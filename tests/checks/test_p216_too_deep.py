@@ -19,5 +19,5 @@ def test_a_chain_of_many_rows(order: Callable[[list[str]], list[str]], only: Cal
     assert found.under == "op75"
 
 
-def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding(codes: Callable[[str], list[str]]) -> None:
     assert "P216" not in codes(chain(75, list))

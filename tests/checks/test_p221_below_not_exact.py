@@ -37,6 +37,6 @@ def test_what_cannot_be_decided(only: Callable[..., Any], text: str, message: st
 @pytest.mark.parametrize(
     "condition", ["READ (shop or below)", "READ/WRITE (shelf or below, item)", "owner (shop or below)"]
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], condition: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], condition: str) -> None:
     text = "semantics: {owner: {kinds: [user]}}\ntables: {item: {look: " + f"'{condition}'" + "}}\n"
     assert "P221" not in codes(text)

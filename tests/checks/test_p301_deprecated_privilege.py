@@ -44,7 +44,7 @@ def test_in_a_role(only: Callable[..., Any]) -> None:
     assert found.under == "VIEW"
 
 
-def test_nothing_to_say_declared_and_not_used(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_declared_and_not_used(codes: Callable[[str], list[str]]) -> None:
     assert "P301" not in codes("""\
         privileges: {READ: , VIEW: {alias_of: READ, deprecated: use READ}}
         tables: {shop: {open: READ (shop)}}

@@ -17,7 +17,7 @@ def test_a_dead_privilege(only: Callable[..., Any]) -> None:
     assert found.under == "WRITE"
 
 
-def test_nothing_to_say_required_through_an_alias_or_a_set(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_required_through_an_alias_or_a_set(codes: Callable[[str], list[str]]) -> None:
     assert "P302" not in codes("""\
         privileges: {READ: , WRITE: , VIEW: {alias_of: READ}}
         sets: {SOME: [WRITE]}
@@ -25,7 +25,7 @@ def test_nothing_to_say_required_through_an_alias_or_a_set(codes: Callable[[str]
         """)
 
 
-def test_nothing_to_say_required_in_a_reading_or_a_variant(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_required_in_a_reading_or_a_variant(codes: Callable[[str], list[str]]) -> None:
     assert "P302" not in codes("""\
         tables: {shop: {open: {requires: anyone, ambiguous: {readings: {strict: READ (shop)}}}}}
         variants: {old: {tables: {shop: {open: WRITE (shop)}}}}

@@ -30,5 +30,5 @@ def test_two_documents(only: Callable[..., Any]) -> None:
     assert found.under == "open"
 
 
-def test_nothing_to_say_no_documents(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_no_documents(codes: Callable[[str], list[str]]) -> None:
     assert "P303" not in codes("tables: {shop: {open: READ (shop), close: WRITE (shop)}}\n")

@@ -32,7 +32,7 @@ def test_in_two_alternatives(only: Callable[..., Any]) -> None:
     assert found.under == "shop"
 
 
-def test_nothing_to_say_both_required(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_both_required(codes: Callable[[str], list[str]]) -> None:
     assert "P304" not in codes("""\
         semantics: {inheritance: down, deny: overrides}
         privileges: [READ]
@@ -40,7 +40,7 @@ def test_nothing_to_say_both_required(codes: Callable[[str], list[str]]) -> None
         """)
 
 
-def test_nothing_to_say_without_denials(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_without_denials(codes: Callable[[str], list[str]]) -> None:
     assert "P304" not in codes("""\
         semantics: {inheritance: down}
         privileges: [READ]

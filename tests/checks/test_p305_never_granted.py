@@ -18,11 +18,11 @@ def test_a_child_of_what_is_created(only: Callable[..., Any]) -> None:
     assert found.under == "READ"
 
 
-def test_nothing_to_say_no_row_grants_anything(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_no_row_grants_anything(codes: Callable[[str], list[str]]) -> None:
     assert "P305" not in codes("tables: {shop: {open: READ (shop), close: WRITE (shop)}}\n")
 
 
-def test_nothing_to_say_a_role_gives_it(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_a_role_gives_it(codes: Callable[[str], list[str]]) -> None:
     assert "P305" not in codes("""\
         roles: {boss: {grants: {item: [READ]}}}
         tables:
@@ -31,5 +31,5 @@ def test_nothing_to_say_a_role_gives_it(codes: Callable[[str], list[str]]) -> No
         """)
 
 
-def test_nothing_to_say_owners_hold_it(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_owners_hold_it(codes: Callable[[str], list[str]]) -> None:
     assert "P305" not in codes("tables: {shop: {open: READ (shop), close: WRITE (shop)}}\n")

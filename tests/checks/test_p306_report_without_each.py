@@ -11,5 +11,5 @@ def test_no_items(only: Callable[..., Any]) -> None:
     assert found.under == "errors"
 
 
-def test_nothing_to_say_items(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_items(codes: Callable[[str], list[str]]) -> None:
     assert "P306" not in codes("tables: {shop: {close: {each: READ/WRITE (shop), report: errors}}}\n")

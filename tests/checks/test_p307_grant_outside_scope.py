@@ -17,7 +17,7 @@ def test_above_the_scope(only: Callable[..., Any]) -> None:
     assert found.under == "shop"
 
 
-def test_nothing_to_say_within_the_scope(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_within_the_scope(codes: Callable[[str], list[str]]) -> None:
     assert "P307" not in codes("""\
         roles: {keeper: {scope: shelf, grants: {shelf: [READ], item: [WRITE]}}}
         tables: {shop: {open: READ (shop), close: WRITE (shop)}}

@@ -18,7 +18,7 @@ def test_a_core_row_of_parents_where_all_are_roots(only: Callable[..., Any]) -> 
     assert found.under == "open"
 
 
-def test_nothing_to_say_one_type_left(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_one_type_left(codes: Callable[[str], list[str]]) -> None:
     assert "P309" not in codes("""\
         core: {open: READ/WRITE (entity)}
         tables: {shop: {open: READ (shop)}}

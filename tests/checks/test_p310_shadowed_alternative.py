@@ -11,7 +11,7 @@ def test_more_than_another_asks_for(only: Callable[..., Any]) -> None:
     assert found.under == "READ"
 
 
-def test_twice(only: Callable[..., Any]) -> None:
+def test_an_alternative_that_occurs_twice(only: Callable[..., Any]) -> None:
     found = only(
         """\
         privileges: [READ]
@@ -37,7 +37,7 @@ def test_in_parentheses(only: Callable[..., Any]) -> None:
     assert found.under == "READ"
 
 
-def test_nothing_to_say_different_things(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_different_things(codes: Callable[[str], list[str]]) -> None:
     assert "P310" not in codes("tables: {shop: {open: READ (shop) or WRITE (shop)}}\n")
 
 

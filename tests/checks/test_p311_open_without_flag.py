@@ -21,7 +21,7 @@ OWNERS = "semantics: {owner: {kinds: [user]}}\n"
         ("(READ (shop) or owner (shop) when urgent) and (WRITE (shop) when urgent)", "when urgent"),
     ],
 )
-def test_nothing_beside_it(only: Callable[..., Any], cell: str, under: str) -> None:
+def test_a_flagged_condition_alone(only: Callable[..., Any], cell: str, under: str) -> None:
     found = only(f"{OWNERS}tables: {{shop: {{open: {cell}}}}}\n", "P311")
     assert found.message == "without the flag `urgent` this condition holds for every caller"
     assert found.help == "put it beside what is always required: `A and (B when urgent)`"
@@ -61,6 +61,6 @@ def test_a_row_for_many_types_is_one_finding(codes: Callable[[str], list[str]]) 
         "anyone",
     ],
 )
-def test_nothing_to_say(find: Callable[[str], list[Any]], cell: str) -> None:
+def test_no_finding(find: Callable[[str], list[Any]], cell: str) -> None:
     found = find(f"{OWNERS}tables: {{shop: {{look: READ (shop)}}, user: {{open: {cell}}}}}\n")
     assert [d for d in found if d.severity == "error" or d.code == "P311"] == []

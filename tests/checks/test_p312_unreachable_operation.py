@@ -60,7 +60,7 @@ def test_only_with_a_flag(only: Callable[..., Any]) -> None:
         ("shelf", "{requires: WRITE (shop), grants: READ (shelf)}"),
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], type_: str, row: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], type_: str, row: str) -> None:
     assert "P312" not in codes(f"tables: {{shop: {{look: WRITE (shop)}}, {type_}: {{open: {row}}}}}\n")
 
 

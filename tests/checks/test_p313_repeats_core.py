@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 
-def test_the_same_in_other_words(only: Callable[..., Any]) -> None:
+def test_an_equal_condition_written_differently(only: Callable[..., Any]) -> None:
     found = only(
         """\
         core: {open: READ (entity) and WRITE (entity)}
@@ -52,5 +52,5 @@ def test_rows_that_record_a_cell_are_one_finding(only: Callable[..., Any]) -> No
         "{requires: READ (shelf), each: READ (shelf)}",
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], row: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], row: str) -> None:
     assert "P313" not in codes(f"core: {{open: READ (entity)}}\ntables: {{shelf: {{open: {row}}}}}\n")

@@ -17,7 +17,7 @@ import pytest
         ("{requires: READ (shelf) and READ (to), with: {to: shop}}", "takes other objects than"),
     ],
 )
-def test_how_it_deviates(only: Callable[..., Any], row: str, difference: str) -> None:
+def test_the_message_names_the_difference(only: Callable[..., Any], row: str, difference: str) -> None:
     found = only(f"core: {{open: READ (entity)}}\ntables: {{shelf: {{open: {row}}}}}\n", "P314")
     assert found.message == f"the row `shelf/open` {difference} the core row"
     assert found.help == "explain why in a `note`, or drop the row so that the core row applies"
@@ -34,7 +34,7 @@ def test_many_types_are_one_finding(only: Callable[..., Any]) -> None:
     )
 
 
-def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding(codes: Callable[[str], list[str]]) -> None:
     text = "core: {open: READ (entity)}\ntables: {shelf: {open: READ (shelf)}}\n"
     assert "P314" not in codes(text)
 

@@ -16,5 +16,5 @@ def test_a_type_with_a_row_of_its_own(only: Callable[..., Any], row: str, meanin
     assert found.under == "shelf"
 
 
-def test_nothing_to_say_where_no_type_is_named(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_where_no_type_is_named(codes: Callable[[str], list[str]]) -> None:
     assert "P315" not in codes("any: {open: READ (entity)}\ntables: {shelf: {open: WRITE (shelf)}}\n")

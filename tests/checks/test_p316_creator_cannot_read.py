@@ -46,5 +46,5 @@ def test_one_way_to_create_is_not_enough(codes: Callable[[str], list[str]]) -> N
         "tables: {shelf: {create: {requires: WRITE (shop), grants: WRITE (shelf)}, list: READ (shop) or WRITE (shop)}}",
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], text: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], text: str) -> None:
     assert "P316" not in codes(f"{text}\n")

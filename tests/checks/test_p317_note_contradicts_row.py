@@ -46,5 +46,5 @@ def test_a_claim_that_is_not_so(only: Callable[..., Any], row: str, note: str, f
         ("requires: READ (shelf)", "Nothing in it is left out."),
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], row: str, note: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], row: str, note: str) -> None:
     assert "P317" not in codes(f'{OWNERS}tables: {{shelf: {{look: {{{row}, note: "{note}"}}}}}}\n')

@@ -13,7 +13,7 @@ def test_no_reason(only: Callable[..., Any]) -> None:
     assert found.under == "look"
 
 
-def test_no_other_reading(only: Callable[..., Any]) -> None:
+def test_ambiguous_without_readings(only: Callable[..., Any]) -> None:
     found = only(
         "tables: {shelf: {look: {requires: READ (shelf), ambiguous: {cell: READ?, why: Icons., readings: {}}}}}\n",
         "P318",
@@ -22,7 +22,7 @@ def test_no_other_reading(only: Callable[..., Any]) -> None:
     assert found.help == "write the other readings under `readings`, or drop `ambiguous`"
 
 
-def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding(codes: Callable[[str], list[str]]) -> None:
     assert "P318" not in codes(
         "tables: {shelf: {look: {requires: READ (shelf), ambiguous: {why: Icons., readings: {other: WRITE (shelf)}}}}}\n"
     )

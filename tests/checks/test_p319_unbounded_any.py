@@ -43,5 +43,5 @@ def test_an_object_that_may_be_anything(only: Callable[..., Any]) -> None:
         "tables: {shelf: {ping: anyone}}",
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], text: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], text: str) -> None:
     assert "P319" not in codes(f"{text}\n")

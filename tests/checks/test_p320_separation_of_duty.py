@@ -83,5 +83,5 @@ def test_two_of_three_are_allowed_where_it_says_so(only: Callable[..., Any], cod
         policy("roles: {boss: {scope: user, grants: {shop: [ASK, APPROVE]}}}\n"),
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], text: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], text: str) -> None:
     assert "P320" not in codes(text)

@@ -34,5 +34,5 @@ def test_a_role_that_gives_nothing(only: Callable[..., Any], grants: str) -> Non
         ),
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], text: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], text: str) -> None:
     assert "P321" not in codes(f"{text}\ntables: {{shelf: {{look: READ (shelf)}}}}\n")

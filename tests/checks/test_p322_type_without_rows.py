@@ -24,5 +24,5 @@ def test_a_forgotten_type(only: Callable[..., Any]) -> None:
         "tables: {shop: {dig: {requires: READ (shop), grants: READ (cellar)}}, shelf: {look: READ (shelf)}}",
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], rest: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], rest: str) -> None:
     assert "P322" not in codes(f"entities: {{shop: {{shelf:, cellar:, user:}}}}\n{rest}\n")

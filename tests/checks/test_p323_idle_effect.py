@@ -42,5 +42,5 @@ def test_ownership_that_means_nothing(only: Callable[..., Any]) -> None:
         "tables: {shelf: {fill: {requires: WRITE (shelf), revokes: WRITE (shelf)}}}",
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], text: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], text: str) -> None:
     assert "P323" not in codes(f"{text}\n")

@@ -14,11 +14,11 @@ def test_a_deletion_that_leaves_grants(only: Callable[..., Any]) -> None:
     assert found.under == "delete"
 
 
-def test_nothing_to_say_where_the_file_never_revokes(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_where_the_file_never_revokes(codes: Callable[[str], list[str]]) -> None:
     assert "P324" not in codes(f"tables: {{shelf: {{{CREATE}, delete: WRITE (shelf)}}}}\n")
 
 
-def test_nothing_to_say_where_nothing_is_given_or_all_goes(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding_where_nothing_is_given_or_all_goes(codes: Callable[[str], list[str]]) -> None:
     assert "P324" not in codes(f"tables: {{shelf: {{look: READ (shelf), delete: WRITE (shelf)}}, {OTHER}}}\n")
     assert "P324" not in codes(
         f"tables: {{shelf: {{{CREATE}, delete: {{requires: WRITE (shelf), revokes: READ (shelf)}}}}}}\n"

@@ -24,5 +24,5 @@ def test_a_leftover(only: Callable[..., Any]) -> None:
         "variants: {old: {tables: {shelf: {look: EDITOR (shelf)}}}}",
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], use: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], use: str) -> None:
     assert "P325" not in codes(f"sets: {{EDITOR: [READ, WRITE]}}\n{use}\n")

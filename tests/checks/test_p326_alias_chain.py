@@ -11,5 +11,5 @@ def test_an_alias_of_an_alias(only: Callable[..., Any]) -> None:
     assert found.under == "SEE"
 
 
-def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding(codes: Callable[[str], list[str]]) -> None:
     assert "P326" not in codes("privileges: {READ: , SEE: {alias_of: READ}, VIEW: {alias_of: READ}}\n")

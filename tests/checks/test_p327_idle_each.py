@@ -19,6 +19,6 @@ def test_by_inheritance(only: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("semantics", ["{inheritance: none}", "{inheritance: down, deny: overrides}"])
-def test_nothing_to_say(codes: Callable[[str], list[str]], semantics: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], semantics: str) -> None:
     text = "tables: {shelf: {list: {requires: READ (shop), each: READ (shelf)}, walk: {requires: READ (shop), each: anyone}}}"
     assert "P327" not in codes(f"semantics: {semantics}\n{text}\n")

@@ -39,5 +39,5 @@ def test_a_row_for_many_types_must_be_so_for_all(codes: Callable[[str], list[str
 @pytest.mark.parametrize(
     "cell", ["READ (shop) and WRITE (shop)", "anyone and (READ (shop) when strict)", "READ (shop) and READ (shelf)"]
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], cell: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], cell: str) -> None:
     assert "P328" not in codes(f"tables: {{shelf: {{open: {cell}}}}}\n")

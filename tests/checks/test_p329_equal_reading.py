@@ -21,7 +21,7 @@ def test_the_same_as_another_reading(only: Callable[..., Any]) -> None:
     assert found.message == "the reading `two` means the same as the reading `one`"
 
 
-def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding(codes: Callable[[str], list[str]]) -> None:
     assert "P329" not in codes(text("one: READ (shelf), two: {grants: READ (shelf)}, three: {each: READ (shelf)}"))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def test_the_same_in_other_words(only: Callable[..., Any]) -> None:
+def test_an_equal_condition_written_differently(only: Callable[..., Any]) -> None:
     found = only(
         "tables: {shelf: {look: READ (shelf)}}\nvariants: {strict: {tables: {shelf: {look: READ (entity)}}}}\n", "P330"
     )
@@ -12,6 +12,6 @@ def test_the_same_in_other_words(only: Callable[..., Any]) -> None:
     assert found.help == "drop it, or write what the variant changes"
 
 
-def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding(codes: Callable[[str], list[str]]) -> None:
     rows = "{shelf: {look: READ + WRITE (shelf), fill: WRITE (shelf)}}"
     assert "P330" not in codes(f"tables: {{shelf: {{look: READ (shelf)}}}}\nvariants: {{strict: {{tables: {rows}}}}}\n")

@@ -20,5 +20,5 @@ def test_open_to_whoever_passes_the_gate(only: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("cell", ["anyone", "member (shop)", "READ (shelf)", "READ (shelf) when strict"])
-def test_nothing_to_say(codes: Callable[[str], list[str]], cell: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], cell: str) -> None:
     assert "P331" not in codes(f"semantics: {{gate: member (shop)}}\ntables: {{shelf: {{look: {cell}}}}}\n")

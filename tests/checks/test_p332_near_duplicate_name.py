@@ -53,5 +53,5 @@ def test_other_names(only: Callable[..., Any], text: str, kind: str) -> None:
         "entities: {shop: {shelf: {item:}, items:}}\ntypes: {items: {single: true}}",
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], text: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], text: str) -> None:
     assert "P332" not in codes(f"{text}\n")

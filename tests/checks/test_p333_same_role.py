@@ -17,6 +17,6 @@ def test_two_names_for_one_role(only: Callable[..., Any]) -> None:
     assert found.under == "tender"
 
 
-def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding(codes: Callable[[str], list[str]]) -> None:
     roles = "{a: {grants: {shelf: [READ]}}, b: {grants: {shelf: [WRITE]}}, c: {scope: shop, grants: {shelf: [READ]}}, d: , e: }"
     assert "P333" not in codes(f"roles: {roles}\n")

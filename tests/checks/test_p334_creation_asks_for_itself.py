@@ -23,5 +23,5 @@ def test_nobody_holds_anything_on_it_yet(only: Callable[..., Any], cell: str) ->
         "{requires: WRITE (shelf), ambiguous: {why: Icons., readings: {above: WRITE (shop)}}}",
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], row: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], row: str) -> None:
     assert "P334" not in codes(f"tables: {{shelf: {{create: {row}}}}}\n")

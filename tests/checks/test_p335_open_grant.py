@@ -7,13 +7,13 @@ import pytest
 
 
 @pytest.mark.parametrize("row", ["claim: {requires: anyone, ", "create: {requires: anyone, creates: false, "])
-def test_anybody_takes_it(only: Callable[..., Any], row: str) -> None:
+def test_a_grant_to_every_caller(only: Callable[..., Any], row: str) -> None:
     found = only(f"tables: {{shelf: {{{row}grants: WRITE (shelf)}}}}, item: {{fill: WRITE (shelf)}}}}\n", "P335")
     assert found.message.startswith("every caller gets `WRITE` of a `shelf` by `c")
     assert found.help == "require something that not every caller has"
 
 
-def test_something_above(only: Callable[..., Any]) -> None:
+def test_a_grant_on_an_ancestor(only: Callable[..., Any]) -> None:
     found = only(
         "tables: {shelf: {enter: {requires: anyone, grants: READ (shop)}}, shop: {look: READ (shop)}}\n", "P335"
     )
@@ -29,5 +29,5 @@ def test_something_above(only: Callable[..., Any]) -> None:
         "leave: {requires: anyone, creates: false, revokes: WRITE (shelf)}",
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], row: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], row: str) -> None:
     assert "P335" not in codes(f"tables: {{shelf: {{{row}}}}}\n")

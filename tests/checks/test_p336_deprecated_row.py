@@ -19,7 +19,7 @@ def test_a_row_that_will_go(only: Callable[..., Any], deprecated: str, help_: st
     assert found.under == "enter"
 
 
-def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding(codes: Callable[[str], list[str]]) -> None:
     old = "{requires: READ (shop), deprecated: use look}"
     rows = f"shop: {{enter: {old}}}, shelf: {{open: {{requires: can enter (shop), deprecated: use look}}}}"
     assert "P336" not in codes(f"tables: {{{rows}}}\n")

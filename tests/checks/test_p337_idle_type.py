@@ -21,5 +21,5 @@ def test_a_type_where_nobody_asks(only: Callable[..., Any]) -> None:
         "privileges: {READ: {on: [shop, shelf]}}\ntables: {shelf: {look: anyone}}",
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], text: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], text: str) -> None:
     assert "P337" not in codes(f"{text}\n")

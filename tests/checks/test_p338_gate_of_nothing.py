@@ -11,6 +11,6 @@ def test_no_gate_to_lay_down(only: Callable[..., Any]) -> None:
     assert found.under == "look"
 
 
-def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding(codes: Callable[[str], list[str]]) -> None:
     text = "semantics: {gate: member (shop)}\ntables: {shelf: {look: {requires: READ (shelf), gate: none}}}\n"
     assert "P338" not in codes(text)

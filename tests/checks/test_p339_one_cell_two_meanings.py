@@ -26,5 +26,5 @@ def test_one_line_and_two_rules(only: Callable[..., Any]) -> None:
         "requires: WRITE (shelf), source: 3, note: The line has two halves.",
     ],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], touch: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], touch: str) -> None:
     assert "P339" not in codes(text("requires: READ (shelf), source: 3", touch))

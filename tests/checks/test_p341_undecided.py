@@ -45,7 +45,7 @@ def test_the_same_findings_each_time() -> None:
     assert runs[0] == runs[1]
 
 
-def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+def test_no_finding(codes: Callable[[str], list[str]]) -> None:
     assert "P341" not in codes("tables: {shelf: {look: READ (shelf)}}\n")
 
 

@@ -31,5 +31,5 @@ def test_a_set_by_another_name(only: Callable[..., Any]) -> None:
     ],
     ids=["required", "implied", "denials"],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], other: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], other: str) -> None:
     assert "P342" not in codes(other)

@@ -25,5 +25,5 @@ def test_the_third_is_not_given(only: Callable[..., Any]) -> None:
     ],
     ids=["given", "each other", "other types"],
 )
-def test_nothing_to_say(codes: Callable[[str], list[str]], privileges: str) -> None:
+def test_no_finding(codes: Callable[[str], list[str]], privileges: str) -> None:
     assert "P343" not in codes(f"privileges: {privileges}\n{TABLES}")

@@ -10,7 +10,7 @@ def test_a_comment_beside_a_row_that_is_fine(only: Callable[..., Any]) -> None:
     assert found.under == "P310"
 
 
-def test_nothing_to_say_where_it_hides_something_or_where_errors_stop_the_rest(
+def test_no_finding_where_it_hides_something_or_where_errors_stop_the_rest(
     codes: Callable[[str], list[str]],
 ) -> None:
     row = "tables: {shop: {open: READ (shop) or READ (shop) and WRITE (%s)}}  # privtab: ignore P310 why\n"

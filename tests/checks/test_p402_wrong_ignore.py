@@ -21,6 +21,6 @@ def test_a_comment_that_cannot_ignore(comment: str, message: str, under: str, on
     assert (found.message, found.under) == (message, under)
 
 
-def test_the_finding_stays(codes: Callable[[str], list[str]]) -> None:
+def test_an_ignore_without_a_reason_ignores_nothing(codes: Callable[[str], list[str]]) -> None:
     row = "tables: {shop: {open: READ (shop) or READ (shop) and WRITE (shop)}}  # privtab: ignore P310\n"
     assert {"P310", "P402"} <= set(codes(row))

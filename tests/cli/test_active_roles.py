@@ -140,7 +140,7 @@ def test_authzen_reads_them_from_the_context(folder: Path) -> None:
         assert bool(found[0]) is (kind is Searched.ACTION), "the state names no item"
 
 
-def test_commands_take_them(privtab: Callable[..., Any], folder: Path) -> None:
+def test_commands_take_active_roles(privtab: Callable[..., Any], folder: Path) -> None:
     options = ["-p", folder / "shop.yaml", "-s", folder / "state.yaml"]
     allowed = privtab("explain", "ben", "read", ITEM, "--active-role", "clerk", *options)
     assert allowed.out.startswith(f"ALLOW  user:ben read {ITEM} as clerk\n")
@@ -165,7 +165,7 @@ def test_commands_take_them(privtab: Callable[..., Any], folder: Path) -> None:
     assert (plain.code, "cannot name active roles" in plain.err) == (2, True)
 
 
-def test_scenarios_name_them(privtab: Callable[..., Any], folder: Path, tmp_path: Path) -> None:
+def test_scenarios_name_active_roles(privtab: Callable[..., Any], folder: Path, tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(NARROWED, encoding="utf-8")
     (tmp_path / "state.yaml").write_text(STATE, encoding="utf-8")
     (tmp_path / "shop.scenarios.yaml").write_text(

@@ -152,7 +152,7 @@ def test_what_success_does(privtab: Callable[..., Any], policy: Path, state: Pat
     ],
     ids=" ".join,
 )
-def test_nobody_cannot_ask(privtab: Callable[..., Any], policy: Path, state: Path, question: list[str]) -> None:
+def test_empty_names_are_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path, question: list[str]) -> None:
     ran = privtab(*question, "-p", policy, "-s", state)
     assert (ran.code, ran.out) == (2, "")
     assert "empty" in ran.err

@@ -153,7 +153,7 @@ def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> Non
         (["--channel", "prod"], "runs nothing at prod/shop: there is dev/shop"),
     ],
 )
-def test_what_never_was(
+def test_releases_that_do_not_exist_are_refused(
     privtab: Privtab, fleet: SidecarFleet, run_before: list[Channel], options: list[str], message: str
 ) -> None:
     ran = back(privtab, fleet, *options)

@@ -70,7 +70,9 @@ def test_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path, argum
         ["--policy", "POLICY", "--state", "STATE", "--host", "192.0.2.1", "--insecure"],
     ],
 )
-def test_the_world_fails(privtab: Callable[..., Any], policy: Path, state: Path, arguments: list[str]) -> None:
+def test_failures_outside_exit_with_3(
+    privtab: Callable[..., Any], policy: Path, state: Path, arguments: list[str]
+) -> None:
     places = {"POLICY": str(policy), "STATE": str(state)}
     ran = privtab("serve", "--port", "0", *(places.get(a, a) for a in arguments))
     assert (ran.code, ran.out) == (3, "")

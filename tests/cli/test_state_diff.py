@@ -61,7 +61,9 @@ def test_who_gains_what_and_by_which_row(privtab: Privtab, policy: Path, state: 
 
 
 @pytest.mark.parametrize(("words", "code"), [("wider", 1), ("gained", 1), ("lost", 0), ("any", 1), ("lost,wider", 1)])
-def test_the_gate(privtab: Privtab, policy: Path, state: Path, new: Path, words: str, code: int) -> None:
+def test_fail_on_sets_the_exit_code(
+    privtab: Privtab, policy: Path, state: Path, new: Path, words: str, code: int
+) -> None:
     assert privtab("state", "diff", state, new, "-p", policy, "--fail-on", words).code == code
     assert privtab("state", "diff", state, state, "-p", policy, "--fail-on", words).code == 0
 

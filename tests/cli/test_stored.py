@@ -221,12 +221,12 @@ def test_a_registry_that_asks_for_signatures_gives_nothing_else(
         ("registry:/odd#name#prod", ChannelReference(url="/odd#name", channel="prod")),
     ],
 )
-def test_places(argument: str | Path, found: ChannelReference) -> None:
+def test_references_to_channels_are_parsed(argument: str | Path, found: ChannelReference) -> None:
     assert place_of(argument) == found
 
 
 @pytest.mark.parametrize("text", STATES)
-def test_rows_survive(tmp_path: Path, text: str) -> None:
+def test_rows_are_the_same_after_a_round_trip(tmp_path: Path, text: str) -> None:
     """Rows of a state → as files have them → the same rows."""
     path = tmp_path / "state.yaml"
     path.write_text(text, encoding="utf-8")

@@ -57,7 +57,7 @@ def test_the_key_and_the_scope_must_be_those(
 
 
 @pytest.mark.slow
-def test_older_ones_are_refused(privtab: Callable[..., Any], build: Path, tmp_path: Path) -> None:
+def test_older_bundles_are_refused(privtab: Callable[..., Any], build: Path, tmp_path: Path) -> None:
     bundle = build / "policy.tar.gz"
     private, key = PAIR.write(tmp_path)
     newer = tmp_path / "newer.tar.gz"

@@ -118,7 +118,7 @@ def test_reference_and_python(world: tuple[str, World], case: tuple[Request, boo
     assert Request.from_json(request.to_json(), program.attributes) == request
 
 
-def test_opa(world: tuple[str, World]) -> None:
+def test_opa_agrees(world: tuple[str, World]) -> None:
     with http.Session() as session:
         assert differences(session, world[0], world[1], STATE, [request for request, _ in CASES]) == []
 

@@ -31,7 +31,7 @@ def test_commands_and_clients_take_the_engines_of_the_list(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("path", ["client/_bundled.py", "cli/_engines.py", "cli/decide.py"])
-def test_no_other_list_names_them(path: str) -> None:
+def test_no_other_list_names_engines(path: str) -> None:
     tree = ast.parse((PACKAGE / path).read_text(encoding="utf-8"))
     named = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in ENGINES]
     assert not named

@@ -40,7 +40,7 @@ def test_only_the_code_that_is_named_goes() -> None:
     assert codes(filter_text("a: 1  # privtab: ignore P305 why\n", finding(1), finding(1, "P310"))) == [("P310", 1)]
 
 
-def test_errors_stay() -> None:
+def test_errors_cannot_be_ignored() -> None:
     text = "a: 1  # privtab: ignore P101 why\n"
     assert codes(filter_text(text, finding(1, "P101", Severity.ERROR))) == [("P101", 1), ("P402", 1)]
 

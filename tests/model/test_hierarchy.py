@@ -22,7 +22,7 @@ def test_a_path_leads_to_ancestors_itself_and_singles_that_hang_off() -> None:
     assert set(TREE.targets("c")) == {"a", "b", "c", "one_log", "one_page"}
 
 
-def test_what_is_inside() -> None:
+def test_descendants_and_ancestors() -> None:
     assert TREE.inside("b") == ("b", "c")
     assert TREE.within("c", "a")
     assert not TREE.within("a", "c")

@@ -62,7 +62,7 @@ def test_the_gate_speaks_of_the_entity_too(resolve: Resolve) -> None:
     assert policy.rows["shop", "found"].gate is None
 
 
-def test_sources(resolve: Resolve) -> None:
+def test_sources_are_resolved(resolve: Resolve) -> None:
     policy = resolve(
         "sources: {d: {document: d.txt}}\ntables: {shop: {open: {requires: READ (shop), source: [15, 'd:3']}}}\n"
     )

@@ -84,9 +84,11 @@ def test_random_policies_are_proved(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(1040, 3000, 40))
-def test_many_random_policies_are_proved(tmp_path: Path, subtests: pytest.Subtests, first: int) -> None:
-    for seed in range(first, first + 40):
+@pytest.mark.parametrize("first", range(0, 400, 40))
+def test_many_random_policies_are_proved(
+    tmp_path: Path, subtests: pytest.Subtests, search_seed: int, first: int
+) -> None:
+    for seed in range(search_seed + first, search_seed + first + 40):
         with subtests.test(seed=seed):
             folder = tmp_path / str(seed)
             folder.mkdir()

@@ -128,7 +128,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("row", "code", "message"), WRONG, ids=lambda value: str(value)[:60])
-def test_wrong_rows(program: Program, row: dict[str, Any], code: str | None, message: str) -> None:
+def test_wrong_rows_are_findings(program: Program, row: dict[str, Any], code: str | None, message: str) -> None:
     good = {"user": "cem", "attribute": "rank", "value": "3"}
     state, findings = checked(program, [row, good])
     if code is None:

@@ -82,7 +82,7 @@ def test_places_are_in_the_index_and_containers_with_their_paths(program: Progra
         ([("document:*", "folder:f")], ["S115"], "there are no wildcards"),
     ],
 )
-def test_wrong_rows(program: Program, rows: list[tuple[str, str]], codes: list[str], message: str) -> None:
+def test_wrong_rows_are_findings(program: Program, rows: list[tuple[str, str]], codes: list[str], message: str) -> None:
     state, found = read(program, *rows)
     assert [finding.code for finding in found] == codes
     assert any(message in finding.message for finding in found), found

@@ -53,7 +53,7 @@ STATES = st.builds(
 )
 
 
-def test_one_small_state_in_full(trusting: Program) -> None:
+def test_the_whole_index_of_a_small_state(trusting: Program) -> None:
     state = State(
         members=(("alice", LAKE),),
         memberships=(("alice", "hr"), ("alice", "empty")),

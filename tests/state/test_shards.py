@@ -33,7 +33,7 @@ def grant(entity: str, grantee: str = "user:ann", privilege: str = "READ") -> Gr
     return Grant(grantee=grantee, effect="allow", privilege=privilege, entity=Entity.parse(entity))
 
 
-def test_one_small_state_in_full(lake: Program) -> None:
+def test_all_shards_of_a_small_state(lake: Program) -> None:
     state = State(
         grants=(grant("lake:m"), grant("table:m/z/t", "role:r", "WRITE"), grant("zone:n/z")),
         owners=((Entity.parse("table:n/z/t"), "user:ben"),),

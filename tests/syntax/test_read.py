@@ -69,7 +69,7 @@ def test_a_plain_cell_is_requires() -> None:
         ("[d:15, 16]", [("d", 15), (None, 16)]),
     ],
 )
-def test_sources(text: str, expected: list[tuple[str | None, int]]) -> None:
+def test_sources_are_read(text: str, expected: list[tuple[str | None, int]]) -> None:
     source = row(f"{{requires: anyone, source: {text}}}").source
     assert [(ref.name, ref.line) for ref in source] == expected
 

@@ -189,7 +189,7 @@ def test_an_invalid_moment_is_none(text: object) -> None:
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(-5, "0 s"), (59, "59 s"), (600, "10 min"), (9000, "2 h"), (9e5, "10 d")]
 )
-def test_ages(seconds: float, expected: str) -> None:
+def test_ages_are_written_for_people(seconds: float, expected: str) -> None:
     assert age(timedelta(seconds=seconds)) == expected
 
 

@@ -126,7 +126,7 @@ def test_what_is_constant_needs_no_column_and_other_columns_stay(spark: SparkSes
 
 
 @pytest.mark.slow
-def test_lopsided_frames(spark: SparkSession, program: Program) -> None:
+def test_skewed_frames(spark: SparkSession, program: Program) -> None:
     """Half of the rows are one user's, who has three thousand roles; and everybody asks about one catalog."""
     roles = [f"r{n}" for n in range(3000)]
     state = State(
