@@ -228,6 +228,20 @@ class KeyPath:
     names: tuple[str, ...]
     """Variables for what the pattern captures: a name of the path is the same in every key that contains it."""
 
+    @property
+    def last_names(self) -> tuple[str, ...]:
+        """Variables for the names in the last key, which are those of the whole path."""
+        return tuple(f"name_{number}" for number in range(self.chain[-1][1] if self.chain else 0))
+
+    @property
+    def parts(self) -> Sequence[str]:
+        """The literals and variables of names that make up the keys, joined by `//`; for engines without fast patterns."""
+        parts: list[str] = []
+        for place, (link, depth) in enumerate(self.chain):
+            separated = [part for name in self.last_names[:depth] for part in ('"/"', name)]
+            parts += (quoted(f"{'//' if place else ''}{link}:"), *separated[1:])
+        return parts
+
 
 def key_paths(program: Program) -> list[KeyPath]:
     """The key paths of each entity type, and of those without their own key if some row allows such requests."""
