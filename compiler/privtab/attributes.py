@@ -145,6 +145,8 @@ class Attributes:
 
     def from_origin(self, origin: Origin) -> Attributes:
         """The attributes whose values may come from requests, or from the state."""
+        if not self:
+            return self
         return Attributes(**{kind: {n: a for n, a in self.of(kind).items() if origin in a.origins} for kind in KINDS})
 
     def to_json(self) -> dict[str, Any]:

@@ -309,10 +309,10 @@ def test_changes_written_together_are_as_those_written_one_after_another(
         ids = [random.choice((None, None, str(random.randint(0, 9)))) for _ in batch]
         expects = [random.choice((None, None, single.head().number, single.head().number + 1)) for _ in batch]
         waiting = [_Waiting(*item) for item in zip(batch, ids, expects, strict=True)]
-        together._write_together(waiting)
+        together._commits.submit(waiting)
         for item in waiting:
             alone = _Waiting(item.requested, item.request_id, item.expect)
-            single._write_together([alone])
+            single._commits.submit([alone])
             assert result_of(item) == result_of(alone)
         assert together.head() == single.head()
         assert together.rows() == single.rows()

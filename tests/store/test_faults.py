@@ -167,10 +167,11 @@ def wait_together(store: Store, requests: list[Callable[[], Outcome]]) -> list[O
             results[number] = error
 
     threads = [Thread(target=ask, args=(number,)) for number in range(len(requests))]
-    with store._writing:
-        for number, thread in enumerate(threads):
+    with Database(store.database.url).writing():
+        # The first thread waits for the database, and the others for the first.
+        for number, thread in enumerate(threads, 1):
             thread.start()
-            while store._waiting.qsize() <= number:
+            while store._commits.waiting() < number:
                 pass
     for thread in threads:
         thread.join()

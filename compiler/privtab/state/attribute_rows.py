@@ -75,6 +75,8 @@ def value_problem(program: Program, entity: Entity | None, name: str, text: str)
 
 def without_two_values(checker: Checker, state: State) -> State:
     """The state without values of attributes that have more than one, after reporting them: none of them is taken."""
+    if not state.attributes:
+        return state
     rows: dict[tuple[str | None, str | None, str], list[int]] = {}
     for number, key in enumerate(state.texts(TABLE, *COLUMNS[:3])):
         rows.setdefault(key, []).append(number)

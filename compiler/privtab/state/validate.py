@@ -135,11 +135,13 @@ class Checker:
         self, name: str, read: Callable[[RawRow], T | None], key: Callable[[T], Hashable] = lambda value: value
     ) -> tuple[T, ...]:
         """The valid rows of one table; repetitions are reported and omitted."""
+        self.valid_rows[name] = valid_rows = list[RawRow]()
+        if name not in self.raw.rows:
+            return ()
         first_rows: dict[Hashable, int] = {}
         values: list[T] = []
-        self.valid_rows[name] = valid_rows = list[RawRow]()
         windows: list[Window] = []
-        for row in self.raw.rows.get(name, ()):
+        for row in self.raw.rows[name]:
             found = self.value(read, row)
             if found is None:
                 continue

@@ -8,12 +8,13 @@ alone, `Reference` and `validate` decide and find what they do with all rows; te
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
-
-from sqlalchemy import Select
+from itertools import product
+from typing import Any, TypeAlias
 
 from privtab.effects import Change
+from privtab.errors import InvalidRequest
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.ir.serialise import vocabulary
@@ -26,42 +27,71 @@ from privtab.state.nodes import ENTITIES, State
 from privtab.state.raw import COLUMNS
 from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
 from privtab.state.uses import uses
-from privtab.store.lookups import INDEXED, Reader, batches, select_below, select_ids, select_where
+from privtab.store.lookups import INDEXED, MOST_ROWS, MOST_STATES, Reader, batches, select_below, select_ids
 from privtab.store.rows import Cells, Rows, checked
 from privtab.store.schema import CUT, row_id
+
+Pending: TypeAlias = Mapping[str, Mapping[str, Change]]
+"""By table and id, the last change of a row that is not written yet."""
+
+
+def read_ahead(program: Program, reader: Reader, shown: str, requests: Iterable[Request]) -> None:
+    """Read by few statements what `Excerpt.read_for` will look for, for each of some requests."""
+    if program.flat:
+        return  # Their keys depend on rows that requests before them may change.
+    lookups: list[tuple[set[str], set[str]]] = []
+    for request in requests:
+        with suppress(InvalidRequest):
+            vocabulary(program).check(request)
+            lookups.append(Excerpt(program, reader, shown).keys_and_principals(request))
+    if len(lookups) > 1:
+        reader.where_ahead("grants", [{"entity": sorted(e), "grantee": sorted(p)} for e, p in lookups])
+        if program.semantics.owner is not None:
+            reader.where_ahead("owners", [{"entity": sorted(keys)} for keys, _ in lookups])
 
 
 class Excerpt:
     """The rows that were read so far, within one transaction."""
 
-    def __init__(self, program: Program, reader: Reader, shown: str, changes: tuple[Change, ...] = ()) -> None:
-        """`changes`: those that count as if they had been carried out."""
+    def __init__(self, program: Program, reader: Reader, shown: str, pending: Pending | None = None) -> None:
+        """`pending`: changes that count as if they had been carried out."""
         self.program = program
         self.reader = reader
         self.shown = shown
         self.rows = Rows()
-        self._changes = changes
-        self._net = {(change.table, row_id(change.row or {})): change for change in changes}
-        """By table and id: the last change of the row."""
+        self._pending = pending or {}
         self._texts_read: dict[tuple[str, tuple[str, ...]], set[tuple[str, ...]]] = {}
         self._looked_for: list[tuple[str, Mapping[str, Collection[str]]]] = []
         self._state: tuple[int, State] | None = None
 
     def another(self) -> Excerpt:
         """An excerpt of the same store that is still empty."""
-        return Excerpt(self.program, self.reader, self.shown, self._changes)
+        return Excerpt(self.program, self.reader, self.shown, self._pending)
 
     def after(self, changes: Iterable[Change]) -> Excerpt:
         """An excerpt, still empty, of the store as some changes would leave it."""
-        return Excerpt(self.program, self.reader, self.shown, (*self._changes, *changes))
+        pending = {table: dict(rows) for table, rows in self._pending.items()}
+        for change in changes:
+            pending.setdefault(change.table, {})[row_id(change.row or {})] = change
+        return Excerpt(self.program, self.reader, self.shown, pending)
 
     def state(self) -> State:
         """The state of the rows that were read. Raises StateInvalid if they are wrong under this policy."""
         rows = self.complete()
         size = sum(map(len, rows.tables.values()))
         if self._state is None or self._state[0] != size:
-            self._state = size, checked(self.program, rows, self.shown)[0]
+            self._state = size, self._checked(rows, size)
         return self._state[1]
+
+    def _checked(self, rows: Rows, size: int) -> State:
+        if size > MOST_ROWS:
+            return checked(self.program, rows, self.shown)[0]
+        known, key = self.reader.states, tuple(tuple(table) for table in rows.tables.values())
+        if key not in known:
+            if len(known) >= MOST_STATES:
+                known.clear()
+            known[key] = checked(self.program, rows, self.shown)[0]
+        return known[key]
 
     def complete(self) -> Rows:
         """The rows that were read, with those that say where their entities lie."""
@@ -74,10 +104,7 @@ class Excerpt:
         """Read every row on which the decision of a request depends. The request uses only names of the policy."""
         program, semantics = self.program, self.program.semantics
         user = request.user
-        objects = (request.resource, *request.with_.values())
-        principals = self._principals(user, request.groups)
-        self._place(map(str, objects))
-        keys = self._keys(objects)
+        keys, principals = self.keys_and_principals(request)
         self.find("grants", entity=keys, grantee=principals)
         if semantics.owner is not None:
             self.find("owners", entity=keys)
@@ -95,6 +122,13 @@ class Excerpt:
         if any(isinstance(atom, HasBelow | OwnsBelow) for atom in leaves(program, condition)):
             # What others hold below does not matter: docs/decisions/0250.
             self._holdings(principals)
+
+    def keys_and_principals(self, request: Request) -> tuple[set[str], set[str]]:
+        """The keys of the objects of a request, and the principals through which its user may hold something."""
+        principals = self._principals(request.user, request.groups)
+        objects = (request.resource, *request.with_.values())
+        self._place(map(str, objects))
+        return self._keys(objects), principals
 
     def read_held(self, user: str) -> list[Cells]:
         """Read all that a user holds at any distance, and return the grants, assignments, owners and members among it."""
@@ -218,9 +252,10 @@ class Excerpt:
             for part in batches(listed)
             for (id_,) in self.reader.read(table, select_ids(table), {"ids": list(part)})
         }
-        for key, change in self._net.items():
-            if key[1] in ids.get(key[0], ()):
-                (found.add if change.action == "add" else found.discard)(key)
+        for table, listed in ids.items():
+            pending = self._pending.get(table, {})
+            for id_ in pending.keys() & set(listed):
+                (found.add if pending[id_].action == "add" else found.discard)((table, id_))
         return found
 
     def _was_looked_for(self, change: Change) -> bool:
@@ -317,12 +352,7 @@ class Excerpt:
         columns = tuple(sorted(texts))
         found: list[Cells] = []
         for part in _parts(texts, columns):
-            statement = select_where(table, columns, None if begins is None else begins[0])
-            values: dict[str, Any] = {f"cut_{name}": [text[:CUT] for text in part[name]] for name in columns}
-            values |= {f"own_{name}": list(part[name]) for name in columns}
-            if begins is not None:
-                values["begin"] = f"{begins[1]}%"
-            found += self._read(table, statement, values)
+            found += self._found(table, self.reader.where(table, part, begins))
         found += self._added(table, lambda cells: all(cells.get(name) in texts[name] for name in columns))
         if begins is None:
             self._looked_for.append((table, {name: frozenset(texts[name]) for name in columns}))
@@ -340,16 +370,18 @@ class Excerpt:
             end = begin[:-1] + chr(ord(begin[-1]) + 1)
             values = {"cut_own": f"{name}:{path}"[:CUT], "own": f"{name}:{path}", "begin": begin, "end": end}
             values |= {"cut_begin": begin[:CUT], "cut_end": end[:CUT]}
-            found += self._read(table, select_below(table, column, within=len(begin) <= CUT), values)
+            statement = select_below(table, column, within=len(begin) <= CUT)
+            found += self._found(table, self.reader.read(table, statement, values))
             found += self._added(table, partial(_is_below, column, f"{name}:{path}", begin))
         return found
 
-    def _read(self, table: str, statement: Select[Any], values: Mapping[str, Any]) -> list[Cells]:
+    def _found(self, table: str, rows: Sequence[Any]) -> list[Cells]:
+        """The cells of rows of a table that were read, as the changes of this excerpt leave them."""
         names = COLUMNS[table].all
-        own = self.rows.tables[table]
+        own, pending = self.rows.tables[table], self._pending.get(table, {})
         found: list[Cells] = []
-        for id_, change, *texts in self.reader.read(table, statement, values):
-            last = self._net.get((table, id_))
+        for id_, change, *texts in rows:
+            last = pending.get(id_)
             if last is not None and last.action == "remove":
                 continue
             if id_ not in own:
@@ -359,22 +391,18 @@ class Excerpt:
 
     def _added(self, table: str, fits: Callable[[Cells], bool]) -> Iterator[Cells]:
         """The rows that the changes of this excerpt add, of those that fit."""
-        for (name, id_), change in self._net.items():
+        for id_, change in self._pending.get(table, {}).items():
             cells: Any = change.row
-            if name == table and change.action == "add" and fits(cells):
+            if change.action == "add" and fits(cells):
                 self.rows.tables[table].setdefault(id_, (0, cells))
                 yield cells
 
 
 def _parts(texts: Mapping[str, Collection[str]], columns: tuple[str, ...]) -> Iterator[dict[str, Sequence[str]]]:
     """The texts of each column in parts, so that no statement looks for too many."""
-    if not columns:
-        yield {}
-        return
-    first, *others = columns
-    for part in batches(sorted(texts[first])):
-        for rest in _parts(texts, tuple(others)):
-            yield {first: part, **rest}
+    listed = [list(batches(sorted(texts[name]))) for name in columns]
+    for parts in product(*listed):
+        yield dict(zip(columns, parts, strict=True))
 
 
 def _is_below(column: str, own: str, begin: str, cells: Cells) -> bool:

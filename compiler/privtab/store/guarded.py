@@ -292,12 +292,9 @@ def _principals(snapshot: Snapshot, principal: str) -> set[str]:
     """A principal and the groups and roles that it holds, whenever it does."""
     reached, waiting = {principal}, [principal]
     while waiting:
-        holder = waiting.pop()
-        bare = holder.removeprefix("user:")
-        held = [f"group:{row['group']}" for row in snapshot.tables["memberships"] if row["user"] in (holder, bare)]
-        held += [f"role:{row['role']}" for row in snapshot.tables["assignments"] if row["principal"] == holder]
-        waiting += set(held) - reached
-        reached |= set(held)
+        containers = snapshot.containers.get(waiting.pop(), set())
+        waiting += containers - reached
+        reached |= containers
     return reached
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from privtab import moments
 from privtab.effects import Change
@@ -68,8 +68,7 @@ class Head:
 
 def read_head(connection: Connection, *, lock: bool = False) -> Head:
     """The head; `lock`: until the end of the transaction, no other writer passes."""
-    question = select(HEAD.c.number, HEAD.c.hash, HEAD.c.system, HEAD.c.checked)
-    found = connection.execute(question.with_for_update() if lock else question).one_or_none()
+    found = connection.execute(_LOCKED_HEAD if lock else _HEAD).one_or_none()
     if found is None:
         raise StoreError("the store has no head: it was not created completely")
     return Head(*found)
@@ -101,24 +100,28 @@ def row_of_request(connection: Connection, request_id: str) -> dict[str, Any] | 
 class Writer:
     """Collects the changes of one transaction, from the head on, and writes them to the journal and to the tables at its end."""
 
-    def __init__(self, connection: Connection, head: Head) -> None:
+    def __init__(self, connection: Connection, head: Head, last: int | None = None) -> None:
+        """`last`: when the last change was made; read from the journal if it is not known."""
         self.head = head
         self.entries: list[dict[str, Any]] = []
         """The rows of the journal that were not written yet."""
-        self.changes: list[Change] = []
-        """Their changes, in order."""
+        self.pending: dict[str, dict[str, Change]] = {}
+        """By table and id, the last of their changes to each row."""
+        self.last = _last_time(connection, head) if last is None else last
+        """When the last change was made."""
         self._connection = connection
-        self._numbers: list[int] = []
-        last = connection.execute(select(JOURNAL.c.at).where(JOURNAL.c.number == head.number)).scalar_one_or_none()
-        self._last = 0 if last is None else moments.exact(last)
+        self._numbers: dict[str, dict[str, int]] = {}
+        """By table and id, the number of that change."""
+        self._stored: dict[str, list[str]] = {}
+        """By table, the ids of the rows that the tables have, and lose."""
 
     def append(self, changes: Sequence[Change], **columns: Any) -> int:
         """Add one entry with its changes; returns its number. Times never go backwards."""
-        self._last = max(moments.now(), self._last)
+        self.last = max(moments.now(), self.last)
         number = self.head.number + 1
         entry = {
             "number": number,
-            "at": moments.text(self._last),
+            "at": moments.text(self.last),
             "request_id": None,
             "resource": None,
             **columns,
@@ -127,8 +130,12 @@ class Writer:
         }
         entry["hash"] = entry_hash(entry)
         self.entries.append(entry)
-        self.changes += changes
-        self._numbers += [number] * len(changes)
+        for change in changes:
+            id_, rows = row_id(change.row or {}), self.pending.setdefault(change.table, {})
+            if id_ not in rows and change.action == "remove":
+                self._stored.setdefault(change.table, []).append(id_)
+            rows[id_] = change
+            self._numbers.setdefault(change.table, {})[id_] = number
         self.head = replace(self.head, number=number, hash=entry["hash"])
         return number
 
@@ -136,23 +143,18 @@ class Writer:
         """Write what was collected. A row that goes and comes back is removed once, and added by the last change that does."""
         if self.entries:
             self._connection.execute(_INSERT_ENTRY, self.entries)
-        removed: dict[tuple[str, str], bool] = {}
-        """By table and id: whether the first change of the row removes it, so that the table has it."""
-        added: dict[tuple[str, str], dict[str, Any] | None] = {}
-        for change, number in zip(self.changes, self._numbers, strict=True):
-            cells = change.row or {}
-            key = change.table, row_id(cells)
-            removed.setdefault(key, change.action == "remove")
-            row = {**_NO_CELLS[change.table], **cells, "id": key[1], "change": number}
-            added[key] = row if change.action == "add" else None
         for name, table in STATE.items():
-            gone = [id_ for (of, id_), there in removed.items() if of == name and there]
+            gone = self._stored.get(name, [])
             for first in range(0, len(gone), 500):
                 self._connection.execute(table.delete().where(table.c.id.in_(gone[first : first + 500])))
-            rows = [row for (of, _), row in added.items() if of == name and row is not None]
+            rows = [
+                {**_NO_CELLS[name], **(change.row or {}), "id": id_, "change": self._numbers[name][id_]}
+                for id_, change in self.pending.get(name, {}).items()
+                if change.action == "add"
+            ]
             if rows:
                 self._connection.execute(_INSERT[name], rows)
-        self.entries, self.changes, self._numbers = [], [], []
+        self.entries, self.pending, self._numbers, self._stored = [], {}, {}, {}
 
     def finish(self, checked: str) -> None:
         """Write what was collected, and move the head to the last entry. `checked`: under which policy all rows are valid."""
@@ -161,6 +163,14 @@ class Writer:
         self._connection.execute(_MOVE_HEAD, values)
 
 
+def _last_time(connection: Connection, head: Head) -> int:
+    found = connection.execute(_TIME, {"last": head.number}).scalar_one_or_none()
+    return 0 if found is None else moments.exact(found)
+
+
+_TIME = select(JOURNAL.c.at).where(JOURNAL.c.number == bindparam("last"))
+_HEAD = select(HEAD.c.number, HEAD.c.hash, HEAD.c.system, HEAD.c.checked)
+_LOCKED_HEAD = _HEAD.with_for_update()
 _INSERT_ENTRY = JOURNAL.insert()
 _INSERT = {name: table.insert() for name, table in STATE.items()}
 _NO_CELLS = {name: dict.fromkeys(columns.all) for name, columns in COLUMNS.items()}

@@ -8,13 +8,16 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, or_, select
 
+from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS
-from privtab.store.schema import INDEXES, STATE, cut
+from privtab.store.schema import CUT, INDEXES, STATE, cut
 
 MOST_TEXTS = 400
 """Texts that one statement looks for."""
 MOST_KNOWN = 10_000
 """Look-ups in one table whose rows are kept."""
+MOST_STATES, MOST_ROWS = 100, 100
+"""States that are kept, and the rows of each."""
 INDEXED = {table: {name for columns in indexes for name in columns} for table, indexes in INDEXES.items()}
 
 
@@ -25,6 +28,8 @@ class Reader:
         self._known: dict[str, dict[tuple[Any, ...], Sequence[Any]]] = {}
         self._connection: Connection | None = None
         self._head = ""
+        self.states: dict[tuple[tuple[str, ...], ...], State] = {}
+        """Valid states by the ids of their rows in each table, which are hashes of what the rows say."""
 
     def at(self, connection: Connection, head: str) -> Reader:
         """The reader, for a transaction that sees the store with this hash of its last change."""
@@ -44,19 +49,58 @@ class Reader:
         self._known.clear()
         self._head = ""
 
+    def where(
+        self, table: str, texts: Mapping[str, Sequence[str]], begins: tuple[str, str] | None = None
+    ) -> Sequence[Any]:
+        """The rows with one of some texts in each of some columns; `begins`: a column, and how its text begins."""
+        columns = tuple(texts)
+        statement = select_where(table, columns, None if begins is None else begins[0])
+        key = statement, *map(tuple, texts.values()), begins
+        found = self._known_in(table).get(key)
+        return self._remembered(table, key, self._select_where(statement, texts, begins)) if found is None else found
+
+    def where_ahead(self, table: str, lookups: Sequence[Mapping[str, Sequence[str]]]) -> None:
+        """Read by one statement what several calls of `where` with the same columns will ask for."""
+        columns = tuple(lookups[0])
+        together = {name: sorted({text for texts in lookups for text in texts[name]}) for name in columns}
+        if any(len(texts) > MOST_TEXTS for texts in together.values()):
+            return
+        statement = select_where(table, columns, None)
+        rows = self._select_where(statement, together, None)
+        for texts in lookups:
+            sought = [(2 + COLUMNS[table].all.index(name), set(texts[name])) for name in columns]
+            own = [row for row in rows if all(row[at] in names for at, names in sought)]
+            self._remembered(table, (statement, *map(tuple, texts.values()), None), own)
+
     def read(self, table: str, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[Any]:
         """The rows that a statement selects from a table."""
+        key = statement, *(tuple(value) if isinstance(value, list) else value for value in values.values())
+        found = self._known_in(table).get(key)
+        return self._remembered(table, key, self._execute(statement, values)) if found is None else found
+
+    def _known_in(self, table: str) -> dict[tuple[Any, ...], Sequence[Any]]:
+        return self._known.setdefault(table, {})
+
+    def _remembered(self, table: str, key: tuple[Any, ...], rows: Sequence[Any]) -> Sequence[Any]:
+        known = self._known_in(table)
+        if len(rows) <= MOST_TEXTS:
+            if len(known) >= MOST_KNOWN:
+                known.clear()
+            known[key] = rows
+        return rows
+
+    def _select_where(
+        self, statement: Select[Any], texts: Mapping[str, Sequence[str]], begins: tuple[str, str] | None
+    ) -> Sequence[Any]:
+        values: dict[str, Any] = {f"cut_{name}": [text[:CUT] for text in texts[name]] for name in texts}
+        values |= {f"own_{name}": list(texts[name]) for name in texts}
+        if begins is not None:
+            values["begin"] = f"{begins[1]}%"
+        return self._execute(statement, values)
+
+    def _execute(self, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[Any]:
         assert self._connection is not None
-        known = self._known.setdefault(table, {})
-        key = (id(statement), *(tuple(value) if isinstance(value, list) else value for value in values.values()))
-        found = known.get(key)
-        if found is None:
-            found = self._connection.execute(statement, values).all()
-            if len(found) <= MOST_TEXTS:
-                if len(known) >= MOST_KNOWN:
-                    known.clear()
-                known[key] = found
-        return found
+        return self._connection.execute(statement, values).all()
 
 
 def batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:

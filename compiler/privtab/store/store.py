@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from queue import SimpleQueue
-from threading import Lock
 from typing import Any
 
 from sqlalchemy import Connection
@@ -25,7 +23,8 @@ from privtab.state.load import from_tables
 from privtab.state.raw import RawState
 from privtab.state.uses import uses
 from privtab.store.database import Database, address, migrate, version
-from privtab.store.excerpt import Excerpt
+from privtab.store.excerpt import Excerpt, read_ahead
+from privtab.store.group_commit import GroupCommit, Take
 from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head, row_of_request
 from privtab.store.lookups import Reader
 from privtab.store.planning import ChangeRequest, Plan, Proposal, Tables, plan, raw, replaced
@@ -62,10 +61,11 @@ class Store(Journal):
             raise UsageError(f"{database.shown} is a store of {self.system}, and the policy is of {program.system}")
         self.program = program
         self._policy = fingerprint(program)
-        self._writing = Lock()
         self._reader = Reader()
-        self._waiting: SimpleQueue[_Waiting] = SimpleQueue()
-        """The changes that the next transaction carries out: those that threads asked for while one was committed."""
+        """Used by the thread that writes."""
+        self._last_time: Mapping[str, int] = {}
+        """By the hash of the last change that this process made, when it made it."""
+        self._commits = GroupCommit(self._write_together)
 
     @classmethod
     def open(cls, url: str, program: Program) -> Store:  # type: ignore[override]  # changes need the policy
@@ -108,7 +108,7 @@ class Store(Journal):
         needs nothing else.
         """
         _check_name(actor, "actor")
-        with self._writing, self.database.writing() as connection:
+        with self.database.writing() as connection:
             head = read_head(connection, lock=True)
             if head.number != 1:
                 raise UsageError(
@@ -146,8 +146,7 @@ class Store(Journal):
         Raises StoreError, and deletes nothing, if the database fails.
         """
         waiting = [_Waiting(ChangeRequest(request=request, delete=True), None, None) for request in requests]
-        with self._writing:
-            self._write_together(waiting)
+        self._commits.submit(waiting)
         results = [item.result for item in waiting if item.result is not None]
         for result in results:
             if isinstance(result, StoreError):
@@ -181,7 +180,7 @@ class Store(Journal):
     ) -> Outcome | None:
         """What `change` did for this request id; None if nothing. Raises StoreConflict if it was another request."""
         with self.database.reading() as connection:
-            return _known(connection, request_id, _change_request(request, add, remove))
+            return _known(connection, request_id, canonical(_change_request(request, add, remove).to_json()))
 
     def propose(
         self,
@@ -230,17 +229,19 @@ class Store(Journal):
             if not 0 < len(request_id) <= LONGEST_ID:
                 raise UsageError(f"a request id has 1 to {LONGEST_ID} characters")
         own = _Waiting(requested, request_id, expect)
-        self._waiting.put(own)
-        with self._writing:
-            if own.result is None:
-                self._write_together([self._waiting.get() for _ in range(self._waiting.qsize())])
+        self._commits.submit([own])
         assert own.result is not None
         if isinstance(own.result, Outcome):
             return own.result
         raise own.result
 
-    def _write_together(self, waiting: Sequence[_Waiting]) -> None:
-        """Carry out changes in one transaction, so that one synchronisation of the disk is for all of them."""
+    def _write_together(self, take: Take[_Waiting]) -> None:
+        """Carry out changes in one transaction, so that one synchronisation of the disk is for all of them.
+
+        What threads ask for while others are planned is carried out with these.
+        """
+        waiting: list[_Waiting] = []
+        results: list[Outcome | PrivtabError] = []
         begun = ready = False
         try:
             with self.database.writing() as connection:
@@ -248,20 +249,26 @@ class Store(Journal):
                 begun = True
                 self._check_all(connection, head)
                 self._reader.at(connection, head.hash)
-                writer = Writer(connection, head)
-                results = [self._result(connection, writer, item) for item in waiting]
-                changed = {change.table for change in writer.changes}
+                writer = Writer(connection, head, self._last_time.get(head.hash))
+                while taken := take():
+                    waiting += taken
+                    requests = (item.requested.request for item in taken)
+                    read_ahead(self.program, self._reader, self.database.shown, requests)
+                    results += [self._result(connection, writer, item) for item in taken]
+                changed = set(writer.pending)
                 if (writer.head, self._policy) != (head, head.checked):
                     writer.finish(self._policy)
                 self._reader.changed(writer.head.hash, changed)
+                self._last_time = {writer.head.hash: writer.last}
                 ready = True
         except BaseException as error:
             self._reader.forget()
             failed = error if isinstance(error, PrivtabError) else StoreError(f"{self.database.shown}: {error!r}")
+            waiting = waiting or [*take()]
             if isinstance(failed, StoreError) and len(waiting) > 1 and begun and not ready:
                 # One of them may be what the database refuses.
                 for item in waiting:
-                    self._write_together([item])
+                    self._write_together(_only(item))
             for item in waiting:
                 item.result = item.result or failed
             if not isinstance(error, PrivtabError):
@@ -274,11 +281,12 @@ class Store(Journal):
         """What becomes of one change. It is planned on the rows that the changes before it left, and then written."""
         requested, request_id = waiting.requested, waiting.request_id
         try:
+            text = canonical(requested.to_json())
             if request_id is not None:
-                known = _known(connection, request_id, requested, writer.entries)
+                known = _known(connection, request_id, text, writer.entries)
                 if known is not None:
                     return known
-            excerpt = Excerpt(self.program, self._reader, self.database.shown, tuple(writer.changes))
+            excerpt = Excerpt(self.program, self._reader, self.database.shown, writer.pending)
             decision, changes = plan(self.program, excerpt, requested)
             if waiting.expect is not None:
                 later = chain(entries(connection, waiting.expect), writer.entries)
@@ -293,7 +301,7 @@ class Store(Journal):
             request_id=request_id,
             action=requested.request.action,
             resource=str(requested.request.resource),
-            request=canonical(requested.to_json()),
+            request=text,
             decision=canonical(decision.to_json()),
         )
         return Outcome(number=number, decision=decision, changes=changes)
@@ -314,6 +322,12 @@ class _Waiting:
     result: Outcome | PrivtabError | None = None
 
 
+def _only(item: _Waiting) -> Take[_Waiting]:
+    """Take one item, and then nothing."""
+    items = [item]
+    return lambda: [items.pop()] if items else []
+
+
 @once
 def fingerprint(program: Program) -> str:
     """What tells whether rows that are valid under a policy are valid under another one: the same for both."""
@@ -321,18 +335,18 @@ def fingerprint(program: Program) -> str:
 
 
 def _known(
-    connection: Connection, request_id: str, requested: ChangeRequest, pending: Sequence[Mapping[str, Any]] = ()
+    connection: Connection, request_id: str, requested: str, pending: Sequence[Mapping[str, Any]] = ()
 ) -> Outcome | None:
     """What an earlier request with the same id did. Raises StoreConflict if it was another request.
 
-    `pending`: rows of the journal that are not written yet.
+    `requested`: the request as the journal records it. `pending`: rows of the journal that are not written yet.
     """
     found: Mapping[str, Any] | None = next((row for row in pending if row["request_id"] == request_id), None)
     if found is None:
         found = row_of_request(connection, request_id)
     if found is None:
         return None
-    if found["request"] != canonical(requested.to_json()):
+    if found["request"] != requested:
         raise StoreConflict(f"the request id `{request_id}` belongs to another request, change {found['number']}")
     return Outcome.of(Entry.of(found))
 

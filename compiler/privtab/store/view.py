@@ -50,6 +50,17 @@ class Snapshot:
         return self.rows.as_tables()
 
     @cached_property
+    def containers(self) -> Mapping[str, set[str]]:
+        """By principal, the groups that it is in and the roles that it holds itself, whenever it does."""
+        found: dict[str, set[str]] = {}
+        for row in self.tables["memberships"]:
+            member = row["user"] if row["user"].startswith("group:") else f"user:{row['user']}"
+            found.setdefault(member, set()).add(f"group:{row['group']}")
+        for row in self.tables["assignments"]:
+            found.setdefault(row["principal"], set()).add(f"role:{row['role']}")
+        return found
+
+    @cached_property
     def vocabulary(self) -> Vocabulary:
         """The names of the policy."""
         return vocabulary(self.program)
