@@ -37,6 +37,7 @@ from privtab.engines.columns import (
 )
 from privtab.engines.conditions import RESOURCE
 from privtab.engines.forms import NO, Truths, Value, combinations, separate
+from privtab.engines.index import Index
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine
 from privtab.engines.varying import allow_rows, decide_rows, with_nameless
@@ -80,18 +81,28 @@ class Batches:
         self._hollow = False
 
     @classmethod
-    def of(cls, program: Mapping[str, Any], arrays: Arrays) -> Batches:
-        """Make batches from arrays alone, without an index."""
-        batches = cls(RowEngine(program, arrays.hollow()))
-        batches._arrays = arrays
+    def of(cls, program: Mapping[str, Any], state: Arrays | Index) -> Batches:
+        """Make batches from arrays alone, without an index, or from an index."""
+        if isinstance(state, Index):
+            return cls(RowEngine(program, state))
+        batches = cls(RowEngine(program, state.hollow()))
+        batches._arrays = state
         batches._hollow = True
         return batches
 
-    def __getstate__(self) -> tuple[Mapping[str, Any], Arrays]:
-        return self.engine.program, self.arrays
+    def __getstate__(self) -> tuple[Mapping[str, Any], Arrays | Index]:
+        return self.engine.program, self.state
 
-    def __setstate__(self, state: tuple[Mapping[str, Any], Arrays]) -> None:
+    def __setstate__(self, state: tuple[Mapping[str, Any], Arrays | Index]) -> None:
         self.__dict__.update(Batches.of(*state).__dict__)
+
+    @property
+    def state(self) -> Arrays | Index:
+        """What to send to another process: the arrays, or the index if it holds what arrays do not."""
+        index, reader = self.engine.index, self.engine.reader
+        if self._hollow or not (reader.nested or reader.flat or index.beyond_arrays):
+            return self.arrays
+        return index
 
     @cached_property
     def one_by_one(self) -> RowEngine:

@@ -166,7 +166,10 @@ class Index:
     """The keys of the root entities whose shards exist but were not loaded: nothing is known about these entities."""
     windows: Mapping[str, Any] = {}
     """What parts of the state hold for a time besides this: engines need the index of a moment (`WindowedIndex`)."""
-
+    below: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
+    """Privilege → key → principal → `true` or lists of principals to whom it is denied (`state/below.py`)."""
+    owned_below: Mapping[str, Mapping[str, Any]] = {}
+    """Key → owners of something below it."""
     user_attributes: Mapping[str, Mapping[str, Any]] = {}
     """User → attribute → value, if the policy takes any from the state."""
     entity_attributes: Mapping[str, Mapping[str, Any]] = {}
@@ -223,10 +226,6 @@ class Index:
         """(`allow` or `deny`, privilege, key, principal for a role within a scope) → the entities of the rows."""
         self.members: dict[str, dict[str, frozenset[str]]] = {}
         """By entity type and path: users."""
-        self.below: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
-        """Privilege → key → principal → `true` or lists of principals to whom it is denied (`state/below.py`)."""
-        self.owned_below: Mapping[str, Mapping[str, Any]] = {}
-        """Key → owners of something below it."""
         if len(holdings) == 1:
             self.tables, self.origins, self.members = holdings[0].tables, holdings[0].origins, holdings[0].members
             self.below, self.owned_below = holdings[0].below, holdings[0].owned_below
@@ -265,6 +264,11 @@ class Index:
     def table(self, type_: str) -> Table:
         """What is held on entities of a type."""
         return self.tables.setdefault(type_, {})
+
+    @property
+    def beyond_arrays(self) -> bool:
+        """Whether there is anything that arrays (`engines/arrays.py`) do not hold."""
+        return bool(self.below or self.owned_below or self.user_attributes or self.entity_attributes or self.places)
 
     def granted_below(
         self, privilege: str, key: str, principals: Sequence[str], active: Sequence[str]

@@ -37,6 +37,9 @@ class Tool(Enum):
     SPARK = "spark"
     SPARK_ACTIVE_ROLES = "active roles in spark"
     SPARK_BUILD = "builds of states in spark"
+    SPARK_ENTITLEMENTS = "entitlements in spark"
+    SPARK_JOINS = "joins in spark"
+    SPARK_TABLES = "states as tables of spark"
     STATE_DIFF = "state diff"
     STUBS = "stubs"
     TURNS = "changes that turn a denial"
@@ -49,18 +52,24 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     # The texts are the subjects of the messages.
     Feature.NESTED: {
         Tool.PATHS: "searches for paths",
-        Tool.SPARK: "Spark jobs",
+        Tool.SPARK_ENTITLEMENTS: "entitlements",
+        Tool.SPARK_JOINS: "joins",
+        Tool.SPARK_TABLES: "states in tables of Spark",
     },
     Feature.BELOW: {
         Tool.NEEDS: "`needs`",
         Tool.SHARDS: "a sharded state",
-        Tool.SPARK: "Spark",
+        Tool.SPARK_BUILD: "the build of a state in Spark",
+        Tool.SPARK_ENTITLEMENTS: "`entitlements`",
+        Tool.SPARK_JOINS: '`plan="joins"`',
     },
     Feature.ATTRIBUTES: {
         Tool.CONFORM: "`conform`",
         Tool.NEEDS: "`needs`",
         Tool.PATHS: "`paths`",
-        Tool.SPARK: "Spark",
+        Tool.SPARK_ENTITLEMENTS: "`entitlements`",
+        Tool.SPARK_JOINS: '`plan="joins"`',
+        Tool.SPARK_TABLES: "a state in tables of Spark",
     },
     Feature.GIVEN: {
         Tool.STATE_DIFF: "`state diff`",
@@ -70,7 +79,9 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.NEEDS: "`needs`",
         Tool.PATHS: "`paths`",
         Tool.SHARDS: "a sharded state",
-        Tool.SPARK: "Spark",
+        Tool.SPARK_ENTITLEMENTS: "`entitlements`",
+        Tool.SPARK_JOINS: '`plan="joins"`',
+        Tool.SPARK_TABLES: "a state in tables of Spark",
         Tool.STATE_DIFF: "`state diff`",
     },
     Feature.ACTIVE_WITH_HIERARCHY: {
@@ -90,23 +101,39 @@ _USES: Mapping[Feature, Callable[[Program], bool]] = {
     ),
 }
 
+_INSTEAD: Mapping[Tool, str] = {
+    Tool.SPARK_JOINS: 'take `plan="kernel"`',
+    Tool.SPARK_TABLES: "give its rows, their path, or a bundle",
+}
+"""What to do where a tool refuses."""
+
+
+def uses(program: Program, feature: Feature) -> bool:
+    """Whether a program has a feature."""
+    return _USES[feature](program)
+
+
+def lacking(program: Program, tool: Tool) -> tuple[Feature, ...]:
+    """The features that a program uses and a tool does not support."""
+    return tuple(feature for feature, tools in UNSUPPORTED.items() if tool in tools and uses(program, feature))
+
 
 def check_support(program: Program, tool: Tool) -> None:
     """Raise UnsupportedError if a program uses a feature that the tool does not support."""
-    for feature, tools in UNSUPPORTED.items():
-        if tool in tools and _USES[feature](program):
-            nested = next((type_.name for type_ in program.entities.values() if type_.nested), "")
-            raise refusal(feature, tool, nested)
+    for feature in lacking(program, tool):
+        nested = next((type_.name for type_ in program.entities.values() if type_.nested), "")
+        raise refusal(feature, tool, nested)
 
 
 def refusal(feature: Feature, tool: Tool, nested: str = "") -> UnsupportedError:
     """The error of a tool for a policy with a feature that it does not support; `nested`: the type that nests."""
     subject = UNSUPPORTED[feature][tool]
+    advice = f": {_INSTEAD[tool]}" if tool in _INSTEAD else ""
     if feature is Feature.NESTED:
         return UnsupportedError(
-            f"{subject} are not supported for policies in which a type nests, as `{nested}` does here"
+            f"{subject} are not supported for policies in which a type nests, as `{nested}` does here{advice}"
         )
-    return UnsupportedError(f"{subject} does not support policies with {_FEATURES[feature]}")
+    return UnsupportedError(f"{subject} does not support policies with {_FEATURES[feature]}{advice}")
 
 
 _FEATURES: Mapping[Feature, str] = {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from privtab.errors import UsageError
+from privtab.ir.support import Feature, Tool, check_support, lacking
 from privtab.moments import FIRST, text
 from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
 from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
@@ -119,13 +120,17 @@ def choose_plan(
     choice = choice_for(request, policy, state, plan=plan, limits=limits)
     if choice.plan == "joins" and "active_roles" in request.columns:
         raise UsageError(f'joins do not decide requests with active roles, and {choice.why}: take `plan="kernel"`')
+    if choice.plan == "joins":
+        check_support(policy.as_program, Tool.SPARK_JOINS)
     streaming = request.frame.isStreaming
     if choice.plan == "kernel":
         found = workers(request.frame.sparkSession)
         why = found.why()
-        if why is None or plan == "kernel" or streaming or "active_roles" in request.columns:
+        no_joins = "active_roles" in request.columns or lacking(policy.as_program, Tool.SPARK_JOINS)
+        if why is None or plan == "kernel" or streaming or no_joins:
             followed_by = (_followed(policy, state, refresh),) if streaming else ()
-            return replace(choice, steps=(found.step() if why is None else why, *followed_by)), None
+            steps = (found.step() if why is None else why, *_evaluation(policy), *followed_by)
+            return replace(choice, steps=steps), None
         choice = replace(choice, plan="joins", why=why)
     if streaming:
         raise UsageError(
@@ -134,6 +139,24 @@ def choose_plan(
         )
     joins = joining(request, policy, state, limits)
     return replace(choice, steps=joins.steps()), joins
+
+
+def _evaluation(policy: OpenPolicy) -> tuple[str, ...]:
+    """How executors decide if arrays of the state do not suffice."""
+    features = policy.beyond_arrays
+    if not features:
+        return ()
+    if not {Feature.NESTED, Feature.FLAT}.isdisjoint(features):
+        how = "decide each distinct request by itself"
+    elif Feature.BELOW in features:
+        how = "decide each distinct request whose condition has `or below` by itself, and the others in columns"
+    else:
+        how = "decide in columns"
+    return (f"executors get the index of the state because of {_words(features)}, and {how}",)
+
+
+def _words(features: Iterable[Feature]) -> str:
+    return " and ".join(feature.value for feature in features)
 
 
 def _followed(policy: OpenPolicy, state: Any, refresh: float | None) -> str:
@@ -156,12 +179,16 @@ def choice_for(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan:
     if is_bundle(state):
         size = bundle_size(state)
         return Choice(plan="kernel", why="a state bundle is an index already", figures={"bundles, bytes": size})
-    return _by_size(request, counted(policy, state, request.frame.sparkSession), limits)
+    counts = counted(policy, state, request.frame.sparkSession)
+    if features := lacking(policy.as_program, Tool.SPARK_JOINS):
+        why = f"joins do not support {_words(features)}"
+        return Choice(plan="kernel", why=why, figures={**counts, "rows": sum(counts.values())})
+    return _by_size(request, counts, limits)
 
 
 def _by_size(request: RequestColumns, counts: Mapping[str, int], limits: Limits) -> Choice:
     rows = sum(counts.values())
-    size = sum(count * _WIDTH[table] for table, count in counts.items())
+    size = sum(count * _WIDTH.get(table, 0) for table, count in counts.items())
     figures: dict[str, int] = {**counts, "rows": rows, "arrays, about, in bytes": size}
     if rows > limits.rows:
         why = f"the state has {rows:,} rows; more than {limits.rows:,} are not collected on the driver"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +11,23 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from privtab.errors import PolicyError, UsageError
+from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
-from privtab.ir.support import Feature, Tool, check_support, refusal
+from privtab.ir.support import Feature, uses
 from privtab.vocabulary import Vocabulary
 
 PolicyLike: TypeAlias = "str | os.PathLike[str] | Program | Mapping[str, Any] | OpenPolicy"
 """A policy by name (`cdap/final`) or path, a program, a policy bundle (`.tar.gz` or a folder), or a program's JSON."""
 
 _ARCHIVES = (".tar.gz", ".tgz")
+_BEYOND_ARRAYS = (
+    Feature.NESTED,
+    Feature.FLAT,
+    Feature.BELOW,
+    Feature.ATTRIBUTES,
+    Feature.ACTIVE_WITH_HIERARCHY,
+)
+"""Features for which a state's arrays (`engines/arrays.py`) do not hold what decisions need."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,6 +50,21 @@ class OpenPolicy:
         from privtab.bundle.archive import json_bytes
 
         return hashlib.sha256(json_bytes(self.json)).hexdigest()[:16]
+
+    @cached_property
+    def beyond_arrays(self) -> tuple[Feature, ...]:
+        """The features for which executors need the index of a state instead of its arrays."""
+        return tuple(feature for feature in _BEYOND_ARRAYS if uses(self.as_program, feature))
+
+    @cached_property
+    def as_program(self) -> Program:
+        """The program, read from its JSON if there is no other. Raises PolicyError for JSON that is no program."""
+        if self.program is not None:
+            return self.program
+        try:
+            return program_from_json(self.json, self.system)
+        except ValueError as error:
+            raise PolicyError(f"this is not the program of a policy bundle: {error}") from error
 
     @property
     def system(self) -> str:
@@ -80,7 +103,6 @@ def open_policy(policy: PolicyLike) -> OpenPolicy:
 
 
 def _of_program(program: Program) -> OpenPolicy:
-    check_support(program, Tool.SPARK)
     from privtab.pipeline import policy_artifacts
 
     # The same JSON as in the bundle, so that both have the same digest.
@@ -89,18 +111,9 @@ def _of_program(program: Program) -> OpenPolicy:
 
 def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
     try:
-        names = Vocabulary.from_program(program)
+        Vocabulary.from_program(program)
     except (KeyError, TypeError, AttributeError) as error:
         raise PolicyError(f"this is not the program of a policy bundle: {error!r}") from error
-    text = json.dumps(program)
-    if any(f'"{kind}":' in text for kind in ("has_below", "owns_below")):
-        raise refusal(Feature.BELOW, Tool.SPARK)
-    if program.get("attributes"):
-        raise refusal(Feature.ATTRIBUTES, Tool.SPARK)
-    if names.flat:
-        raise refusal(Feature.FLAT, Tool.SPARK)
-    if names.nested:
-        raise refusal(Feature.NESTED, Tool.SPARK, next(iter(names.nested)))
     return OpenPolicy(json=program, program=None)
 
 

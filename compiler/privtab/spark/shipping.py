@@ -1,7 +1,8 @@
-"""Send the arrays of a state to the executors, where each worker process opens them once.
+"""Send the arrays or the index of a state to the executors, where each worker process opens them once.
 
-Small arrays are pickled with the function. Larger ones become a file that Spark copies to every node (`addArtifacts`): once for a
-session instead of with every plan, and all workers of a node map the same memory.
+Small ones are pickled with the function. Larger ones become a file that Spark copies to every node (`addArtifacts`): once for a
+session instead of with every plan, and all workers of a node map the same memory
+of arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from privtab.engines.batches import Batches
 
 MOST_PICKLED = 256 << 10
-"""Most bytes of arrays that are pickled with the function."""
+"""Most bytes of a state that are pickled with the function."""
 MOST_OPEN = 4
 """Number of states, matrices or clients that a worker process keeps open."""
 
@@ -43,19 +44,19 @@ class Shipped:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Packed:
-    """A program and the arrays of a state, serialised."""
+    """A program and the arrays or the index of a state, serialised."""
 
     digest: str
     content: bytes = field(repr=False)
 
     @classmethod
     def of(cls, batches: Batches) -> Packed:
-        """Serialise the program and the arrays of `batches`."""
-        content = packed((dict(batches.engine.program), batches.arrays))
+        """Serialise the program and the state of `batches`."""
+        content = packed((dict(batches.engine.program), batches.state))
         return cls(digest=digest(content), content=content)
 
     def ship(self, spark: SparkSession, *, within: int = MOST_PICKLED) -> Shipped:
-        """Make the arrays available to a session's executors."""
+        """Make the state available to a session's executors."""
         if len(self.content) <= within:
             return Shipped(digest=self.digest, content=self.content)
         name = f"privtab-{self.digest}.bin"

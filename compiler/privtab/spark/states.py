@@ -16,7 +16,7 @@ from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Packed
 from privtab.spark.state.bundles import bundled, is_address, is_bundle, require_complete, rows_of_bundles
 from privtab.spark.state.schemas import TABLES, is_written
-from privtab.state.nodes import State
+from privtab.state.nodes import ALL_TABLES, State
 from privtab.state.written import as_written
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str,
     """Row count of each table of a state."""
     rows = opened(policy, state, spark)
     if isinstance(rows, State):
-        return {table: len(getattr(rows, table)) for table in TABLES}
+        return {table: len(getattr(rows, table)) for table in ALL_TABLES if table in TABLES or getattr(rows, table)}
     counts: Mapping[str, int] = rows.counts()
     return counts
 
@@ -88,6 +88,8 @@ def _local(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> State:
 def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
     if is_bundle(state):
         return Packed.of(Batches(PythonEngine(policy.json, require_complete(bundled(policy, os.fspath(state))))))
+    if policy.beyond_arrays:
+        return Packed.of(Batches(PythonEngine(policy.json, index_of(policy, state, spark))))
     return Packed.of(Batches.of(policy.json, arrays_of(policy, _local(policy, state, spark))))
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.errors import UsageError
+from privtab.ir.support import Tool, check_support
 from privtab.spark.joins.conditions import Texts
 from privtab.spark.joins.figures import Figures, JoinLimits, measured
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
@@ -64,6 +65,7 @@ def joins_for(
     if requests.isStreaming:
         raise UsageError("joins cannot follow the state of a stream: decide each micro-batch by `each_batch`")
     opened = open_policy(policy)
+    check_support(opened.as_program, Tool.SPARK_JOINS)
     state.check_policy(opened)
     # Groups are taken from requests only if the policy says so.
     ignored = set() if opened.vocabulary.request_groups else {"groups"}

@@ -12,6 +12,7 @@ from privtab.engines.index import Index
 from privtab.errors import UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import Program
+from privtab.ir.support import Tool, check_support
 from privtab.names import KINDS, bare_name, is_wildcard, last_name
 from privtab.spark.matrix.principals import Holding, Subject
 from privtab.spark.matrix.world import World
@@ -50,6 +51,7 @@ def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = N
 
     Raises UsageError for anything else, and StateInvalid if invalid rows may affect a denial.
     """
+    check_support(policy.as_program, Tool.SPARK_ENTITLEMENTS)
     return at_moment(at, state, lambda state_: _opened_state(policy, state_, spark))
 
 

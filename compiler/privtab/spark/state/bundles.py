@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +15,8 @@ from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
 from privtab.request import Entity
 from privtab.spark.state.checked import program_of
 from privtab.spark.state.schemas import TABLES
-from privtab.state.nodes import Assignment, Effect, Grant, State
+from privtab.state.attribute_rows import texts
+from privtab.state.nodes import Assignment, AttributeRow, Effect, Grant, Placement, State
 from privtab.state.written import as_written
 
 if TYPE_CHECKING:
@@ -74,7 +75,21 @@ def from_index(document: Mapping[str, Any]) -> State:
         grants=(*grants("allow"), *grants("deny")),
         owners=tuple((entity(key), owner) for key, owners in document["owners"].items() for owner in owners),
         service_admins=tuple(document["service_admins"]),
+        attributes=tuple(_attributes(document)),
+        entities=tuple(
+            Placement(entity=entity(key), parent=entity(parent)) for key, parent in document.get("places", {}).items()
+        ),
     )
+
+
+def _attributes(document: Mapping[str, Any]) -> Iterator[AttributeRow]:
+    for user, values in document.get("user_attributes", {}).items():
+        for name, value in values.items():
+            yield from (AttributeRow(user=user, attribute=name, value=text) for text in texts(value))
+    for key, values in document.get("entity_attributes", {}).items():
+        for name, value in values.items():
+            for text in texts(value):
+                yield AttributeRow(entity=Entity.parse(key), attribute=name, value=text)
 
 
 def _from_windowed(document: Mapping[str, Any]) -> State:
@@ -122,7 +137,8 @@ def _from_windowed(document: Mapping[str, Any]) -> State:
         for table, table_rows in found.items()
         if any(window != ALWAYS for window in table_rows)
     }
-    return State(**{table: tuple(table_rows) for table, table_rows in rows.items()}, windows=timed)
+    tables = {table: tuple(table_rows) for table, table_rows in rows.items()}
+    return replace(lasting, **tables, windows=timed)
 
 
 def is_bundle(state: Any) -> bool:

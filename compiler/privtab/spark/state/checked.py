@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from privtab.errors import PolicyError
-from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.state.nodes import State
 
@@ -29,13 +27,7 @@ def program_of(policy: object) -> Program:
         return program
     from privtab.spark.policies import open_policy
 
-    opened = open_policy(cast("Any", policy))
-    if opened.program is not None:
-        return opened.program
-    try:
-        return program_from_json(opened.json, opened.system)
-    except ValueError as error:
-        raise PolicyError(f"this is not the program of a policy bundle: {error}") from error
+    return open_policy(cast("Any", policy)).as_program
 
 
 def checked_rows(program: Program, path: Path) -> State:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as fn
 
 from privtab.errors import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
+from privtab.ir.support import Tool, check_support
 from privtab.moments import WINDOW
 from privtab.spark.preflight import check_executors
 from privtab.spark.state import checks, files
@@ -50,6 +51,7 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
     configuration at once, or if there is no table.
     """
     program = program_of(policy)
+    check_support(program, Tool.SPARK_TABLES)
     check_executors(spark)
     sources = open_sources(spark, configuration)
     if not sources.tables:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as fn
 from privtab import moments
 from privtab.errors import HasWindows, UsageError
 from privtab.ir.nodes import Program
+from privtab.ir.support import Tool, check_support
 from privtab.moments import ALWAYS, WINDOW, Window
 from privtab.spark.state.checked import program_of
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, TABLES, schema
@@ -46,6 +47,8 @@ class SparkState:
     @classmethod
     def from_state(cls, spark: SparkSession, program: Program | None, state: State) -> SparkState:
         """The rows of a validated state; without a program, its grants must not name aliases or sets."""
+        if program is not None:
+            check_support(program, Tool.SPARK_TABLES)
         state.plain("Spark")
         rows = {table: arrow_table(table, state, program) for table in TABLES}
         tables = {
@@ -66,6 +69,7 @@ class SparkState:
         For such a policy, valid rows may have been left out or privileges resolved differently.
         """
         program = program_of(policy)
+        check_support(program, Tool.SPARK_TABLES)
         if self.system is not None and self.system != program.system:
             raise UsageError(f"the state is for `{self.system}`, but the policy is for `{program.system}`")
         if self.names is not None:
