@@ -31,7 +31,7 @@ ALLOWED = {
     "passes": {"ir"},
     "backends": {"ir"},
     "reference": {"ir", "state"},
-    "store": {"analysis", "authzen", "bundle", "engines", "ir", "reference", "registry", "serving", "state"},
+    "store": {"analysis", "authzen", "bundle", "client", "engines", "ir", "reference", "registry", "serving", "state"},
     "checks": {"findings", "ir", "model", "syntax"},
     "lint": {"checks", "findings", "report", "syntax"},
     "bundle": {"backends", "ir", "state"},

@@ -168,9 +168,9 @@ class BundledEngine:
             before = self._loaded.bundles if self._loaded is not None else {}
             started = elapsed()
             try:
-                bundles = {
-                    bundle.where: bundle for location in self.locations for bundle in location.read(before, self._keep)
-                }
+                bundles: dict[str, ReadBundle] = {}
+                for location in self.locations:
+                    bundles |= {bundle.where: bundle for bundle in location.read_beside(bundles, before, self._keep)}
                 changed = list(bundles.values()) != list(before.values())
                 if changed:
                     order = self._order.check(bundles.values())
@@ -197,6 +197,20 @@ class BundledEngine:
                     self._loaded.revision.state,
                 )
             return changed
+
+    def refresh_to(self, number: int) -> bool:
+        """As `refresh`, once the store has a change. Raises UsageError if no location is a store."""
+        numbered = [location for location in self.locations if location.numbered]
+        if not numbered:
+            raise UsageError(
+                'bundles have no numbered changes: `at_least` is for the state of a store, state="store:…"'
+            )
+        loaded = self._loaded
+        if loaded is not None and all(location.is_at(number, loaded.bundles) for location in numbered):
+            return False
+        for location in numbered:
+            location.wait_for(number)
+        return self.refresh()
 
     def _refresh_quietly(self) -> None:
         """Refresh unless another thread is doing so; a failure is logged and the active bundles stay."""

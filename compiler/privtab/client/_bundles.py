@@ -134,12 +134,31 @@ class BundleLocation:
 
     trusted: Trusted | None = None
     """The trusted keys; None: signatures are not verified."""
+    numbered = False
+    """Whether the states of this location are numbered by changes, for which a caller may wait."""
 
     def __init__(self, where: str) -> None:
         self.where = where
 
     def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """All bundles of this location, reusing unchanged ones from `before`; raises FileError, DecisionUnavailable."""
+        raise NotImplementedError
+
+    def read_beside(
+        self,
+        others: Mapping[str, ReadBundle],  # noqa: ARG002  (for locations whose states are made for a policy)
+        before: Mapping[str, ReadBundle],
+        keep: Keep,
+    ) -> list[ReadBundle]:
+        """As `read`; `others`: the bundles of the locations before this one."""
+        return self.read(before, keep)
+
+    def is_at(self, number: int, bundles: Mapping[str, ReadBundle]) -> bool:
+        """Whether the bundles that were read of a numbered location know a change."""
+        raise NotImplementedError
+
+    def wait_for(self, number: int) -> None:
+        """Wait, for a bounded time, until a numbered location has a change; raises DecisionUnavailable if it does not come."""
         raise NotImplementedError
 
     def content(self, packed: bytes, keep: Keep) -> Content:

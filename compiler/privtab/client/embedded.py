@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab._install import how_to_install
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from privtab.engines.python import TimedBatches
 
 Source: TypeAlias = str | os.PathLike[str]
-"""Location of bundles: a file, a folder, `package:name/file`, `http://…` or `https://…`."""
+"""Location of bundles: a file, a folder, `package:name/file`, `http://…` or `https://…`; or a state in a store, `store:…`."""
+STORE = "store:"
 
 
 class Embedded(Asker):
@@ -42,6 +44,8 @@ class Embedded(Asker):
     bundles in OPA's format. With `refresh`, the first call after that many seconds checks for changed bundles and loads
     them; without it, call `refresh()`. If a bundle cannot be read, the last good one stays active with a warning, and
     `problem` says why; after `max_staleness` seconds, calls raise DecisionUnavailable instead.
+
+    `Embedded("policy.tar.gz", state="store:grants.db", refresh=1, max_staleness=5)` reads the state from a store.
 
     With `verification_key` (PEM files with public keys) all bundles must be signed, and none may be older than its predecessor.
 
@@ -78,8 +82,14 @@ class Embedded(Asker):
         arguments = {name: value for name, value in locals().items() if name in _config.NAMES}
         settings = _config.resolve(arguments)
         self._hooks = tuple(hooks)
+        # A state in a store is made for the policy in the bundles.
+        sources = tuple(sorted(sources, key=lambda source: os.fspath(source).startswith(STORE)))
         locations = [bundle_location(source, settings) for source in sources]
         if settings["verification_key"] is not None:
+            if unsigned := next((location for location in locations if location.numbered), None):
+                raise UsageError(
+                    f"{unsigned.where} is not signed: with a verification key, take the state from a bundle"
+                )
             trusted = Trusted(settings["verification_key"], settings["verification_scope"])
             for location in locations:
                 location.trusted = trusted
@@ -131,9 +141,13 @@ class Embedded(Asker):
             raise UsageError(f"the engine `{self._bundled.name}` cannot list its state; the engine `python` can")
         return engine.program, engine.index
 
-    def refresh(self) -> bool:
-        """Load newer bundles now and return whether there were any. Raises on failure, and the active bundles stay."""
-        return self._bundled.refresh()
+    def refresh(self, *, at_least: int | None = None) -> bool:
+        """Load newer bundles now and return whether there were any. Raises on failure, and the active bundles stay.
+
+        `at_least`: the number of a change of a store, after which later questions are decided; nothing is read if it is known
+        already. DecisionUnavailable: the store does not have it within two seconds.
+        """
+        return self._bundled.refresh() if at_least is None else self._bundled.refresh_to(at_least)
 
     def batches(self) -> Batches | TimedBatches:
         """The current policy and state as a decider of whole columns, usable in other processes; without modes and hooks.
@@ -205,11 +219,23 @@ class Embedded(Asker):
         return super().check_many(requests)
 
 
+def _store_location(location: str) -> BundleLocation:
+    """The state of a store, whose room builds on this one and needs an extra."""
+    try:
+        module = import_module("privtab.store.location")
+    except ImportError as error:
+        raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
+    found: BundleLocation = module.StoreLocation(location)
+    return found
+
+
 def bundle_location(source: Source, settings: Settings) -> BundleLocation:
     """Where bundles are read from, by the form of the source; raises UsageError."""
     location = os.fspath(source)
     if location.startswith("package:"):
         return PackageLocation(location)
+    if location.startswith(STORE):
+        return _store_location(location)
     if not location.startswith(("http://", "https://")):
         return LocalLocation(source)
     if settings["verify"] not in (True, False) and not isinstance(settings["verify"], str):

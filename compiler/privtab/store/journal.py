@@ -236,6 +236,8 @@ class Journal:
             head = read_head(connection)
             if known is not None:
                 before, rows = known
+                if (before.number, before.hash) == (head.number, head.hash):
+                    return known
                 same = select(JOURNAL.c.hash).where(JOURNAL.c.number == before.number)
                 if connection.execute(same).scalar_one_or_none() == before.hash:
                     rows = Rows(rows.tables)

@@ -128,9 +128,8 @@ class View:
         """What the store holds now. Raises StoreError if the database fails, or if its rows are wrong under the policy."""
         with self._lock:
             last = self._last
-            head = self.journal.head()
-            if last is None or (last.head.number, last.head.hash) != (head.number, head.hash):
-                head, rows = self.journal.latest(None if last is None else (last.head, last.rows))
+            head, rows = self.journal.latest(None if last is None else (last.head, last.rows))
+            if last is None or last.head is not head:
                 try:
                     state, _ = checked(self.program, rows, self.journal.database.shown)
                 except StateInvalid as error:

@@ -76,7 +76,8 @@ class StoreReleases:
     def _now(self) -> Channel:
         """The release of the last change. Raises StoreError if it cannot be read, or if it is older than the one before."""
         with self._lock:
-            head = self._view.journal.head()
+            snapshot = self._view.now()
+            head = snapshot.head
             if self._last is not None:
                 last, hash_ = self._last
                 if (head.number, head.hash) == (last.sequence, hash_):
@@ -86,7 +87,6 @@ class StoreReleases:
                         f"{self.url} was replaced: it is at change {head.number}, and sidecars have change {last.sequence}; "
                         "restart the server to serve the store as it is now"
                     )
-            snapshot = self._view.now()
             state = self._revision("state", *packed_state(snapshot.program, snapshot.state))
             release = Channel(
                 channel=self._channel,
