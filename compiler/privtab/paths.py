@@ -164,6 +164,18 @@ class PathShape:
             return self.written.named(id_)
         return not id_.endswith("/") if self.nested is not None else count_names(id_) == self.depth
 
+    def unnamed_in(self, type_: str, id_: str) -> str | None:
+        """The id, without the last name, of an entity in the given one; None if that lies too deep.
+
+        >>> PathShape((("drive", 1), ("document", 2)), flat=1).unnamed_in("drive", "main")
+        'drive:main/'
+        """
+        if self.flat == len(self.chain) - 1:
+            return f"{type_}:{id_}/"
+        if self.nested is None or self.flat is not None:
+            return id_
+        return f"{id_}/" if count_names(id_) < self.most else None
+
     def example(self) -> str:
         """How a path is written: `catalog/namespace/…/table`."""
         if self.flat is not None:

@@ -20,7 +20,8 @@ from seeds import seeds
 from privtab.analysis.state_diff import ChangedAccess, ChangedRow, StateDiff, changed_rows, state_diff
 from privtab.analysis.state_diff.subjects import ANY_OTHER
 from privtab.analysis.state_diff.summary import groups as by_rows
-from privtab.analysis.universe import Universe, named_principals, rows_entities
+from privtab.analysis.universe import Universe, named_principals
+from privtab.analysis.universe import universe as universe_of
 from privtab.errors import UsageError
 from privtab.ir.formula import compares_given
 from privtab.ir.nodes import RESOURCE, Program, Rule
@@ -30,7 +31,8 @@ from privtab.moments import Window
 from privtab.paths import count_names
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
-from privtab.state.nodes import TABLES, Assignment, AttributeRow, Grant, State
+from privtab.state.located import placed
+from privtab.state.nodes import ALL_TABLES, TABLES, Assignment, AttributeRow, Grant, Placement, State
 
 WINDOWS = """\
 privtab: 1
@@ -40,7 +42,7 @@ entities: {top:}
 privileges: [READ]
 tables: {top: {read: READ (top)}}
 """
-FEATURES = ((), worlds.FEATURES, (*worlds.IN_SPARK, "nested"))
+FEATURES = ((), worlds.FEATURES, (*worlds.IN_SPARK, "nested"), ("flat", "nested", "below"), ("flat", "hierarchy"))
 Key: TypeAlias = tuple[bool, str, str, str, tuple[tuple[str, str], ...], tuple[str, ...]]
 
 
@@ -77,9 +79,17 @@ def test_attributes_of_many_states(subtests: pytest.Subtests, search_seed: int, 
             compare(with_attributes_of_the_state(seed), seed, seed % 8)
 
 
+@pytest.mark.parametrize("seed", seeds(range(20), quick=1))
+def test_flat_ids(seed: int) -> None:
+    program = generated_programs.program(seed, "flat", *(("nested", "below") if seed % 2 else ("hierarchy",)))
+    for changes in (0, 4):
+        compare(program, seed, changes)
+
+
 def with_attributes_of_the_state(seed: int) -> Program:
     """A generated policy that takes all attributes that it compares from the state."""
-    text = worlds.policy(seed, features=("attributes", *(worlds.FEATURES if seed % 2 else ())))
+    more = ((), worlds.FEATURES, ("flat", "nested"))[seed % 3]
+    text = worlds.policy(seed, features=("attributes", *more))
     text = re.sub(r", from: (request|state|\[[a-z, ]+\])", "", text)
     for of_request, of_user in (("mfa", "trained"), ("hour", "rank")):
         text = text.replace(f"request.{of_request}", f"user.{of_user}")
@@ -90,8 +100,8 @@ def with_attributes_of_the_state(seed: int) -> Program:
 
 
 def compare(program: Program, seed: int, changes: int) -> None:
-    before = worlds.state(program, seed)
-    after = changed(program, before, seed, changes) if changes else worlds.state(program, seed + 1)
+    before = placed(program, worlds.state(program, seed))
+    after = changed(program, before, seed, changes) if changes else placed(program, worlds.state(program, seed + 1))
     found = state_diff(program, before, after)
     if any("kinds of" in text for text in found.undecided):
         return
@@ -107,14 +117,18 @@ def changed(program: Program, state: State, seed: int, changes: int) -> State:
     """The state with some rows dropped, and some of another state added."""
     rnd = random.Random(seed)
     other = worlds.state(program, seed + 1)
-    tables: dict[str, Any] = {table: list(getattr(state, table)) for table in TABLES}
+    names = ALL_TABLES if program.flat else TABLES
+    tables: dict[str, Any] = {table: list(getattr(state, table)) for table in names}
     for _ in range(changes):
-        table = rnd.choice(TABLES)
+        table = rnd.choice(names)
         if rnd.random() < 0.5 and tables[table]:
             tables[table].pop(rnd.randrange(len(tables[table])))
         elif getattr(other, table):
-            tables[table].append(rnd.choice(getattr(other, table)))
-    return State(**tables)
+            row = rnd.choice(getattr(other, table))
+            if table == "entities":
+                tables[table] = [place for place in tables[table] if place.entity != row.entity]
+            tables[table].append(row)
+    return placed(program, State(**tables))
 
 
 def keys(access: ChangedAccess) -> Iterator[Key]:
@@ -127,7 +141,10 @@ def keys(access: ChangedAccess) -> Iterator[Key]:
 
 def one_by_one(program: Program, before: State, after: State) -> Iterator[Key]:
     """Every difference, from a decision of the reference about everything in each state."""
-    universe = Universe(program, chain(rows_entities(before), rows_entities(after)))
+    universe = Universe(program)
+    for state in (before, after):
+        for entity in universe_of(program, state):
+            universe.by_type[entity.type][entity.id] = entity
     old_reference, new_reference = Reference(program, before), Reference(program, after)
     subjects: list[tuple[str, str, tuple[str, ...]]] = [
         (f"user:{user}", user, ()) for user in worlds.names(program).users
@@ -139,7 +156,7 @@ def one_by_one(program: Program, before: State, after: State) -> Iterator[Key]:
         subjects += [
             (f"group:{group}", "someone else", (group,))
             for group in everyone
-            if group in known or not program.attributes
+            if group in known or not (program.attributes or program.flat)
         ]
     for rule in program.rules.values():
         flags = rule_flags(program, rule)
@@ -183,8 +200,15 @@ def objects(program: Program, universe: Universe, rule: Rule) -> Iterator[tuple[
         shape = vocabulary(program).shapes[rule.entity]
         above = [Entity(rule.entity, "")] if type_.parent is None else [*universe.by_type[type_.parent].values()]
         above += universe.by_type[rule.entity].values() if type_.nested else ()
-        end = "" if shape.nested is None else "/"
-        resources += [Entity(rule.entity, parent.id + end) for parent in above if count_names(parent.id) < shape.most]
+        if rule.entity in program.flat:
+            resources += [Entity(rule.entity, f"{parent}/") for parent in above]
+        else:
+            end = "" if shape.nested is None or shape.flat is not None else "/"
+            resources += [
+                Entity(rule.entity, parent.id + end)
+                for parent in above
+                if not end or count_names(parent.id) < shape.most
+            ]
     pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
     for resource in resources:
         for chosen in product(*pools):
@@ -195,7 +219,7 @@ def rows_make_the_difference(program: Program, before: State, access: ChangedAcc
     """The rows alone make the difference, and none of them can be left out."""
     entities = next(access.requested_objects(1))
     for rows, makes_it in [(access.rows, True), *((without(access.rows, row), False) for row in access.rows)]:
-        reference = Reference(program, applied(before, rows))
+        reference = Reference(program, placed(program, applied(before, rows)))
         for subject in access.subjects:
             kind, _, name = subject.partition(":")
             request = Request(
@@ -210,6 +234,11 @@ def rows_make_the_difference(program: Program, before: State, access: ChangedAcc
 
 
 def without(rows: tuple[ChangedRow, ...], row: ChangedRow) -> tuple[ChangedRow, ...]:
+    """The rows without one of them; the two rows of an entity that has moved are one change."""
+    if row.table == "entities":
+        return tuple(
+            other for other in rows if other.table != row.table or other.cells["entity"] != row.cells["entity"]
+        )
     return tuple(other for other in rows if other != row)
 
 
@@ -385,6 +414,64 @@ def test_an_attribute_of_an_entity_changes_what_everyone_may() -> None:
     }
     [line, *_] = [line for group in by_rows(state_diff(program, before, after), ()) for line in group.lines]
     assert "everyone else" in line.subjects
+
+
+DRIVES = """\
+privtab: 1
+system: world
+version: "1"
+entities: {drive: {folder: {document:}}}
+types: {folder: {nested: true, flat: true}, document: {flat: true}}
+privileges: [READ]
+semantics: {inheritance: down, deny: overrides}
+tables:
+  folder: {create: {requires: READ (parent), creates: true}}
+  document: {read: READ (document), ping: anyone}
+"""
+
+
+def lying(**parents: str) -> tuple[Placement, ...]:
+    types = {"f": "folder", "d": "document"}
+    return tuple(Placement(entity=Entity(types[id_[0]], id_), parent=Entity.parse(p)) for id_, p in parents.items())
+
+
+def test_what_moves_is_affected_with_all_that_lies_in_it() -> None:
+    program = generated_programs.lowered(DRIVES)[0]
+    grants = (
+        Grant(grantee="user:ann", effect="allow", privilege="READ", entity=Entity("folder", "f1")),
+        Grant(grantee="user:ben", effect="allow", privilege="READ", entity=Entity("drive", "b")),
+    )
+    before = State(grants=grants, entities=lying(f1="drive:a", f2="folder:f1", d1="folder:f2", d2="folder:f1"))
+    after = State(grants=grants, entities=lying(f1="drive:a", f2="drive:b", d1="folder:f2", d2="folder:f1"))
+    moved = ("folder:f2 lies in folder:f1", "folder:f2 lies in drive:b")
+    found = state_diff(program, before, after)
+    assert {
+        (change.gained, change.subjects, str(objects[RESOURCE]), tuple(row.text for row in change.rows))
+        for change in found.access
+        for objects in change.requested_objects()
+    } == {
+        (False, ("user:ann",), "folder:folder:f2/", moved),
+        (False, ("user:ann",), "document:d1", moved),
+        (True, ("user:ben",), "folder:folder:f2/", moved),
+        (True, ("user:ben",), "document:d1", moved),
+    }
+    lines = [line for group in by_rows(found, ()) for line in group.lines]
+    assert ("[folder/create]", "folder:f2/") in {(line.operations, line.entities) for line in lines}
+
+
+def test_what_lies_nowhere_is_denied_to_everyone() -> None:
+    program = generated_programs.lowered(DRIVES)[0]
+    before = State(entities=lying(d1="folder:f1", f1="drive:a"))
+    [found] = state_diff(program, before, State(entities=lying(f1="drive:a"))).access
+    assert (found.gained, found.rule.operation, found.subjects) == (False, "ping", (ANY_OTHER,))
+
+
+def test_a_new_name_changes_no_decision() -> None:
+    program = generated_programs.lowered(DRIVES)[0]
+    [place] = lying(f1="drive:a")
+    found = state_diff(program, State(entities=(place,)), State(entities=(replace(place, name="Plans"),)))
+    assert [row.text for row in found.rows] == ["folder:f1 lies in drive:a", "folder:f1 lies in drive:a as Plans"]
+    assert not found.access
 
 
 def test_attributes_that_requests_give_are_refused() -> None:

@@ -165,13 +165,8 @@ class _Decisions:
     def _resource(self, rule: Rule, entity: Entity, *, unnamed: bool) -> Entity | None:
         """The resource of a question about an entity; None if it lies deeper than its type nests."""
         shape = self.caller.vocabulary.shapes[rule.entity]
-        if unnamed and rule.entity in self.program.flat:
-            return Entity(rule.entity, f"{entity}/")
-        if shape.flat is not None:
-            return Entity(rule.entity, entity.id)
-        if not unnamed or shape.nested is None:
-            return Entity(rule.entity, entity.id)
-        return Entity(rule.entity, f"{entity.id}/") if entity.id.count("/") + 2 <= shape.most else None
+        id_ = shape.unnamed_in(entity.type, entity.id) if unnamed else entity.id
+        return None if id_ is None else Entity(rule.entity, id_)
 
     def questions(self, type_: str) -> list[tuple[Rule, bool]]:
         """As `questions`, once for each type."""

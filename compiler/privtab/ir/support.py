@@ -82,7 +82,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.SPARK_ENTITLEMENTS: "`entitlements`",
         Tool.SPARK_JOINS: '`plan="joins"`',
         Tool.SPARK_TABLES: "a state in tables of Spark",
-        Tool.STATE_DIFF: "`state diff`",
     },
     Feature.ACTIVE_WITH_HIERARCHY: {
         Tool.SPARK_ACTIVE_ROLES: "`active_roles=` in Spark",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from privtab.ir.nodes import Program
@@ -30,6 +31,25 @@ def locations(program: Program, state: State) -> Locations:
         found = Locations(vocabulary(program).shapes, places, containers(vocabulary(program), places))
         state.derived[key] = found
     return found
+
+
+def placed(program: Program, state: State) -> State:
+    """The state without the rows about entities that no row places: they count for nothing, and are errors in files."""
+    where = locations(program, state)
+    columns = (
+        ("members", "of"),
+        ("assignments", "scope"),
+        ("grants", "entity"),
+        ("owners", "entity"),
+        ("attributes", "entity"),
+    )
+    kept: Any = {}
+    for table, column in columns if program.flat else ():
+        keys = state.column(table, column)
+        nowhere = {key for key in keys.names if where.find(Entity.parse(key)) is None}
+        if nowhere:
+            kept[table] = tuple(row for row, key in zip(getattr(state, table), keys, strict=True) if key not in nowhere)
+    return replace(state, **kept) if kept else state
 
 
 def parts(program: Program, state: State) -> dict[str, Any]:

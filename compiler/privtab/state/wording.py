@@ -19,6 +19,9 @@ _SENTENCES: Mapping[str, Callable[[Mapping[str, str]], str]] = {
     "owners": lambda row: f"{row['entity']} is owned by {row['owner']}",
     "service_admins": lambda row: f"{row['user']} is a service admin",
     "attributes": lambda row: f"{row['attribute']} of {row.get('entity') or row['user']} is {row['value']}",
+    "entities": lambda row: (
+        f"{row['entity']} lies in {row['parent']}" + (f" as {row['name']}" if "name" in row else "")
+    ),
 }
 
 

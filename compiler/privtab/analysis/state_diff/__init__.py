@@ -13,7 +13,7 @@ from math import prod
 
 from privtab.analysis.state_diff.affected import Affected
 from privtab.analysis.state_diff.causes import Causes
-from privtab.analysis.state_diff.entities import Division, EntityClass, EntityTree, prefixes
+from privtab.analysis.state_diff.entities import Division, EntityClass, EntityTree
 from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab.analysis.state_diff.rows import changed_rows, with_windows
 from privtab.analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
@@ -24,6 +24,7 @@ from privtab.ir.request_dependence import rule_flags
 from privtab.ir.support import Tool, check_support
 from privtab.moments import now
 from privtab.paths import count_names
+from privtab.state.located import placed
 from privtab.state.nodes import State
 from privtab.state.places import NOWHERE, Places
 
@@ -57,9 +58,8 @@ def state_diff(
     rows = tuple(changed_rows(before, after, places))
     at_moment = now() if moment is None else moment
     states = before.at(at_moment), after.at(at_moment)
-    comparison = _Comparison(
-        program, *states, rows if states[0] is before and states[1] is after else tuple(changed_rows(*states)), most
-    )
+    plain_rows = rows if states[0] is before and states[1] is after else tuple(changed_rows(*states))
+    comparison = _Comparison(program, placed(program, states[0]), placed(program, states[1]), plain_rows, most)
     access: Iterable[ChangedAccess] = comparison.all(tell)
     if comparison.rows is not rows:
         access = with_windows(access, rows, at_moment)
@@ -85,8 +85,8 @@ class _Comparison:
         self.undecided: list[str] = []
         below = (atom for rule in program.rules.values() for atom in atoms(item_condition(rule)))
         depths = [program.depth(atom.target.type) for atom in below if isinstance(atom, HasBelow | OwnsBelow)]
-        self.least_below = min(depths, default=None)
-        """The fewest names of an entity that a condition asks about with all that lies below it; None if none does."""
+        self.least_below = min([*depths, *([1] if depths and program.flat else [])], default=None)
+        """The fewest names in the address of an entity that a condition asks about with all below it; None if none does."""
         self._questions: dict[tuple[str, bool], list[Question]] = {}
 
     def all(self, tell: Callable[[int, int], None] | None = None) -> Iterator[ChangedAccess]:
@@ -96,7 +96,7 @@ class _Comparison:
         self.tree = EntityTree(self.program, *(side.state for side in self.sides))
         self.named = self.tree.named([t.name for t in self.program.entities.values() if t.principal is not None])
         affected = Affected(self.program, self.sides, self.tree).by_subject(self.rows)
-        self.causes = Causes(self.program, self.sides, self.rows)
+        self.causes = Causes(self.program, self.sides, self.rows, self.tree.addresses)
         subjects_by_paths: dict[frozenset[str], list[Subject]] = defaultdict(list)
         for subject in sorted(affected):
             subjects_by_paths[frozenset(affected[subject])].append(subject)
@@ -123,11 +123,12 @@ class _Comparison:
 
     def _of(self, subjects: Sequence[Subject], roots: frozenset[str]) -> Iterator[ChangedAccess]:
         """The changed access of subjects that are affected at or below the same paths."""
-        cuts: set[str] = {*roots, *self._cuts(subjects)}
+        # What has moved lies elsewhere in one of the states, or nowhere.
+        cuts: set[str] = {*roots, *self._cuts(subjects), *map(self.tree.addresses.of, self.tree.addresses.moved)}
         if (least := self.least_below) is not None:
             # A row concerns all that contain its entity, and whatever lies in these.
-            cuts = {outer for path in cuts for outer in prefixes(path)}
-            roots |= {outer for path in roots for outer in prefixes(path) if count_names(outer) >= least}
+            cuts = {outer for path in cuts for outer in self.tree.around(path)}
+            roots |= {outer for path in roots for outer in self.tree.around(path) if count_names(outer) >= least}
         division = self.tree.divided(cuts)
         under = division.under(roots)
         sets = (SubjectSets(self.sides[0], subjects), SubjectSets(self.sides[1], subjects))
@@ -162,17 +163,17 @@ class _Comparison:
             yield from combinations(flags, size)
 
     def _cuts(self, subjects: Collection[Subject]) -> set[str]:
-        """The paths with rows about the subjects in either state."""
-        found: set[str] = set()
+        """The addresses with rows about the subjects in either state."""
+        keys: set[str] = set()
         names = {subject.partition(":")[2] for subject in subjects}
         users = [subject[5:] for subject in subjects if subject.startswith("user:")]
         for side in self.sides:
-            found |= side.compared_paths
+            keys |= side.compared_entities
             holdings = [side.holding(subject) for subject in subjects]
-            keys = side.keys({p for holding in holdings for p in holding.everything}) | side.memberships_of(users)
+            keys |= side.keys({p for holding in holdings for p in holding.everything}) | side.memberships_of(users)
             keys |= {scope for holding in holdings for _, scope in holding.scoped}
-            found |= {key.partition(":")[2] for key in keys}
             names |= {name for holding in holdings for name in holding.groups | holding.roles}
+        found = {self.tree.addresses.of(key) for key in keys}
         if self.named:
             for name in names:
                 found |= self.named.get(name, set())
@@ -220,7 +221,7 @@ class _Comparison:
         for variants in questions_of_rules:
             found_before: dict[bool, list[tuple[frozenset[str], frozenset[Subject]]]] = {True: [], False: []}
             for question in variants:
-                if not question.accepts(objects[RESOURCE]):
+                if question.requested(objects[RESOURCE]) is None:
                     continue
                 self.decided += 1
                 before, after = (subject_sets.allowed(question, objects) for subject_sets in sets)
@@ -236,7 +237,7 @@ class _Comparison:
                             gained=gained,
                             rule=question.rule,
                             unnamed=question.unnamed,
-                            ending=question.ending,
+                            shape=question.shape,
                             flags=tuple(sorted(question.flags)),
                             subjects=subjects,
                             entities=classes[RESOURCE],

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
+from privtab.analysis.state_diff.addresses import written
 from privtab.analysis.state_diff.entities import EntityTree
 from privtab.analysis.state_diff.nodes import ChangedRow
 from privtab.analysis.state_diff.subjects import PRINCIPAL_COLUMN, Side, Subject
 from privtab.ir.formula import compared_terms
 from privtab.ir.nodes import Program
-from privtab.names import path_of
+from privtab.names import last_name
 from privtab.state.chains import GROUP
 
 EVERYWHERE = frozenset({""})
@@ -29,6 +30,7 @@ class Affected:
         self.sides = sides
         self.uses = sides[0].uses
         self._tree = tree
+        self._address = tree.addresses.of
         self._defaults = {role.name for role in program.roles.values() if role.grants}
         self._paths_of_role: dict[tuple[str, str | None], frozenset[str]] = {}
 
@@ -47,6 +49,8 @@ class Affected:
         match row.table:
             case "attributes" if "user" not in row.cells:
                 return self._everyone
+            case "entities":
+                return self._everyone
             case "memberships" if row.cells["user"].startswith(GROUP):
                 return self.sides[0].bearers(row.cells["user"]) | self.sides[1].bearers(row.cells["user"])
             case "members" | "memberships" | "service_admins" | "attributes":
@@ -60,9 +64,8 @@ class Affected:
         match row.table:
             case "members":
                 entity = row.cells["of"]
-                return (
-                    frozenset({path_of(entity)}) if entity.partition(":")[0] in self.uses.member_types else frozenset()
-                )
+                is_checked = entity.partition(":")[0] in self.uses.member_types
+                return frozenset({self._address(entity)}) if is_checked else frozenset()
             case "memberships":
                 counts = self.uses.state_groups or row.cells["user"].startswith(GROUP)
                 return self._of_group(row.cells["group"]) if counts else frozenset()
@@ -72,25 +75,32 @@ class Affected:
                 kind = "user" if "user" in row.cells else "entity"
                 if (kind, row.cells["attribute"]) not in self._compared:
                     return frozenset()
-                return EVERYWHERE if kind == "user" else frozenset({path_of(row.cells["entity"])})
+                return EVERYWHERE if kind == "user" else frozenset({self._address(row.cells["entity"])})
+            case "entities":
+                if row.cells["entity"] not in self._tree.addresses.moved:
+                    return frozenset()
+                # Whether a role within a scope holds another one within another scope depends on where the scopes lie.
+                is_checked = self.uses.holds and "roles" in self.program.semantics.hierarchy
+                return EVERYWHERE if is_checked else frozenset({self._address(row.cells["entity"])})
             case "service_admins":
                 return EVERYWHERE if self.uses.service_admins else frozenset()
             case _:
-                return frozenset({path_of(row.cells["entity"])})
+                return frozenset({self._address(row.cells["entity"])})
 
     def _of_role(self, name: str, scope: str | None) -> frozenset[str]:
         """Where a role counts that is held within a scope, with the roles that it holds."""
         key = name, scope
         found = self._paths_of_role.get(key)
         if found is None:
-            pairs = {pair for side in self.sides for pair in side.holdings.held_with(name, scope)}
+            sides = [side for side in self.sides if scope is None or side.places(scope)]
+            pairs = {pair for side in sides for pair in side.holdings.held_with(name, scope)}
             found = self._paths_of_role[key] = frozenset[str]().union(*(self._of_held(*pair) for pair in pairs))
         return found
 
     def _of_held(self, name: str, scope: str | None) -> frozenset[str]:
         """Where a role counts, without the roles that it holds."""
         if scope is not None:
-            return frozenset({path_of(scope)}) | self._paths_named_after("role", name)
+            return frozenset({self._address(scope)}) | self._paths_named_after("role", name)
         own = EVERYWHERE if name in self._defaults else self._paths_held({f"role:{name}"})
         return own | self._paths_named_after("role", name)
 
@@ -106,7 +116,7 @@ class Affected:
         return frozenset(found)
 
     def _paths_held(self, principals: set[str]) -> frozenset[str]:
-        return frozenset(path_of(key) for side in self.sides for key in side.keys(principals))
+        return frozenset(self._address(key) for side in self.sides for key in side.keys(principals))
 
     def _paths_named_after(self, kind: str, name: str) -> frozenset[str]:
         """The paths of entities that stand for a role or a group, if conditions ask about these."""
@@ -115,7 +125,9 @@ class Affected:
 
     @cached_property
     def _everyone(self) -> set[Subject]:
-        return self.sides[0].everyone() | self.sides[1].everyone()
+        types = [type_.name for type_ in self.program.entities.values() if type_.principal == "user"]
+        stand_for_users = {last_name(written(address)) for type_ in types for address in self._tree.paths[type_]}
+        return self.sides[0].everyone() | self.sides[1].everyone() | {f"user:{name}" for name in stand_for_users}
 
     @cached_property
     def _compared(self) -> frozenset[tuple[str, str]]:

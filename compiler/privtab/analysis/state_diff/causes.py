@@ -7,13 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain
 from typing import Any, TypeAlias
 
+from privtab.analysis.state_diff.addresses import Addresses
 from privtab.analysis.state_diff.entities import prefixes
 from privtab.analysis.state_diff.nodes import ChangedRow
 from privtab.analysis.state_diff.subjects import PRINCIPAL_COLUMN, Holding, Question, Side, Subject, SubjectSets
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
+from privtab.names import path_of
 from privtab.request import Entity
 from privtab.state.chains import GROUP
+from privtab.state.located import placed
 from privtab.state.nodes import TABLES, State
 
 Rows: TypeAlias = tuple[ChangedRow, ...]
@@ -23,15 +26,23 @@ Cause: TypeAlias = tuple[tuple[Subject, ...], Rows]
 class Causes:
     """Finds the rows that make a difference among all changed rows of two states."""
 
-    def __init__(self, program: Program, sides: tuple[Side, Side], rows: Iterable[ChangedRow]) -> None:
+    def __init__(
+        self, program: Program, sides: tuple[Side, Side], rows: Iterable[ChangedRow], addresses: Addresses
+    ) -> None:
         self.program = program
+        self.addresses = addresses
         self.sides = sides
         self.uses = sides[0].uses
         self._by_path: dict[str, list[ChangedRow]] = defaultdict(list)
         self._assigned: dict[str, list[ChangedRow]] = defaultdict(list)
         self._of_user: dict[str, list[ChangedRow]] = defaultdict(list)
+        self._moves: dict[str, Rows] = {}
         for row in rows:
             match row.table:
+                case "entities":
+                    key = row.cells["entity"]
+                    if key in addresses.moved:  # and not only called something else
+                        self._moves[key] = (*self._moves.get(key, ()), row)
                 case "grants" | "owners":
                     self._by_path[row.cells["entity"].partition(":")[2]].append(row)
                 case "members":
@@ -54,8 +65,11 @@ class Causes:
         """The same for requests about some objects."""
         return CausesAt(self, objects)
 
-    def relevant(self, subject: Subject, paths: Sequence[str]) -> Rows:
-        """The changed rows that may change a decision for a subject on objects with these paths and what contains them."""
+    def relevant(self, subject: Subject, paths: Collection[str]) -> Rows:
+        """The changed rows that may change a decision for a subject on objects with these paths and what contains them.
+
+        Of the two rows of an entity that has moved, the row that places it now stands for both.
+        """
         before, after = (side.holding(subject) for side in self.sides)
         principals = before.everything | after.everything
         on_paths = self._by_path if self.asks_below else paths
@@ -77,7 +91,14 @@ class Causes:
                 or f"role:{row.cells['role']}" in mentioned
             ]
         found += [row for holder in dict.fromkeys([subject, *groups]) for row in self._of_user.get(holder, ())]
-        return tuple(found)
+        everywhere = self.asks_below or self._holds_roles  # scopes of roles may lie anywhere
+        return *found, *(rows[-1] for key, rows in self._moves.items() if everywhere or path_of(key) in paths)
+
+    def whole(self, rows: Rows) -> Rows:
+        """The rows, with both rows of entities that have moved."""
+        return tuple(
+            part for row in rows for part in (self._moves[row.cells["entity"]] if row.table == "entities" else (row,))
+        )
 
     def roles_of(self, *holdings: Holding) -> list[str]:
         """The roles of some subjects that may hold others, as `role:…`."""
@@ -127,7 +148,11 @@ class CausesAt:
     def __init__(self, causes: Causes, objects: Mapping[str, Entity]) -> None:
         self._causes = causes
         self._objects = objects
-        self._paths = list(dict.fromkeys(chain.from_iterable(prefixes(entity.id) for entity in objects.values())))
+        entities = [entity for entity in objects.values() if entity.type]
+        outer = map(path_of, causes.addresses.containers(map(str, entities)))
+        self._paths = list(
+            dict.fromkeys(("", *chain.from_iterable(prefixes(entity.id) for entity in entities), *outer))
+        )
         self._relevant: dict[Subject, Rows] = {}
         self._bases: dict[frozenset[Subject], Mapping[str, list[Any]]] = {}
         self._worlds: dict[tuple[frozenset[Subject], Rows], SubjectSets] = {}
@@ -143,7 +168,7 @@ class CausesAt:
         for rows, members in parts.items():
             assert rows, f"{question.rule.id}: a decision changed for {members[0]}, and no row that concerns it"
             if len(rows) == 1:
-                yield tuple(members), rows
+                yield tuple(members), self._causes.whole(rows)
             else:
                 part = frozenset(members)
 
@@ -153,7 +178,7 @@ class CausesAt:
                     return allowed if gained else part - allowed
 
                 for found, smallest in _smallest(holds, part, rows):
-                    yield tuple(sorted(found)), smallest
+                    yield tuple(sorted(found)), self._causes.whole(smallest)
 
     def _world(self, subjects: frozenset[Subject], rows: Rows) -> SubjectSets:
         """What the subjects may do in the first state with only some of the rows changed."""
@@ -167,7 +192,9 @@ class CausesAt:
                 added = [row.value for row in rows if row.table == table and row.added]
                 tables[table] = (*(value for value in base if value not in removed), *added)
             first = self._causes.sides[0]
-            side = Side(first.program, State(**tables), first.uses)
+            if first.program.flat:
+                tables["entities"] = self._placements(State(**tables), [row for row in rows if row.table == "entities"])
+            side = Side(first.program, placed(first.program, State(**tables)), first.uses)
             self._worlds[key] = SubjectSets(side, subjects)
         return self._worlds[key]
 
@@ -195,6 +222,16 @@ class CausesAt:
             named = state.column(table, principal_column).take(rows)
             found[table] = [row for row, name in zip(rows, named, strict=True) if name in principals]
         return {table: [getattr(state, table)[row] for row in found[table]] for table in TABLES}
+
+    def _placements(self, rows: State, moves: Sequence[ChangedRow]) -> list[Any]:
+        """Where the entities of some rows and the objects lie in the first state, with some moves."""
+        objects = [str(entity) for entity in self._objects.values() if entity.type]
+        around = self._causes.addresses.containers([*rows.named_entities(), *objects])
+        entities = self._causes.sides[0].state.entities
+        numbers = self._causes.sides[0].state.column("entities", "entity").where(around)
+        moved = {row.cells["entity"] for row in moves}
+        unmoved = [row for row in map(entities.__getitem__, numbers) if str(row.entity) not in moved]
+        return [*unmoved, *(row.value for row in moves if row.added)]
 
 
 def _smallest(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from privtab.errors import UsageError
 from privtab.hints import nearest
 from privtab.state.load import cells_of
-from privtab.state.nodes import TABLES, RowLocation, State
+from privtab.state.nodes import ALL_TABLES, RowLocation, State
 from privtab.state.places import Places
 from privtab.state.raw import RawRow, RawState
 from privtab.state.wording import row_text
@@ -56,7 +56,7 @@ def find_raw_rows(texts: Iterable[str], rows: RawState, shown: str) -> list[RawR
 
 
 def _sentences(state: State) -> Iterator[tuple[str, tuple[str, int]]]:
-    for table in TABLES:
+    for table in ALL_TABLES:
         for number, cells in enumerate(cells_of(state, table)):
             yield row_text(table, cells), (table, number)
 
@@ -96,7 +96,7 @@ def _at_place(text: str, rows: Callable[[str], Sequence[RawRow]]) -> list[tuple[
             return place.path == by_row["path"] and place.row == int(by_row["row"])
         return by_line is not None and place.path == by_line["path"] and place.line == int(by_line["line"])
 
-    tables = [by_row["table"]] if by_row is not None else TABLES if by_line is not None else ()
+    tables = [by_row["table"]] if by_row is not None else ALL_TABLES if by_line is not None else ()
     return [(table, number) for table in tables for number, row in enumerate(rows(table)) if is_there(row.place)]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from privtab.analysis.state_diff.addresses import Addresses, written
+from privtab.analysis.universe import universe
 from privtab.ir.nodes import Program
 from privtab.ir.type_chains import nested_on
 from privtab.names import last_name
@@ -21,7 +23,7 @@ class EntityClass:
 
     type: str
     paths: list[str]
-    """All paths of the type, sorted."""
+    """All addresses of the type, sorted."""
     spans: tuple[tuple[int, int], ...]
     """The slices of `paths` in the class."""
 
@@ -38,39 +40,39 @@ class EntityClass:
     def __iter__(self) -> Iterator[Entity]:
         for begin, end in self.spans:
             for position in range(begin, end):
-                yield Entity(self.type, self.paths[position])
+                yield Entity(self.type, written(self.paths[position]))
+
+    def addresses(self) -> Iterator[str]:
+        """The addresses of the entities."""
+        for begin, end in self.spans:
+            yield from self.paths[begin:end]
 
 
 class EntityTree:
-    """The entities that states name, by type and path, with those that `analysis.universe.Universe` adds."""
+    """The entities that states name, by type and address, with those that `analysis.universe.Universe` adds."""
 
     def __init__(self, program: Program, *states: State) -> None:
-        found: dict[str, set[str]] = {type_: set() for type_ in program.entities}
-        for key in {key for state in states for key in state.named_entities()}:
-            type_, _, path = key.partition(":")
-            found[type_].add(path)
-        in_order = sorted(program.entities.values(), key=lambda type_: len(program.chain(type_.name)))
-        for link in reversed(in_order):
-            if link.parent is not None:
-                own = found[link.name]
-                if link.nested:
-                    own |= {outer for path in own for outer in _levels_around(path, program.depth(link.name))}
-                    own = {path for path in own if count_names(path) == program.depth(link.name)}
-                found[link.parent] |= own if link.single else {path.rpartition("/")[0] for path in own}
-        for link in in_order:
-            if link.single and link.parent is not None:
-                found[link.name] |= found[link.parent]
+        self.addresses = Addresses(program, states)
+        found = _placed(program, states, self.addresses) if program.flat else _named(program, states)
         self.paths: dict[str, list[str]] = {type_: sorted(paths) for type_, paths in found.items()} | {"": [""]}
         self.nested = nested_on(program.entities)
 
     def named(self, types: Collection[str]) -> Mapping[str, set[str]]:
-        """By name, the paths of the entities of some types that a principal's name may refer to."""
+        """By name, the addresses of the entities of some types that a principal's name may refer to."""
         found: dict[str, set[str]] = {}
         for type_ in types:
-            for path in self.paths[type_]:
-                found.setdefault(path, set()).add(path)
-                found.setdefault(last_name(path), set()).add(path)
+            for address in self.paths[type_]:
+                path = written(address)
+                found.setdefault(path, set()).add(address)
+                found.setdefault(last_name(path), set()).add(address)
         return found
+
+    def around(self, address: str) -> Iterator[str]:
+        """An address and those of what contains its entities in either state, from the root of all on."""
+        yield from prefixes(address)
+        outermost = address.partition("/")[0].removeprefix("%")
+        if outermost in self.addresses.moved:
+            yield from map(self.addresses.of, self.addresses.containers([outermost]))
 
     def span(self, type_: str, path: str) -> tuple[int, int, int, int]:
         """The slices of a type's paths that are the path itself, and that lie below it."""
@@ -123,8 +125,8 @@ class Division:
             found = self._class(type_, cut)
             if type_ in self.tree.nested:
                 by_levels: dict[int, list[str]] = {}
-                for entity in found:
-                    by_levels.setdefault(count_names(entity.id), []).append(entity.id)
+                for address in found.addresses():
+                    by_levels.setdefault(count_names(address), []).append(address)
                 self._known[key] = [EntityClass(type_, paths, ((0, len(paths)),)) for paths in by_levels.values()]
             else:
                 self._known[key] = [found] if found.spans else []
@@ -150,6 +152,35 @@ class Division:
             path_begin, path_end, begin, end = self.tree.span(type_, child)
             yield path_begin, path_end
             yield begin, end
+
+
+def _named(program: Program, states: Iterable[State]) -> dict[str, set[str]]:
+    """The paths of all entities, by type, where the paths tell what contains them."""
+    found: dict[str, set[str]] = {type_: set() for type_ in program.entities}
+    for key in {key for state in states for key in state.named_entities()}:
+        type_, _, path = key.partition(":")
+        found[type_].add(path)
+    in_order = sorted(program.entities.values(), key=lambda type_: len(program.chain(type_.name)))
+    for link in reversed(in_order):
+        if link.parent is not None:
+            own = found[link.name]
+            if link.nested:
+                own |= {outer for path in own for outer in _levels_around(path, program.depth(link.name))}
+                own = {path for path in own if count_names(path) == program.depth(link.name)}
+            found[link.parent] |= own if link.single else {path.rpartition("/")[0] for path in own}
+    for link in in_order:
+        if link.single and link.parent is not None:
+            found[link.name] |= found[link.parent]
+    return found
+
+
+def _placed(program: Program, states: Iterable[State], addresses: Addresses) -> dict[str, set[str]]:
+    """The addresses of all entities that lie somewhere in one of the states, by type."""
+    found: dict[str, set[str]] = {type_: set() for type_ in program.entities}
+    for state in states:
+        for entity in universe(program, state):
+            found[entity.type].add(addresses.of(str(entity)))
+    return found
 
 
 def _levels_around(path: str, outermost: int) -> Iterator[str]:

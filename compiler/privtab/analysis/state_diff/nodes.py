@@ -9,6 +9,7 @@ from math import prod
 
 from privtab.analysis.state_diff.entities import EntityClass
 from privtab.ir.nodes import RESOURCE, Rule
+from privtab.paths import PathShape
 from privtab.request import Entity
 from privtab.state.nodes import RowLocation
 from privtab.state.wording import row_text
@@ -45,8 +46,8 @@ class ChangedAccess:
     gained: bool
     rule: Rule
     unnamed: bool
-    ending: str
-    """What the path of an unnamed call has after the container's: `/` if a type on it nests."""
+    shape: PathShape
+    """The paths of the rule's type."""
     flags: tuple[str, ...]
     subjects: tuple[str, ...]
     """`user:alice`; `group:hr` for a user whose request says that they are in this group; `user:*` for everyone whom no row names."""
@@ -73,7 +74,8 @@ class ChangedAccess:
     def _resources(self) -> Iterator[Entity]:
         if not self.unnamed:
             return iter(self.entities)
-        return (Entity(self.rule.entity, entity.id + self.ending) for entity in self.entities)
+        ids = (self.shape.unnamed_in(entity.type, entity.id) for entity in self.entities)
+        return (Entity(self.rule.entity, id_) for id_ in ids if id_ is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

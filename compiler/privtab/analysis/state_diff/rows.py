@@ -8,7 +8,7 @@ from dataclasses import replace
 from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow
 from privtab.moments import FIRST, LAST, WINDOW, Window
 from privtab.moments import moment as at
-from privtab.state.nodes import TABLES, State
+from privtab.state.nodes import ALL_TABLES, State
 from privtab.state.places import NOWHERE, Places
 from privtab.state.raw import COLUMNS, LARGE, RawState
 
@@ -17,7 +17,7 @@ def changed_rows(
     before: State, after: State, places: tuple[Places, Places] = (NOWHERE, NOWHERE)
 ) -> Iterator[ChangedRow]:
     """The rows that were removed and added, table by table, in the order of their states; repeated rows count once."""
-    for table in TABLES:
+    for table in ALL_TABLES:
         removed, added = _only(before, after, table)
         yield from _rows(before, table, removed, places[0], added=False)
         yield from _rows(after, table, added, places[1], added=True)
@@ -69,7 +69,7 @@ def with_windows(access: Iterable[ChangedAccess], rows: Iterable[ChangedRow], mo
 
 def changed_raw_rows(before: RawState, after: RawState) -> Iterator[ChangedRow]:
     """The same for rows as read, without a policy that says what they mean."""
-    for table in TABLES:
+    for table in ALL_TABLES:
         rows_before, rows_after = before.rows.get(table, ()), after.rows.get(table, ())
         if min(len(rows_before), len(rows_after)) >= LARGE:
             from privtab.state.coded import only_in_one

@@ -12,8 +12,7 @@ from privtab.analysis.universe import USERS, named_principals
 from privtab.ir.formula import asked_condition, compared_terms
 from privtab.ir.nodes import RESOURCE, Atom, Compare, Formula, Program, Rule, ServiceAdmin
 from privtab.ir.serialise import vocabulary
-from privtab.names import path_of
-from privtab.paths import PathShape, count_names
+from privtab.paths import PathShape
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
 from privtab.state.chains import GROUP
@@ -45,18 +44,10 @@ class Question:
         shape = vocabulary(program).shapes[rule.entity]
         return cls(rule=rule, unnamed=unnamed, flags=frozenset(flags), condition=condition, shape=shape)
 
-    @property
-    def ending(self) -> str:
-        """What follows the path of the container if the last name is left off."""
-        return "/" if self.unnamed and self.shape.nested is not None else ""
-
-    def accepts(self, entity: Entity) -> bool:
-        """Whether the resource of the request about an entity does not lie too deep."""
-        return not self.ending or count_names(entity.id) < self.shape.most
-
-    def requested(self, entity: Entity) -> Entity:
-        """The resource of the request about an entity."""
-        return Entity(self.rule.entity, entity.id + self.ending)
+    def requested(self, entity: Entity) -> Entity | None:
+        """The resource of the request about an entity; None if it lies too deep."""
+        id_ = self.shape.unnamed_in(entity.type, entity.id) if self.unnamed else entity.id
+        return None if id_ is None else Entity(self.rule.entity, id_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +93,10 @@ class Side:
             self._known[subject] = found
         return found
 
+    def places(self, key: str) -> bool:
+        """Whether the state tells where an entity lies."""
+        return self.holdings.locations.find(Entity.parse(key)) is not None
+
     def bearers(self, principal: str) -> set[Subject]:
         """Every subject that a principal stands for, everywhere or within a scope."""
         users = set(self._users.unscoped_bearers(principal))
@@ -124,11 +119,11 @@ class Side:
         return found | {ANY_OTHER}
 
     @cached_property
-    def compared_paths(self) -> set[str]:
-        """The paths of the entities with attributes that conditions compare."""
+    def compared_entities(self) -> set[str]:
+        """The entities with attributes that conditions compare."""
         names = {term.attribute for term in compared_terms(self.program) if term.kind == "entity"}
         rows = self.state.column("attributes", "attribute").where(names)
-        return {path_of(key) for key in self.state.column("attributes", "entity").take(rows) if key is not None}
+        return {key for key in self.state.column("attributes", "entity").take(rows) if key is not None}
 
     def containers(self, principal: str) -> Iterable[str]:
         """The groups that a principal is in and the roles that it holds, by single rows."""
@@ -173,8 +168,10 @@ class SubjectSets(PrincipalSets):
             self._groups |= holding.groups
 
     def allowed(self, question: Question, objects: Mapping[str, Entity]) -> frozenset[Subject]:
-        """The subjects that may do what is asked. `objects`: the entities by slot."""
-        now = {**objects, RESOURCE: question.requested(objects[RESOURCE])}
+        """The subjects that may do what is asked. `objects`: the entities by slot, of which the resource does not lie too deep."""
+        resource = question.requested(objects[RESOURCE])
+        assert resource is not None
+        now = {**objects, RESOURCE: resource}
         same = now == self._objects
         if not same:
             self._caller.about(now)
@@ -184,6 +181,8 @@ class SubjectSets(PrincipalSets):
         if not same or self.flags != question.flags:
             self.flags = question.flags
             self._referred.clear()
+        if self._caller.unplaced:
+            return frozenset()
         found = self.fold(question.condition)
         return self._subjects if found is None else self._subjects & found
 
