@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from privtab.analysis.explain import explain
 from privtab.analysis.turns import ways
 from privtab.analysis.what_can import what_can
 from privtab.analysis.who_can import who_can
@@ -95,3 +98,18 @@ def test_changes_that_turn_a_denial_do_not_change_attributes(program: Program) -
     reference = Reference(program, STATE)
     assert ways(reference, STATE, request_for("read", user="dan")).sets
     assert not ways(reference, STATE, request_for("read", "c/r/t", user="ann")).sets
+
+
+def test_explain_says_where_values_come_from(program: Program) -> None:
+    reference = Reference(program, STATE)
+
+    def steps(request: Request) -> list[list[str]]:
+        [parts] = explain(reference, request, STATE).sets
+        return [[step.text for step in chain] for part in parts for chain in part.because if "." in part.atom]
+
+    assert steps(request_for("read")) == [["department of ann is hr", "department of table:c/s/t is hr"]]
+    assert steps(request_for("rank", user="dan")) == [["rank of dan is 4"]]
+    given = GivenAttributes(user={"rank": 9})
+    assert steps(replace(request_for("rank", user="dan"), attributes=given)) == [
+        ["the request says that user.rank is 9"]
+    ]

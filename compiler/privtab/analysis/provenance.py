@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never, cast
 
-from privtab.ir.atom_texts import compare_text
+from privtab.attributes import Value
+from privtab.ir.atom_texts import term_text, value_text
 from privtab.ir.nodes import Atom, Compare, Has, HasBelow, Holds, Member, Owner, OwnsBelow, Self, ServiceAdmin, Target
 from privtab.moments import ALWAYS, Window, shown
 from privtab.names import path_of, refers_to
 from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext
 from privtab.request import Entity
+from privtab.state.attribute_rows import texts
 from privtab.state.chains import ROLE
 from privtab.state.names import StateNames
 from privtab.state.nodes import Effect, Grant, RowLocation, State
@@ -141,9 +143,7 @@ class Provenance:
                 paths = self.evaluation.paths_from(atom.target)
                 return tuple(chain for path in paths for chain in self._ownership_chains(path[-1]))
             case Compare():
-                comparison = compare_text(atom, lambda target: self.evaluation.path(target)[-1])
-                step = Step(kind="attribute", text=f"the request says that {comparison}")
-                return ((step,),) if self.evaluation.compares(atom) else ()
+                return (tuple(self._values(atom)),) if self.evaluation.compares(atom) else ()
             case ServiceAdmin():
                 rows = self.state.column("service_admins", "user").where([self.evaluation.user])
                 text = row_text("service_admins", {"user": self.evaluation.user})
@@ -174,6 +174,23 @@ class Provenance:
             for grant, step in self._grants.get(("deny", atom.privilege, key), ())
             for chain in self._to_caller(grant.grantee, path)
         )
+
+    def _values(self, compare: Compare) -> Iterator[Step]:
+        """Where the values of a comparison that holds come from: the rows of the state, or what the request says."""
+        found = {term: cast(Value, self.evaluation.value(term)) for term in compare.terms}
+        for term, value in found.items():
+            holder = self.evaluation.holder(term)
+            if holder is None or self.evaluation.sent(term) is not None:
+                text = term_text(term, lambda target: self.evaluation.path(target)[-1])
+                yield Step(kind="attribute", text=f"the request says that {text} is {value_text(value)}")
+                continue
+            # Of a set, the row with the value that is in it.
+            shown = texts(value if isinstance(value, str | int) else found[compare.left])
+            for row, attribute in self._rows_of("attributes", holder[0], {holder[1]}, "attribute"):
+                text = self.state.attributes[row].value
+                if attribute == term.attribute and text in shown:
+                    cells = {holder[0]: holder[1], "attribute": attribute, "value": text}
+                    yield self._step("attribute", row_text("attributes", cells), "attributes", row)
 
     def _below_chains(self, privilege: str, target: Target) -> Iterator[Chain]:
         """Every chain to a privilege on an object or on an entity below it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Literal, assert_never
 
 from privtab.attributes import holds
 from privtab.ir.formula import anchor, asked_condition, located, resolve
@@ -210,20 +210,28 @@ class EvaluationContext:
 
     def value(self, term: Term, user: str | None = None) -> object:
         """The value of an attribute, of the caller or of another user; None if it is absent."""
+        sent, holder = self.sent(term), self.holder(term, user)
+        return self.holdings.attribute(*holder, term.attribute) if sent is None and holder is not None else sent
+
+    def sent(self, term: Term) -> object:
+        """The value that the request gives an attribute; None if it gives none."""
         match term.kind:
             case "user":
-                sent = self.attributes.user.get(term.attribute)
-                return self.holdings.attribute("user", user or self.user, term.attribute) if sent is None else sent
+                return self.attributes.user.get(term.attribute)
             case "request":
                 return self.attributes.request.get(term.attribute)
             case "entity":
                 path = self.path(term.target) if term.target is not None else ()
-                if not path:
-                    return None
-                sent = self.given.get((path[-1], term.attribute))
-                return self.holdings.attribute("entity", path[-1], term.attribute) if sent is None else sent
+                return self.given.get((path[-1], term.attribute)) if path else None
             case _:
                 assert_never(term.kind)
+
+    def holder(self, term: Term, user: str | None = None) -> tuple[Literal["user", "entity"], str] | None:
+        """Whose value of an attribute the state may have: the caller or another user, or an entity; None if nobody's."""
+        if term.kind == "user":
+            return "user", user or self.user
+        path = self.path(term.target) if term.target is not None else ()
+        return ("entity", path[-1]) if path else None
 
     def path(self, target: Target) -> tuple[str, ...]:
         """The keys from the root to the target; empty if the request does not name the target."""
