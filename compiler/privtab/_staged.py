@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from privtab.errors import BundleWriteError
+
+_WRITERS = 8
 
 
 def write(path: Path, content: bytes) -> None:
@@ -25,12 +27,38 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
         if path.is_char_device() or path.is_fifo():
             with path.open("wb") as file:
                 return sum(map(file.write, pieces))
-        with staged(path, pieces) as temporary:
-            size = temporary.stat().st_size
-            temporary.replace(path)
-            sync_folder(path)
+        size = _replace(path, pieces)
+        sync_folder(path)
     except OSError as error:
         raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
+    return size
+
+
+def write_all(files: Mapping[Path, bytes]) -> None:
+    """As `write`, for many files in several threads, since most of the time is waiting for the disk.
+
+    If one cannot be written, others may have been.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    def write_one(file: tuple[Path, bytes]) -> None:
+        path, content = file
+        try:
+            _replace(path, [content])
+        except OSError as error:
+            raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
+
+    with ThreadPoolExecutor(_WRITERS) as threads:
+        for _ in threads.map(write_one, files.items()):
+            pass
+    for path in {path.parent: path for path in files}.values():
+        sync_folder(path)
+
+
+def _replace(path: Path, pieces: Iterable[bytes]) -> int:
+    with staged(path, pieces) as temporary:
+        size = temporary.stat().st_size
+        temporary.replace(path)
     return size
 
 

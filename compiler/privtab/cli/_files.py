@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from privtab import indented_json, strict_json
-from privtab._staged import write
+from privtab._staged import write, write_all
 
 MANIFEST = ".privtab-manifest.json"
 
@@ -24,9 +24,7 @@ def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, c
     groups that are no longer written. Files that this function did not write are left alone.
     """
     before = _manifest(folder)
-    for files in outputs.values():
-        for relative, content in files.items():
-            write(folder / relative, content)
+    write_all({folder / relative: content for files in outputs.values() for relative, content in files.items()})
     after = {group: sorted(files) for group, files in outputs.items()}
     other_groups = {} if complete else {group: files for group, files in before.items() if group not in after}
     current_files = {relative for files in (*after.values(), *other_groups.values()) for relative in files}
