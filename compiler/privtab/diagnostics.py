@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
+
+from privtab._nodes import dataclass
 
 T_co = TypeVar("T_co", covariant=True)
 

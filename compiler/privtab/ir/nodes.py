@@ -7,9 +7,10 @@ targets to types on containment chains. A formula has no negation, so it is mono
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
+from privtab._nodes import dataclass
 from privtab.attributes import NO_ATTRIBUTES, Attribute, Attributes, Kind, Operator, Scalar
 from privtab.diagnostics import Span
 from privtab.ir.type_chains import chains, depths, shared_root

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
+from privtab._nodes import dataclass
 from privtab.attributes import NO_ATTRIBUTES, Attribute, Attributes, Kind, Operator, Scalar
 from privtab.diagnostics import Located, Span
 from privtab.ir.nodes import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, Literal, TypeAlias, assert_never
@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, assert_never
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput
 
+from privtab._nodes import dataclass
 from privtab.syntax.cell_errors import CellError, cell_error
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from privtab._nodes import dataclass
 from privtab.attributes import Attribute, Kind
 from privtab.diagnostics import Located, Span
 from privtab.source import SourceFile

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
 import yaml
 
+from privtab._nodes import dataclass
 from privtab.diagnostics import Diagnostic
 from privtab.findings import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p004_yaml_feature, p005_duplicate_key
 from privtab.source import SourceFile
