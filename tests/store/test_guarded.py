@@ -14,7 +14,7 @@ from privtab.pipeline import load_program, policy_artifacts
 from privtab.request import Entity
 from privtab.store.authority import Authority
 from privtab.store.guarded import DesiredChange, GuardedStore, WriteOptions
-from privtab.store.store import Store
+from privtab.store.store import Outcome, Store
 from privtab.store.view import View
 
 FREE = WriteOptions()
@@ -207,3 +207,36 @@ def test_a_role_whose_entity_no_row_names_is_given_as_the_resource(lake: Guarded
     with pytest.raises(UsageError, match="no entity of role `reader`: give it as `resource`"):
         lake.change(rows("assignments", row), FREE)
     assert lake.change(rows("assignments", row, resource=Entity("role", "l/reader")), FREE).changes
+
+
+def test_an_entity_with_a_flat_id_is_placed_where_its_creator_may_create(houses: GuardedStore) -> None:
+    def create(new: str, user: str = "ann") -> DesiredChange:
+        return DesiredChange(user=user, operation="create", resource=Entity("box", "house:a/"), new=Entity.parse(new))
+
+    planned = houses.propose_performed(create("box:1"))
+    once = WriteOptions(request_id="once")
+    done = houses.perform(create("box:1"), once)
+    assert [(change.table, change.row) for change in done.changes] == [
+        ("owners", {"entity": "box:1", "owner": "user:ann"}),
+        ("entities", {"entity": "box:1", "parent": "house:a"}),
+    ]
+    assert planned.changes == done.changes
+    assert houses.perform(create("box:1"), once).repeated
+    with pytest.raises(StoreConflict, match="there already"):
+        houses.perform(create("box:1"), FREE)
+    with pytest.raises(AccessDenied):
+        houses.perform(create("box:2", user="ben"), FREE)
+    with pytest.raises(UsageError, match="is not new in"):
+        houses.perform(create("room:a/x"), FREE)
+
+
+def test_what_may_be_deleted_is_deleted_and_the_rest_is_told(houses: GuardedStore) -> None:
+    recorded: list[tuple[Outcome, float]] = []
+    houses = GuardedStore(houses.store, houses.view, houses.authority, record=lambda *done: recorded.append(done))
+    for user, house in (("ann", "a"), ("ben", "b")):
+        houses.perform(DesiredChange(user=user, operation="create", resource=Entity("role", f"{house}/r{house}")), FREE)
+    wanted = [Entity("role", "b/rb"), Entity("house", "a"), Entity("box", "9"), Entity("user", "a/eve")]
+    results = houses.delete_all([DesiredChange(user="ann", resource=entity) for entity in wanted], FREE)
+    assert [type(result) for result in results] == [UsageError, UsageError, AccessDenied, Outcome]
+    assert recorded[-1][0] is results[-1]
+    assert len(recorded) == 3

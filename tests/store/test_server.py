@@ -243,6 +243,53 @@ def test_an_owner_is_replaced_and_an_entity_deleted_with_all_below(server: Serve
 
 
 @pytest.mark.slow
+def test_entities_are_deleted_as_far_as_each_may_be(server: Server, lake: str) -> None:
+    path = lake.partition(":")[2]
+    schemas = [f"schema:{path}/{name}" for name in "abc"]
+    for schema in schemas:
+        done(ask(server, "POST", "/operations", "root", {"operation": "create", "resource": schema}))
+    own = {"entity": schemas[1], "owner": "user:ann"}
+    done(ask(server, "POST", "/rows/owners", "root", {"rows": [own]}))
+    body = {"entities": schemas}
+    proposed = done(ask(server, "POST", "/deletions?dry_run=true", "ann", body))["results"]
+    assert [result["status"] for result in proposed] == [403, 200, 403]
+    key = {"Idempotency-Key": f"{path} deleted"}
+    denied, deleted, _ = done(ask(server, "POST", "/deletions", "ann", body, **key))["results"]
+    assert (denied["entity"], denied["error"]["kind"]) == (schemas[0], "denied")
+    assert {"remove": "owners", "row": own} in deleted["changes"] == proposed[1]["changes"]
+    assert done(ask(server, "POST", "/deletions", "ann", body, **key))["results"][1]["repeated"]
+    results = done(ask(server, "POST", "/deletions", "root", body))["results"]
+    assert [len(result["changes"]) for result in results] == [1, 0, 1]
+    assert [result["number"] for result in results] == [deleted["number"] + n for n in (1, 2, 3)]
+    bodies: tuple[Any, ...] = ({}, {"entities": []}, {"entities": [1]}, {"entities": [lake], "user": "root"})
+    for wrong in bodies:
+        refused(ask(server, "POST", "/deletions", "root", wrong), 400)
+
+
+@pytest.mark.slow
+def test_metrics_count_what_is_done_and_refused(server: Server, lake: str) -> None:
+    def metrics() -> dict[str, float]:
+        answer = ask(server, "GET", "/metrics", "root")
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        lines = (line.rpartition(" ") for line in answer.text.splitlines() if not line.startswith("#"))
+        return {name.removeprefix("privtab_store_"): float(value) for name, _, value in lines}
+
+    before = metrics()
+    rows = {"rows": [grant("user:ann", "CREATE", lake)]}
+    for _ in range(2):
+        done(ask(server, "POST", "/rows/grants", "root", rows, **{"Idempotency-Key": f"{lake} metrics"}))
+    refused(ask(server, "POST", "/rows/grants", "eve", rows), 403)
+    unread = metrics()
+    assert (unread["database_ok"], unread["change_number"]) == (1, before["change_number"] + 1)
+    names = ("changes_total", "repeated_total", 'refused_total{kind="denied"}', "change_seconds_count")
+    assert [unread[name] - before.get(name, 0) for name in names] == [1, 1, 1, 2]
+    done(ask(server, "GET", "/rows", "root"))
+    read = metrics()
+    assert (read["unseen_changes"], read["lag_seconds"]) == (0, 0)
+    assert ask(server, "GET", "/metrics", None).status_code == 401
+
+
+@pytest.mark.slow
 def test_concurrent_writers_lose_nothing(server: Server, lake: str) -> None:
     def write(number: int) -> int:
         rows = {"rows": [grant(f"user:u{number}", "SELECT", lake)]}

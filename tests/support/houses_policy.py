@@ -6,7 +6,8 @@ POLICY = """\
 privtab: 1
 system: houses
 version: "1"
-entities: {house: {room: , role: , group: , user: }}
+entities: {house: {room: , role: , group: , user: , box: }}
+types: {box: {flat: true}}
 privileges:
   ENTER: {on: [house, room]}
 semantics: {inheritance: down, deny: overrides, owner: {kinds: [user, role, group]}}
@@ -21,6 +22,9 @@ tables:
     grant_privilege: owner (room, house)
     set_owner: owner (room)
     drop: owner (house)
+  box:
+    create: {requires: owner (house), becomes: owner}
+    drop: owner (box, house)
   role:
     create: {requires: owner (house), becomes: owner}
     grant_role, revoke_role: owner (house)

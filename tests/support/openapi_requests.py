@@ -130,7 +130,7 @@ class Requests:
 
     def _more(self, name: str) -> float:
         """How often a property that is not required is there."""
-        return {"add": 0.6, "remove": 0.3, "resource": 0.4}.get(name, 0.1)
+        return {"add": 0.6, "remove": 0.3, "resource": 0.4, "new": 0.3}.get(name, 0.1)
 
     def _broken(self, value: Any) -> Any:
         """A value with one part replaced."""

@@ -95,6 +95,7 @@ def run(
         from privtab.serving.tokens import Tokens
         from privtab.store.server import apis
         from privtab.store.server.app import StoreScope, StoreServer, routes
+        from privtab.store.server.metrics import Metrics
         from privtab.store.server.point import StoreDecisionPoint, wait_for_change
         from privtab.store.store import Store
     except ImportError as error:
@@ -118,13 +119,15 @@ def run(
     artifacts = policy_artifacts(program)
     view = View(store, program, artifacts.program)
     view.now()  # Wrong rows are told now, not to the first caller.
+    metrics = Metrics(view)
     tokens = Tokens(settings.token_file, StoreScope) if settings.token_file is not None else None
     log_requests(quiet=settings.quiet)
     with ExitStack() as stack:
         listening = stack.enter_context(listen(settings.host, settings.port))
         base = public_url or address(listening, settings.host, tls)
         server = StoreServer(
-            guarded=GuardedStore(store, view, authority, auditor or ()),
+            guarded=GuardedStore(store, view, authority, auditor or (), metrics.record),
+            metrics=metrics,
             base=base,
             tokens=tokens,
             anonymous=anonymous,

@@ -8,13 +8,11 @@ alone, `Reference` and `validate` decide and find what they do with all rows; te
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import Any, TypeAlias
 
 from privtab.effects import Change
-from privtab.errors import InvalidRequest
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.ir.serialise import vocabulary
@@ -33,21 +31,6 @@ from privtab.store.schema import CUT, row_id
 
 Pending: TypeAlias = Mapping[str, Mapping[str, Change]]
 """By table and id, the last change of a row that is not written yet."""
-
-
-def read_ahead(program: Program, reader: Reader, shown: str, requests: Iterable[Request]) -> None:
-    """Read by few statements what `Excerpt.read_for` will look for, for each of some requests."""
-    if program.flat:
-        return  # Their keys depend on rows that requests before them may change.
-    lookups: list[tuple[set[str], set[str]]] = []
-    for request in requests:
-        with suppress(InvalidRequest):
-            vocabulary(program).check(request)
-            lookups.append(Excerpt(program, reader, shown).keys_and_principals(request))
-    if len(lookups) > 1:
-        reader.where_ahead("grants", [{"entity": sorted(e), "grantee": sorted(p)} for e, p in lookups])
-        if program.semantics.owner is not None:
-            reader.where_ahead("owners", [{"entity": sorted(keys)} for keys, _ in lookups])
 
 
 class Excerpt:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from privtab.errors import AccessDenied, StateInvalid, StoreConflict, UnsupportedError, UsageError
+from privtab.errors import (
+    AccessDenied,
+    InvalidRequest,
+    PrivtabError,
+    StateInvalid,
+    StoreConflict,
+    UnsupportedError,
+    UsageError,
+)
 from privtab.ir.serialise import vocabulary
 from privtab.names import last_name
 from privtab.request import Decision, Entity, Request
@@ -32,6 +41,8 @@ class DesiredChange:
     operation: str | None = None
     with_: Mapping[str, Entity] = field(default_factory=dict)
     flags: frozenset[str] = frozenset()
+    new: Entity | None = None
+    """The entity with a flat id that the operation creates in `resource`."""
 
     def rows(self) -> Iterator[tuple[str, Verb, Row]]:
         """(table, `add` or `remove`, row) of each row."""
@@ -51,12 +62,20 @@ class WriteOptions:
 class GuardedStore:
     """A store for users who are not trusted: the policy's tables say which operation authorises what they write and read."""
 
-    def __init__(self, store: Store, view: View, authority: Authority, auditors: Sequence[str] = ()) -> None:
-        """`auditors`: users who may read all rows and the journal."""
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        authority: Authority,
+        auditors: Sequence[str] = (),
+        record: Callable[[Outcome, float], None] = lambda outcome, seconds: None,  # noqa: ARG005
+    ) -> None:
+        """`auditors`: users who may read all rows and the journal. `record` is told of each change, with the seconds it took."""
         self.store = store
         self.view = view
         self.authority = authority
         self.auditors = frozenset(auditors)
+        self._record = record
         self.program = store.program
         self._vocabulary = vocabulary(store.program)
 
@@ -71,12 +90,14 @@ class GuardedStore:
         request = self._request(snapshot, desired)
         if _gives(desired) and self._done(request, desired, how) is None:
             self._check_reach(snapshot, request)
-        return self.store.change(
-            request,
-            add=desired.add or None,
-            remove=desired.remove or None,
-            request_id=how.request_id,
-            expect=how.expect,
+        return self._recorded(
+            lambda: self.store.change(
+                request,
+                add=desired.add or None,
+                remove=desired.remove or None,
+                request_id=how.request_id,
+                expect=how.expect,
+            )
         )
 
     def propose(self, desired: DesiredChange) -> Plan:
@@ -98,19 +119,43 @@ class GuardedStore:
             self._check_new(snapshot, request)
         # Rows about the same entity after this snapshot are a conflict.
         expect = snapshot.number if how.expect is None else min(how.expect, snapshot.number)
-        return self.store.perform(request, request_id=how.request_id, expect=expect)
+        return self._recorded(
+            lambda: self.store.perform(request, new=desired.new, request_id=how.request_id, expect=expect)
+        )
 
     def propose_performed(self, desired: DesiredChange) -> Plan:
         """What `perform` would do."""
         request = self._performed(desired)
         self._check_new(self.view.now(), request)
-        return self.store.propose(request)
+        return self.store.propose(request, new=desired.new)
 
     def delete(self, desired: DesiredChange, how: WriteOptions) -> Outcome:
         """Delete an entity by the operation of the policy that does: every row on it, and below it, goes too."""
         request = self._deleted(desired)
         self._check_reach(self.view.now(), request)
-        return self.store.delete_entity(request, request_id=how.request_id, expect=how.expect)
+        return self._recorded(lambda: self.store.delete_entity(request, request_id=how.request_id, expect=how.expect))
+
+    def delete_all(self, desired: Sequence[DesiredChange], how: WriteOptions) -> list[Outcome | PrivtabError]:
+        """As `delete`, of each entity that may be deleted, in one transaction; the error for each of the others."""
+        snapshot = self.view.now()
+        results: list[Outcome | PrivtabError | None] = []
+        requests: list[Request] = []
+        for change in desired:
+            try:
+                request = self._deleted(change)
+                self._check_reach(snapshot, request)
+            except (AccessDenied, InvalidRequest, UsageError) as error:
+                results.append(error)
+            else:
+                results.append(None)
+                requests.append(request)
+        started = time.perf_counter()
+        deleted = self.store.delete_all(requests, request_id=how.request_id, expect=how.expect)
+        for outcome in deleted:
+            if isinstance(outcome, Outcome):
+                self._record(outcome, time.perf_counter() - started)
+        remaining = iter(deleted)
+        return [next(remaining) if result is None else result for result in results]
 
     def propose_deleted(self, desired: DesiredChange) -> Plan:
         """What `delete` would do."""
@@ -240,7 +285,15 @@ class GuardedStore:
     def _done(self, request: Request, desired: DesiredChange, how: WriteOptions) -> Outcome | None:
         if how.request_id is None:
             return None
-        return self.store.done(how.request_id, request, add=desired.add or None, remove=desired.remove or None)
+        return self.store.done(
+            how.request_id, request, add=desired.add or None, remove=desired.remove or None, new=desired.new
+        )
+
+    def _recorded(self, work: Callable[[], Outcome]) -> Outcome:
+        started = time.perf_counter()
+        outcome = work()
+        self._record(outcome, time.perf_counter() - started)
+        return outcome
 
     def _check_new(self, snapshot: Snapshot, request: Request) -> None:
         """Raise StoreConflict for an entity to be created that rows name: its creator would get rights on what is there."""

@@ -23,11 +23,12 @@ from privtab.state.load import from_tables
 from privtab.state.raw import RawState
 from privtab.state.uses import uses
 from privtab.store.database import Database, address, migrate, version
-from privtab.store.excerpt import Excerpt, read_ahead
+from privtab.store.excerpt import Excerpt
 from privtab.store.group_commit import GroupCommit, Take
 from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head, row_of_request
 from privtab.store.lookups import Reader
 from privtab.store.planning import ChangeRequest, Plan, Proposal, Tables, plan, raw, replaced
+from privtab.store.read_ahead import read_ahead
 from privtab.store.rows import Rows, about, checked
 from privtab.store.schema import BEGINNING, HEAD, canonical
 
@@ -140,16 +141,23 @@ class Store(Journal):
         """As `perform`, for an operation that deletes its resource: every row on it, and on what lies below, goes too."""
         return self._write(ChangeRequest(request=request, delete=True), request_id, expect)
 
-    def delete_all(self, requests: Sequence[Request]) -> list[Outcome | PrivtabError]:
+    def delete_all(
+        self, requests: Sequence[Request], *, request_id: str | None = None, expect: int | None = None
+    ) -> list[Outcome | PrivtabError]:
         """Delete the resources of some requests as far as each is allowed, in one transaction; the error for each of the others.
 
+        `request_id`: each deletion has this id with a hash of its resource.
         Raises StoreError, and deletes nothing, if the database fails.
         """
-        waiting = [_Waiting(ChangeRequest(request=request, delete=True), None, None) for request in requests]
+        waiting: list[_Waiting] = []
+        for request in requests:
+            part = hashlib.sha256(str(request.resource).encode()).hexdigest()[:16]
+            own_id = None if request_id is None else _checked_id(f"{request_id} {part}")
+            waiting.append(_Waiting(ChangeRequest(request=request, delete=True), own_id, expect))
         self._commits.submit(waiting)
         results = [item.result for item in waiting if item.result is not None]
         for result in results:
-            if isinstance(result, StoreError):
+            if isinstance(result, StoreError) and not isinstance(result, StoreConflict):
                 raise result
         return results
 
@@ -177,10 +185,12 @@ class Store(Journal):
         *,
         add: Tables | RawState | None = None,
         remove: Tables | RawState | None = None,
+        new: Entity | None = None,
     ) -> Outcome | None:
-        """What `change` did for this request id; None if nothing. Raises StoreConflict if it was another request."""
+        """What `change` or `perform` did for this request id; None if nothing. Raises StoreConflict if it was another request."""
+        requested = replace(_change_request(request, add, remove), new=new)
         with self.database.reading() as connection:
-            return _known(connection, request_id, canonical(_change_request(request, add, remove).to_json()))
+            return _known(connection, request_id, canonical(requested.to_json()))
 
     def propose(
         self,
@@ -189,14 +199,15 @@ class Store(Journal):
         add: Tables | RawState | None = None,
         remove: Tables | RawState | None = None,
         delete: bool = False,
+        new: Entity | None = None,
     ) -> Plan:
-        """What `change` would do now, or `delete_entity`; nothing is written."""
+        """What `change` would do now, or `perform` or `delete_entity`; nothing is written."""
         with self.database.reading() as connection:
             head = read_head(connection)
             self._check_all(connection, head)
             excerpt = Excerpt(self.program, Reader().at(connection, head.hash), self.database.shown)
             decision, changes = plan(
-                self.program, excerpt, replace(_change_request(request, add, remove), delete=delete)
+                self.program, excerpt, replace(_change_request(request, add, remove), delete=delete, new=new)
             )
         read = partial(self._rows_after, head.number)
         return Plan(number=head.number, decision=decision, changes=changes, rows=read, program=self.program)
@@ -224,11 +235,7 @@ class Store(Journal):
         return self.replayed(number)
 
     def _write(self, requested: ChangeRequest, request_id: str | None, expect: int | None) -> Outcome:
-        if request_id is not None:
-            _check_name(request_id, "request id")
-            if not 0 < len(request_id) <= LONGEST_ID:
-                raise UsageError(f"a request id has 1 to {LONGEST_ID} characters")
-        own = _Waiting(requested, request_id, expect)
+        own = _Waiting(requested, None if request_id is None else _checked_id(request_id), expect)
         self._commits.submit([own])
         assert own.result is not None
         if isinstance(own.result, Outcome):
@@ -291,9 +298,9 @@ class Store(Journal):
             if waiting.expect is not None:
                 later = chain(entries(connection, waiting.expect), writer.entries)
                 _check_unseen(later, waiting.expect, writer.head, changes)
-        except StoreError:
-            raise
         except PrivtabError as error:
+            if isinstance(error, StoreError) and not isinstance(error, StoreConflict):
+                raise
             return error
         number = writer.append(
             changes,
@@ -373,6 +380,13 @@ def _append_unasked(
 
 def _change_request(request: Request, add: Tables | RawState | None, remove: Tables | RawState | None) -> ChangeRequest:
     return ChangeRequest(request=request, add=raw(add, "the rows to add"), remove=raw(remove, "the rows to remove"))
+
+
+def _checked_id(request_id: str) -> str:
+    _check_name(request_id, "request id")
+    if not 0 < len(request_id) <= LONGEST_ID:
+        raise UsageError(f"a request id has 1 to {LONGEST_ID} characters")
+    return request_id
 
 
 def _check_name(text: str, what: str) -> None:

@@ -124,6 +124,12 @@ class View:
         self._lock = Lock()
         self._last: Snapshot | None = None
 
+    @property
+    def known(self) -> int:
+        """The number of the last change that was read; 0 if nothing was."""
+        last = self._last
+        return 0 if last is None else last.number
+
     def now(self) -> Snapshot:
         """What the store holds now. Raises StoreError if the database fails, or if its rows are wrong under the policy."""
         with self._lock:

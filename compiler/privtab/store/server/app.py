@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,10 +26,12 @@ from privtab.serving.endpoint import JSON, LOG, answered, read_json_body
 from privtab.serving.envelope import note
 from privtab.serving.guard import Refused, authorize
 from privtab.serving.tokens import Tokens
-from privtab.store.guarded import DesiredChange, GuardedStore, effect_of, is_about
+from privtab.store.guarded import DesiredChange, GuardedStore, WriteOptions, effect_of
 from privtab.store.planning import Plan
 from privtab.store.schema import row_id
+from privtab.store.server import listings
 from privtab.store.server.calls import (
+    Answer,
     Call,
     Malformed,
     NotFound,
@@ -42,12 +41,9 @@ from privtab.store.server.calls import (
     read_rows,
     read_tables,
 )
+from privtab.store.server.metrics import CONTENT_TYPE, Metrics
 from privtab.store.server.openapi import MOST_LISTED, PREFIX, TABLES, openapi
 from privtab.store.store import Outcome
-
-Answer: TypeAlias = tuple[int, Any]
-"""The status and the JSON of an answer."""
-_NAMES = {"users": "user", "groups": "group", "roles": "role"}
 
 
 class StoreScope(StrEnum):
@@ -69,6 +65,7 @@ class StoreServer:
     tokens: Tokens | None = None
     anonymous: str | None = None
     """The user of requests without a token; None: they are refused."""
+    metrics: Metrics
     max_body: int = 1024 * 1024
 
     def caller(self, request: Request, scope: StoreScope) -> str:
@@ -86,23 +83,39 @@ Handler: TypeAlias = Callable[[StoreServer, Call], Answer]
 
 def routes(server: StoreServer) -> list[Route]:
     """The endpoints of a store."""
-    read, write = StoreScope.READ, StoreScope.WRITE
+    write = StoreScope.WRITE
     document = openapi(server.guarded.program, server.base)
 
     async def describe(request: Request) -> Response:
         del request
         return json_response(200, document)
 
+    async def metrics(request: Request) -> Response:
+        async def answer(request: Request) -> Response:
+            try:
+                server.caller(request, StoreScope.READ)
+            except Refused as error:
+                status, content = failure(error)
+                return json_response(status, content, dict(error.headers))
+            return Response(await asyncio.to_thread(server.metrics.text), media_type=CONTENT_TYPE)
+
+        return await answered(request, answer, _no_error)
+
+    def listing(path: str, handler: Callable[[GuardedStore, Call], Answer]) -> Route:
+        return route(server, f"{PREFIX}/{path}", lambda server, call: handler(server.guarded, call), StoreScope.READ)
+
     return [
         Route(f"{PREFIX}/openapi.json", describe, methods=["GET"]),
-        route(server, f"{PREFIX}/authority", _authority, read),
-        route(server, f"{PREFIX}/journal", _journal, read),
-        *(route(server, f"{PREFIX}/{kind}", partial(_list_names, kind), read) for kind in (*_NAMES, "entities")),
+        listing("authority", listings.authority),
+        listing("journal", listings.journal),
+        *(listing(kind, partial(listings.list_names, kind)) for kind in (*listings.NAMES, "entities")),
+        listing("rows", partial(listings.list_rows, TABLES)),
+        *(listing(f"rows/{table}", partial(listings.list_rows, (table,))) for table in TABLES),
+        Route(f"{PREFIX}/metrics", metrics, methods=["GET"]),
         route(server, f"{PREFIX}/entities", _delete_entity, write, "DELETE"),
+        route(server, f"{PREFIX}/deletions", _delete_entities, write, "POST"),
         route(server, f"{PREFIX}/operations", _perform, write, "POST"),
         route(server, f"{PREFIX}/changes", _change, write, "POST"),
-        route(server, f"{PREFIX}/rows", partial(_list_rows, TABLES), read),
-        *(route(server, f"{PREFIX}/rows/{table}", partial(_list_rows, (table,)), read) for table in TABLES),
         *(route(server, f"{PREFIX}/rows/{table}", partial(_add_rows, table), write, "POST") for table in TABLES),
         *(
             route(server, f"{PREFIX}/rows/{table}/{{id}}", partial(_remove_row, table), write, "DELETE")
@@ -143,6 +156,7 @@ def route(
             return json_response(status, content, media=media)
         except (PrivtabError, Refused) as error:
             status, content = shape(error)
+            server.metrics.refused.labels(failure(error)[1]["error"]["kind"]).inc()
             if status >= 500:
                 LOG.warning("%s: %s", request.url.path[:200], error)
             headers = dict(error.headers) if isinstance(error, Refused) else {}
@@ -239,7 +253,8 @@ def _sees(server: StoreServer, user: str, table: str, row: Mapping[str, str]) ->
 
 
 def _perform(server: StoreServer, call: Call) -> Answer:
-    desired = read_desired(call, set())
+    new = call.body.get("new")
+    desired = read_desired(call, {"new"}, new=None if new is None else read_entity(new, "new"))
     if call.dry_run:
         return _proposed(server.guarded.propose_performed(desired))
     return _made(server.guarded.perform(desired, call.write_options))
@@ -254,6 +269,39 @@ def _delete_entity(server: StoreServer, call: Call) -> Answer:
     if call.dry_run:
         return _proposed(server.guarded.propose_deleted(desired))
     return _made(server.guarded.delete(desired, call.write_options))
+
+
+def _delete_entities(server: StoreServer, call: Call) -> Answer:
+    """Delete each entity that the caller may delete, and tell why not for the others."""
+    if unknown := sorted(set(call.body) - {"entities"}):
+        raise Malformed(f"the body has `{unknown[0]:.80}`; it may have entities")
+    entities = call.body.get("entities")
+    if not isinstance(entities, list) or not 0 < len(entities) <= MOST_LISTED:
+        raise Malformed(f"`entities` must be a list of 1 to {MOST_LISTED} entities")
+    desired = [DesiredChange(user=call.user, resource=read_entity(entity, "entities")) for entity in entities]
+    how, results = call.write_options, list[dict[str, Any]]()
+    for entity, outcome in zip(entities, _deleted_or_proposed(server, call, desired, how), strict=True):
+        if isinstance(outcome, PrivtabError):
+            status, content = failure(outcome)
+            server.metrics.refused.labels(content["error"]["kind"]).inc()
+        else:
+            status, content = _proposed(outcome) if isinstance(outcome, Plan) else _made(outcome)
+        results.append({"entity": entity, "status": status, **content})
+    return 200, {"results": results}
+
+
+def _deleted_or_proposed(
+    server: StoreServer, call: Call, desired: Sequence[DesiredChange], how: WriteOptions
+) -> Sequence[Outcome | Plan | PrivtabError]:
+    if not call.dry_run:
+        return server.guarded.delete_all(desired, how)
+    found: list[Plan | PrivtabError] = []
+    for change in desired:
+        try:
+            found.append(server.guarded.propose_deleted(change))
+        except (AccessDenied, InvalidRequest, StoreConflict, UsageError) as error:
+            found.append(error)
+    return found
 
 
 def _changed(server: StoreServer, call: Call, desired: DesiredChange) -> Answer:
@@ -278,77 +326,3 @@ def _proposed(planned: Plan) -> Answer:
     }
     effect, undecided = effect_of(planned)
     return 200, {**answer, "effect": effect, **({"undecided": undecided} if effect is None else {})}
-
-
-# --- reads -----------------------------------------------------------------------------------------------------------
-
-
-def _list_rows(tables: Sequence[str], server: StoreServer, call: Call) -> Answer:
-    """The rows that the caller may see, sorted by table and content, page by page."""
-    number, found = server.guarded.visible(call.user, tables)
-    about = call.query.get("about")
-    rows = [
-        {"table": table, "id": row_id(row), "row": dict(row)}
-        for table, listed in found.items()
-        for row in listed
-        if about is None or is_about(row, about)
-    ]
-    rows.sort(key=lambda entry: (entry["table"], json.dumps(entry["row"])))
-    return _page(call, number, "rows", rows, lambda entry: f"{entry['table']} {json.dumps(entry['row'])}")
-
-
-def _list_names(kind: str, server: StoreServer, call: Call) -> Answer:
-    """The names in the rows that the caller may see."""
-    number, found = server.guarded.visible(call.user, TABLES)
-    names: set[str] = set()
-    for row in (row for listed in found.values() for row in listed):
-        if kind == "entities":
-            names |= {row[name] for name in ("entity", "of", "scope", "parent") if name in row}
-            continue
-        column = _NAMES[kind]
-        names |= {row[column].removeprefix(f"{column}:")} if column in row and ":" not in row[column] else set()
-        cells = (row[name] for name in ("grantee", "principal", "owner", "user") if name in row)
-        names |= {cell.removeprefix(f"{column}:") for cell in cells if cell.startswith(f"{column}:")}
-    if (type_ := call.query.get("type")) is not None:
-        names = {name for name in names if name.startswith(f"{type_}:")}
-    return _page(call, number, kind, sorted(names), str)
-
-
-def _page(call: Call, number: int, name: str, items: list[Any], key: Callable[[Any], str]) -> Answer:
-    """One page of sorted items: those after the cursor, which names the last one that was read."""
-    text = call.query.get("limit", "100")
-    if not text.isdecimal() or not text.isascii() or len(text) > 6 or not 1 <= int(text) <= MOST_LISTED:
-        raise Malformed(f"`limit` is a number from 1 to {MOST_LISTED}")
-    after = _cursor(call.query.get("after"))
-    later = items if after is None else [item for item in items if key(item) > after]
-    page = later[: int(text)]
-    more = len(later) > len(page)
-    next_ = base64.urlsafe_b64encode(key(page[-1]).encode()).decode() if more else None
-    return 200, {"number": number, name: page, "next": next_}
-
-
-def _cursor(text: str | None) -> str | None:
-    if text is None:
-        return None
-    try:
-        return base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True).decode()
-    except (ValueError, binascii.Error):
-        raise Malformed("`after` is the `next` of an earlier page") from None
-
-
-def _authority(server: StoreServer, call: Call) -> Answer:
-    del call
-    authority = server.guarded.authority
-    types = server.guarded.program.entities
-    deleting = {type_: operation for type_ in types if (operation := authority.deleting(type_)) is not None}
-    return 200, {"system": server.guarded.program.system, "rows": authority.to_json(), "delete": deleting}
-
-
-def _journal(server: StoreServer, call: Call) -> Answer:
-    if call.user not in server.guarded.auditors:
-        raise Refused(403, f"user:{call.user} is no auditor: `privtab store serve --auditor` names them")
-    text = call.query.get("after", "0")
-    if not text.isdecimal() or not text.isascii() or len(text) > 18:
-        raise Malformed("`after` is the number of a change")
-    entries = server.guarded.store.log(int(text), MOST_LISTED)
-    return 200, {"entries": [entry.to_json() for entry in entries]}

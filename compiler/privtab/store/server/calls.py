@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from privtab import strict_json
 from privtab.errors import UsageError
@@ -13,6 +13,8 @@ from privtab.request import Entity
 from privtab.store.guarded import DesiredChange, WriteOptions
 from privtab.store.server.openapi import TABLES
 
+Answer: TypeAlias = tuple[int, Any]
+"""The status and the JSON of an answer."""
 _NUMBER = re.compile(r'(?:W/)?"?(\d{1,18})"?')
 
 

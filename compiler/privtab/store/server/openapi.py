@@ -90,6 +90,14 @@ def _paths() -> dict[str, Any]:
         None,
         [entity, operation],
     )
+    paths[f"{PREFIX}/deletions"] = {
+        "post": _write(
+            "deleteEntities", "Delete each of some entities that may be deleted.", "DeleteEntities", answer="Deleted"
+        )
+    }
+    metrics = _operation("metrics", "Metrics for Prometheus.", {}, errors=("401", "403"))
+    metrics["responses"]["200"]["content"] = {"text/plain": {"schema": {"type": "string"}}}
+    paths[f"{PREFIX}/metrics"] = {"get": metrics}
     for table in TABLES:
         paths[f"{PREFIX}/rows/{table}"] = {
             "get": _rows_operation(f"list_{table}", f"The rows of `{table}` that the caller may see."),
@@ -166,10 +174,36 @@ def _schemas(program: Program) -> dict[str, Any]:
         },
         "Perform": {
             "type": "object",
-            "properties": request_fields,
+            "properties": {
+                **request_fields,
+                "new": {
+                    **_ref("schemas", "Entity"),
+                    "description": "The entity with a flat id to create; `resource` then names what contains it, as in document:folder:f1/.",
+                },
+            },
             "required": ["operation", "resource"],
             "additionalProperties": False,
         },
+        "DeleteEntities": {
+            "type": "object",
+            "properties": {
+                "entities": {
+                    "type": "array",
+                    "items": _ref("schemas", "Entity"),
+                    "minItems": 1,
+                    "maxItems": MOST_LISTED,
+                }
+            },
+            "required": ["entities"],
+            "additionalProperties": False,
+        },
+        "Deleted": _object(
+            results={
+                "type": "array",
+                "description": "One for each entity: `status` and the body that deleting it alone would be answered with.",
+                "items": _object(entity={"type": "string"}, status={"type": "integer"}),
+            }
+        ),
         "Changed": _object(
             number={"type": "integer", "description": "The number of the change; in a dry run, of the last one."},
             repeated={"type": "boolean", "description": "Whether an earlier request with the same key did it."},
@@ -227,10 +261,14 @@ _PARAMETERS = {
 
 
 def _write(
-    name: str, summary: str, schema: str | None, parameters: list[dict[str, Any]] | None = None
+    name: str,
+    summary: str,
+    schema: str | None,
+    parameters: list[dict[str, Any]] | None = None,
+    answer: str = "Changed",
 ) -> dict[str, Any]:
     common = [_ref("parameters", key) for key in ("dry_run", "idempotency_key", "if_match")]
-    found = _operation(name, summary, _ref("schemas", "Changed"), [*(parameters or []), *common], errors=tuple(_ERRORS))
+    found = _operation(name, summary, _ref("schemas", answer), [*(parameters or []), *common], errors=tuple(_ERRORS))
     if schema is not None:
         content = {_JSON: {"schema": _ref("schemas", schema)}}
         found["requestBody"] = {"required": True, "content": content}

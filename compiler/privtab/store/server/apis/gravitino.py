@@ -26,8 +26,8 @@ from privtab.names import decode_name, encode_name
 from privtab.request import Entity, Request
 from privtab.serving.guard import Refused
 from privtab.store.guarded import DesiredChange, WriteOptions
-from privtab.store.server.app import Answer, StoreScope, StoreServer, route
-from privtab.store.server.calls import Call, NotFound, flag
+from privtab.store.server.app import StoreScope, StoreServer, route
+from privtab.store.server.calls import Answer, Call, NotFound, flag
 from privtab.store.view import Snapshot
 
 PREFIX = "/api/metalakes"
