@@ -182,6 +182,11 @@ class GivenAttributes:
         """The values of the object in a slot: the resource in the empty one."""
         return self.with_.get(slot, {}) if slot else self.entity
 
+    def to_json(self) -> dict[str, Any]:
+        """What `given_attributes` reads, without what is empty."""
+        kinds = {"user": self.user, "entity": self.entity, "request": self.request, "with": self.with_}
+        return {kind: {**values} for kind, values in kinds.items() if values}
+
 
 NONE_GIVEN = GivenAttributes()
 

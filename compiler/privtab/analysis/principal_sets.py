@@ -113,8 +113,8 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         return found
 
     def _comparing(self, compare: Compare) -> set[str] | None:
-        """The users whose attributes in the state compare so; everyone or nobody if it is not about the user."""
-        if not any(term.kind == "user" for term in compare.terms):
+        """The users whose attributes in the state compare so; everyone or nobody if it is not about these."""
+        if not any(term.kind == "user" and self.context.sent(term) is None for term in compare.terms):
             return None if self.context.compares(compare) else set()
         users = self.rows.column("attributes", "user").names
         return {self.user_bearer(user) for user in users if self.context.compares(compare, user)}

@@ -12,7 +12,7 @@ The search assigns one attribute after another and gives up (`Undecided`) after 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -152,30 +152,32 @@ class _Search:
 
     def _domain(self, term: Term) -> list[Scalar | None]:
         """The values to try, none of them first."""
-        type_ = self._types[term]
-        match type_.type:
-            case "bool":
-                return [None, True, False]
-            case "enum":
-                return [None, *type_.values]
-            case "integer":
-                return [None, *(n for n in self._numbers() if type_.lowest <= n <= type_.highest)]
-            case _:
-                return [None, *self._texts()]
+        constants = {constant for bound, _ in self._literals for constant in bound.constants}
+        return [None, *representatives(self._types[term], constants, self._types.values())]
 
-    def _texts(self) -> Iterator[str]:
-        terms = [term for term in self._scalars if self._types[term].type == "text"]
-        words = {str(c) for bound, _ in self._literals for c in bound.constants if isinstance(c, str)}
-        words |= {word for type_ in self._types.values() if type_.type == "set" for word in type_.values}
-        yield from sorted(words)
-        fresh = (name for number in range(len(words) + len(terms)) if (name := f"text{number + 1}") not in words)
-        yield from (next(fresh) for _ in terms)
 
-    def _numbers(self) -> list[int]:
-        terms = [term for term in self._scalars if self._types[term].type == "integer"]
-        points = {int(c) for bound, _ in self._literals for c in bound.constants if _is_number(c)}
-        points |= {edge for term in terms for edge in (self._types[term].lowest, self._types[term].highest)}
-        return sorted({p + d for p in points for d in range(-len(terms), len(terms) + 1)}, key=lambda n: (abs(n), n))
+def representatives(type_: Attribute, constants: Collection[Scalar], types: Collection[Attribute]) -> list[Scalar]:
+    """Values of a type, unless it is a set, that stand for all others in comparisons with constants and attributes of some types."""
+    alike = [other for other in types if other.type == type_.type]
+    match type_.type:
+        case "bool":
+            return [True, False]
+        case "enum":
+            return list(type_.values)
+        case "integer":
+            points = {
+                int(constant) for constant in constants if isinstance(constant, int) and not isinstance(constant, bool)
+            }
+            points |= {edge for other in alike for edge in (other.lowest, other.highest)}
+            near = {point + step for point in points for step in range(-len(alike), len(alike) + 1)}
+            fitting = [number for number in near if type_.lowest <= number <= type_.highest]
+            fitting.sort(key=lambda number: (abs(number), number))
+            return [*fitting]
+        case _:
+            words = {constant for constant in constants if isinstance(constant, str)}
+            words |= {word for other in types if other.type == "set" for word in other.values}
+            others = (name for number in range(len(words) + len(alike)) if (name := f"text{number + 1}") not in words)
+            return [*sorted(words), *(next(others) for _ in alike)]
 
 
 class _Bound:
@@ -211,7 +213,3 @@ class _Bound:
             right = chosen[self.right]
             result = right is not None and holds(left, self.compare.operator, right)
         return result == truth
-
-
-def _is_number(value: Scalar) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -71,9 +71,7 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.SPARK_JOINS: '`plan="joins"`',
         Tool.SPARK_TABLES: "a state in tables of Spark",
     },
-    Feature.GIVEN: {
-        Tool.STATE_DIFF: "`state diff`",
-    },
+    Feature.GIVEN: {},
     Feature.FLAT: {
         Tool.CONFORM: "`conform`",
         Tool.NEEDS: "`needs`",

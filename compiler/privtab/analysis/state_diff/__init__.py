@@ -18,12 +18,14 @@ from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDi
 from privtab.analysis.state_diff.rows import changed_rows, with_windows
 from privtab.analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
 from privtab.analysis.what_can import questions
+from privtab.attributes import NONE_GIVEN, GivenAttributes
 from privtab.ir.formula import atoms, item_condition
 from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule
 from privtab.ir.request_dependence import rule_flags
 from privtab.ir.support import Tool, check_support
 from privtab.moments import now
 from privtab.paths import count_names
+from privtab.request import Entity
 from privtab.state.located import placed
 from privtab.state.nodes import State
 from privtab.state.places import NOWHERE, Places
@@ -34,6 +36,8 @@ MOST_QUESTIONS = 1_000_000
 """Limit on the questions that are decided in both states; this takes a minute or two."""
 MOST_COMBINATIONS = 100_000
 """Limit on the combinations of classes of objects that are compared for one operation and one group of subjects."""
+MOST_VALUES = 1_000
+"""Limit on the combinations of values that requests give attributes, for one question."""
 MOST_FLAGS = 4
 """Limit on the flags of one rule whose combinations are all compared."""
 
@@ -138,18 +142,19 @@ class _Comparison:
                 for found in division.of(type_, cut):
                     yield from self._changes(plain, {RESOURCE: found}, sets)
             for question in others:
-                for classes in self._combinations(question[0].rule, type_, division, under):
+                for classes in self._combinations(question[0], type_, division, under):
                     yield from self._changes([question], classes, sets)
 
     def _questions_of_type(self, type_: str) -> tuple[list[list[Question]], list[list[Question]]]:
         """The questions about entities of a type, by rule and for each set of flags: without `with` objects, and with them."""
         plain: list[list[Question]] = []
         others: list[list[Question]] = []
+        states = [side.state for side in self.sides]
         for rule, unnamed in questions(self.program, type_):
             key = rule.id, unnamed
             if key not in self._questions:
                 self._questions[key] = [
-                    Question.of(self.program, rule, flags, unnamed=unnamed) for flags in self._flags(rule)
+                    Question.of(self.program, rule, flags, states, unnamed=unnamed) for flags in self._flags(rule)
                 ]
             (others if rule.withs else plain).append(self._questions[key])
         return plain, others
@@ -180,19 +185,29 @@ class _Comparison:
         return found
 
     def _combinations(
-        self, rule: Rule, type_: str, division: Division, under: Collection[str]
+        self, question: Question, type_: str, division: Division, under: Collection[str]
     ) -> Iterator[dict[str, EntityClass]]:
         """The classes of the resource and of the `with` objects, if at least one of them is affected."""
+        rule = question.rule
+
+        def alike(class_: EntityClass) -> Iterable[EntityClass]:
+            # What a request says of one object, it says wherever it names that object.
+            return class_.single() if question.given.of_entities else (class_,)
+
         slots = {RESOURCE: (type_,), **{slot.name: slot.types for slot in rule.withs}}
 
         def affected(slot: str) -> list[EntityClass]:
-            return [class_ for t in slots[slot] for cut in under for class_ in division.of(t, cut)]
+            return [
+                one for t in slots[slot] for cut in under for class_ in division.of(t, cut) for one in alike(class_)
+            ]
 
         def all_classes(slot: str) -> list[EntityClass]:
-            return [class_ for t in slots[slot] for _, class_ in division.all(t)]
+            return [one for t in slots[slot] for _, class_ in division.all(t) for one in alike(class_)]
 
         def others(slot: str) -> list[EntityClass]:
-            return [class_ for t in slots[slot] for cut, class_ in division.all(t) if cut not in under]
+            return [
+                one for t in slots[slot] for cut, class_ in division.all(t) if cut not in under for one in alike(class_)
+            ]
 
         names = list(slots)
         for position, first in enumerate(names):
@@ -223,24 +238,47 @@ class _Comparison:
             for question in variants:
                 if question.requested(objects[RESOURCE]) is None:
                     continue
-                self.decided += 1
-                before, after = (subject_sets.allowed(question, objects) for subject_sets in sets)
-                for gained, changed in ((True, after - before), (False, before - after)):
+                changed = self._changed(question, objects, sets)
+                for gained in (True, False):
                     known = (subjects for flags, subjects in found_before[gained] if flags < question.flags)
-                    new = changed.difference(*known)
-                    found_before[gained].append((question.flags, changed))
-                    if not new:
-                        continue
-                    causes = causes or self.causes.at({**objects})
-                    for subjects, rows in causes.of(question, new, gained=gained):
-                        yield ChangedAccess(
-                            gained=gained,
-                            rule=question.rule,
-                            unnamed=question.unnamed,
-                            shape=question.shape,
-                            flags=tuple(sorted(question.flags)),
-                            subjects=subjects,
-                            entities=classes[RESOURCE],
-                            objects={slot: found for slot, found in classes.items() if slot != RESOURCE},
-                            rows=rows,
-                        )
+                    left = frozenset[str]().union(*(subjects for _, subjects in changed[gained]))
+                    found_before[gained].append((question.flags, left))
+                    left = left.difference(*known)
+                    for given, by_values in changed[gained]:
+                        new = left & by_values
+                        left -= new
+                        if not new:
+                            continue
+                        causes = causes or self.causes.at({**objects})
+                        for subjects, rows in causes.of(question, new, given, gained=gained):
+                            yield ChangedAccess(
+                                gained=gained,
+                                rule=question.rule,
+                                unnamed=question.unnamed,
+                                shape=question.shape,
+                                flags=tuple(sorted(question.flags)),
+                                given=given,
+                                subjects=subjects,
+                                entities=classes[RESOURCE],
+                                objects={slot: found for slot, found in classes.items() if slot != RESOURCE},
+                                rows=rows,
+                            )
+
+    def _changed(
+        self, question: Question, objects: Mapping[str, Entity], sets: tuple[SubjectSets, SubjectSets]
+    ) -> dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]]:
+        """Who gains (True) and who loses (False) what is asked, for each choice of values that a request gives, fewest first."""
+        found: dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]] = {True: [], False: []}
+        # What an object lies in, and so whose attributes count, may be known in one of the states alone.
+        choices = max((subject_sets.given(question, objects, MOST_VALUES) for subject_sets in sets), key=len)
+        if len(choices) > MOST_VALUES:
+            self.undecided.append(
+                f"`{question.rule.id}` compares attributes: requests can give more than {MOST_VALUES:,} combinations of values"
+            )
+            choices = [NONE_GIVEN]
+        for given in choices:
+            self.decided += 1
+            before, after = (subject_sets.allowed(question, objects, given) for subject_sets in sets)
+            found[True].append((given, after - before))
+            found[False].append((given, before - after))
+        return found

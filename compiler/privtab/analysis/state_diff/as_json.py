@@ -65,6 +65,7 @@ def _access(
         "operation": change.rule.operation,
         "unnamed": change.unnamed,
         "flags": list(change.flags),
+        "attributes": change.given.to_json(),
         "sensitive": has_word(change.rule.operation, words),
         "subjects": {"count": len(change.subjects), "names": list(change.subjects[:most])},
         "entities": _class(change.entities, most),

@@ -11,6 +11,7 @@ from privtab.analysis.state_diff.addresses import Addresses
 from privtab.analysis.state_diff.entities import prefixes
 from privtab.analysis.state_diff.nodes import ChangedRow
 from privtab.analysis.state_diff.subjects import PRINCIPAL_COLUMN, Holding, Question, Side, Subject, SubjectSets
+from privtab.attributes import GivenAttributes
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.names import path_of
@@ -157,8 +158,10 @@ class CausesAt:
         self._bases: dict[frozenset[Subject], Mapping[str, list[Any]]] = {}
         self._worlds: dict[tuple[frozenset[Subject], Rows], SubjectSets] = {}
 
-    def of(self, question: Question, subjects: Collection[Subject], *, gained: bool) -> Iterator[Cause]:
-        """The subjects divided by their smallest set of rows that makes the difference."""
+    def of(
+        self, question: Question, subjects: Collection[Subject], given: GivenAttributes, *, gained: bool
+    ) -> Iterator[Cause]:
+        """The subjects divided by their smallest set of rows that makes the difference if a request gives some values."""
         parts: dict[Rows, list[Subject]] = defaultdict(list)
         for subject in sorted(subjects):
             rows = self._relevant.get(subject)
@@ -174,7 +177,7 @@ class CausesAt:
 
                 def holds(tried: Rows, part: frozenset[Subject] = part) -> frozenset[Subject]:
                     self._causes.tried += 1
-                    allowed = self._world(part, tried).allowed(question, self._objects)
+                    allowed = self._world(part, tried).allowed(question, self._objects, given)
                     return allowed if gained else part - allowed
 
                 for found, smallest in _smallest(holds, part, rows):

@@ -42,6 +42,11 @@ class EntityClass:
             for position in range(begin, end):
                 yield Entity(self.type, written(self.paths[position]))
 
+    def single(self) -> Iterator[EntityClass]:
+        """Each of the entities as a class of its own."""
+        for begin, end in self.spans:
+            yield from (EntityClass(self.type, self.paths, ((at, at + 1),)) for at in range(begin, end))
+
     def addresses(self) -> Iterator[str]:
         """The addresses of the entities."""
         for begin, end in self.spans:

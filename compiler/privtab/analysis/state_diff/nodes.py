@@ -8,6 +8,7 @@ from itertools import islice, product
 from math import prod
 
 from privtab.analysis.state_diff.entities import EntityClass
+from privtab.attributes import GivenAttributes
 from privtab.ir.nodes import RESOURCE, Rule
 from privtab.paths import PathShape
 from privtab.request import Entity
@@ -49,6 +50,8 @@ class ChangedAccess:
     shape: PathShape
     """The paths of the rule's type."""
     flags: tuple[str, ...]
+    given: GivenAttributes
+    """Values that a request gives, with which alone it changed; the fewest."""
     subjects: tuple[str, ...]
     """`user:alice`; `group:hr` for a user whose request says that they are in this group; `user:*` for everyone whom no row names."""
     entities: EntityClass

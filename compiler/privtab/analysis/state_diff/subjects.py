@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from privtab.analysis.caller import Caller
 from privtab.analysis.principal_sets import PrincipalSets, UserSets
+from privtab.analysis.state_diff.given import GivenValues
 from privtab.analysis.universe import USERS, named_principals
+from privtab.attributes import NONE_GIVEN, GivenAttributes
 from privtab.ir.formula import asked_condition, compared_terms
 from privtab.ir.nodes import RESOURCE, Atom, Compare, Formula, Program, Rule, ServiceAdmin
 from privtab.ir.serialise import vocabulary
@@ -36,18 +39,34 @@ class Question:
     flags: frozenset[str]
     condition: Formula
     shape: PathShape
+    given: GivenValues
+    """The values that its request can give attributes."""
 
     @classmethod
-    def of(cls, program: Program, rule: Rule, flags: Iterable[str], *, unnamed: bool) -> Question:
+    def of(
+        cls, program: Program, rule: Rule, flags: Iterable[str], states: Sequence[State], *, unnamed: bool
+    ) -> Question:
         """The question for a rule."""
         condition = asked_condition(program, rule, named=not unnamed)
-        shape = vocabulary(program).shapes[rule.entity]
-        return cls(rule=rule, unnamed=unnamed, flags=frozenset(flags), condition=condition, shape=shape)
+        return cls(
+            rule=rule,
+            unnamed=unnamed,
+            flags=frozenset(flags),
+            condition=condition,
+            shape=vocabulary(program).shapes[rule.entity],
+            given=GivenValues(program, condition, states),
+        )
 
     def requested(self, entity: Entity) -> Entity | None:
         """The resource of the request about an entity; None if it lies too deep."""
         id_ = self.shape.unnamed_in(entity.type, entity.id) if self.unnamed else entity.id
         return None if id_ is None else Entity(self.rule.entity, id_)
+
+    def objects(self, classes: Mapping[str, Entity]) -> dict[str, Entity]:
+        """The objects of the request by slot, of which the resource does not lie too deep."""
+        resource = self.requested(classes[RESOURCE])
+        assert resource is not None
+        return {**classes, RESOURCE: resource}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +186,22 @@ class SubjectSets(PrincipalSets):
             self._roles |= holding.roles
             self._groups |= holding.groups
 
-    def allowed(self, question: Question, objects: Mapping[str, Entity]) -> frozenset[Subject]:
+    def given(self, question: Question, objects: Mapping[str, Entity], most: int) -> list[GivenAttributes]:
+        """The values that requests can give, as `GivenValues.all`; at most so many and one more."""
+        if not question.given:
+            return [NONE_GIVEN]
+        requested = question.objects(objects)
+        self._objects = {}
+        return list(islice(question.given.all(self._caller.about(requested), requested), most + 1))
+
+    def allowed(
+        self, question: Question, objects: Mapping[str, Entity], given: GivenAttributes = NONE_GIVEN
+    ) -> frozenset[Subject]:
         """The subjects that may do what is asked. `objects`: the entities by slot, of which the resource does not lie too deep."""
-        resource = question.requested(objects[RESOURCE])
-        assert resource is not None
-        now = {**objects, RESOURCE: resource}
-        same = now == self._objects
+        now = question.objects(objects)
+        same = now == self._objects and given == self._caller.attributes
         if not same:
+            self._caller.attributes = given
             self._caller.about(now)
             self._objects = now
             self.types, self.levels = self._caller.types, self._caller.levels

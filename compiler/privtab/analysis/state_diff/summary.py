@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab.analysis.state_diff.subjects import ANY_OTHER
+from privtab.ir.atom_texts import value_text
 from privtab.ir.nodes import RESOURCE
 from privtab.plural import count
 from privtab.sensitive import has_word
@@ -91,7 +92,20 @@ def operation_text(change: ChangedAccess, words: Collection[str]) -> str:
     """`load`; `[table/create]` for a call that names no item; with its flags, and whether it is sensitive."""
     name = f"[{change.rule.entity}/{change.rule.operation}]" if change.unnamed else change.rule.operation
     flags = f" with {' and '.join(change.flags)}" if change.flags else ""
-    return f"{name}{flags}{' (sensitive)' if has_word(change.rule.operation, words) else ''}"
+    given = " and ".join(_given_texts(change))
+    return f"{name}{flags}{f' if {given}' if given else ''}{' (sensitive)' if has_word(change.rule.operation, words) else ''}"
+
+
+def _given_texts(change: ChangedAccess) -> Iterator[str]:
+    """The values that a request gives, as conditions: `request.mfa = true`."""
+    given = change.given
+    for owner, values in [
+        ("user", given.user),
+        ("entity", given.entity),
+        ("request", given.request),
+        *given.with_.items(),
+    ]:
+        yield from (f"{owner}.{name} = {value_text(value)}" for name, value in values.items())
 
 
 def names_text(names: Iterable[str], count: int) -> str:
