@@ -15,7 +15,7 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state.nodes import State
 
-FEATURES = ((), ("nested",), worlds.IN_SPARK, ("nested", "implies"))
+FEATURES = ((), ("nested",), worlds.IN_SPARK, ("nested", "implies"), ("nested", "attributes"))
 MOST = 8
 """Changes thought of: 256 states are tried at most."""
 

@@ -42,6 +42,7 @@ FEATURES = (
     ("below", "hierarchy"),
     ("implies",),
     ("attributes",),
+    ("nested", "attributes"),
     ("flat", "nested"),
     ("flat", "below"),
 )

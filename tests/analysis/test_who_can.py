@@ -19,7 +19,13 @@ from privtab.state.nodes import Assignment, Grant, State
 
 WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
 STRANGER = "stranger"
-FEATURES = ((), ("implies", "below", "hierarchy"), ("attributes",), ("nested", "implies", "hierarchy"))
+FEATURES = (
+    (),
+    ("implies", "below", "hierarchy"),
+    ("attributes",),
+    ("nested", "implies", "hierarchy"),
+    ("nested", "attributes"),
+)
 
 
 @pytest.mark.slow

@@ -40,6 +40,19 @@ def test_a_wrong_number_of_levels(levels: str, only: Callable[..., Any]) -> None
     )
 
 
+ATTRIBUTES = "types: {shelf: {nested: true}}\nattributes: {entity: {color: {enum: [red, blue]}}}\n"
+
+
+def test_an_attribute_of_a_level(only: Callable[..., Any]) -> None:
+    found = only(f"{ATTRIBUTES}tables:\n  shelf: {{look: READ (shelf) and parent.color = red}}\n", "P219")
+    assert found.message == "an attribute is that of one entity, and `parent` is not always one of the same type"
+    assert found.help == "name a type: that means the nearest one"
+
+
+def test_an_attribute_of_the_nearest_level(codes: Callable[[str], list[str]]) -> None:
+    assert "P219" not in codes(f"{ATTRIBUTES}tables:\n  item: {{look: READ (item) and shelf.color = item.color}}\n")
+
+
 @pytest.mark.parametrize("condition", ["READ (shop or below)", "owner (shelf or below)"])
 def test_what_is_held_below(condition: str, only: Callable[..., Any]) -> None:
     text = "types: {shelf: {nested: true}}\nsemantics: {owner: {kinds: [user]}}\n"

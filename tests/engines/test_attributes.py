@@ -216,11 +216,23 @@ def test_policies_without_attributes_ignore_what_others_declare() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(4))
 def test_every_part_of_every_decision_is_the_references(seed: int, opa_binary: Path) -> None:
-    features = ("attributes", *(worlds.FEATURES if seed % 2 else ()))
+    assert compare(seed, opa_binary)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(12))
+def test_every_part_of_decisions_in_many_worlds(seed: int, search_seed: int, opa_binary: Path) -> None:
+    compare(search_seed + seed, opa_binary)
+
+
+def compare(seed: int, opa_binary: Path) -> int:
+    """Compare engines with the reference in a generated world; how many decisions an attribute allowed."""
+    beside = ((), worlds.FEATURES, ("nested",), ("nested", "implies"))[seed % 4]
     by_attribute = 0
-    with serving([worlds.policy(seed, features=features)], opa_binary) as (url, [world]), http.Session() as session:
+    policy = worlds.policy(seed, features=("attributes", *beside))
+    with serving([policy], opa_binary) as (url, [world]), http.Session() as session:
         for turn in range(seed * 10, seed * 10 + 2):
             state = worlds.state(world.program, turn)
             requests = worlds.requests(world.program, turn, 6)
@@ -231,4 +243,4 @@ def test_every_part_of_every_decision_is_the_references(seed: int, opa_binary: P
                 expected = reference.decide(request)
                 assert (engine.decide(request), engine.allow(request)) == (expected, expected.allowed), request
                 by_attribute += any(reason["through"] == "attribute" for reason in expected.reasons)
-    assert by_attribute
+    return by_attribute

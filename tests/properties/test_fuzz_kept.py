@@ -34,8 +34,8 @@ def filled(folder: Path, packed: ExampleBundles) -> Registry:
     registry = Registry.open(str(folder))
     policies = [registry.put(policy).id for policy in packed.policies]
     state = registry.put(packed.states[0]).id
-    registry.switch("prod", "shop", policy=policies[0], state=state)
-    registry.switch("prod", "shop", policy=policies[0], state=state, canary=Canary(policy=policies[1], share=0.1))
+    registry.release("prod", "shop", policy=policies[0], state=state)
+    registry.release("prod", "shop", policy=policies[0], state=state, canary=Canary(policy=policies[1], share=0.1))
     return registry
 
 

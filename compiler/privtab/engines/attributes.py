@@ -8,6 +8,7 @@ from typing import Any
 
 from privtab.attributes import NONE_GIVEN, Attributes, GivenAttributes, Operator, holds
 from privtab.engines.index import Index
+from privtab.paths import base_type
 from privtab.request import Request
 
 
@@ -93,7 +94,7 @@ class RequestValues:
         elif path is None:
             return None
         else:
-            key = f"{operand.type}:{path}"
+            key = f"{base_type(operand.type)}:{path}"
             from_request, from_state = self.entities.get((key, name)), self.held.get(key, _NOTHING)
         return from_state.get(name) if from_request is None and operand.held else from_request
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
 from privtab.attributes import Attributes
-from privtab.engines.attributes import Comparison, operand
+from privtab.engines.attributes import Comparison, Operand, operand
 from privtab.paths import Chains, at_level, located, shapes_of
 
 RESOURCE = ""
@@ -116,6 +116,8 @@ class ConditionReader:
         return atoms, list(found)
 
     def _located_atom(self, atom: Mapping[str, Any], form: RequestShape, distance: int) -> list[Mapping[str, Any]]:
+        if atom.get("kind") == "compare":
+            return [{**atom, **{side: self._located_atom(atom[side], form, 0)[0] for side in ("left", "right")}}]
         type_ = atom.get("type")
         if type_ not in self.nested:
             return [atom]
@@ -166,9 +168,9 @@ class ConditionReader:
     def _compare(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         right = value["right"]
         compared = Comparison(
-            operand(value["left"], slot, self.attributes),
+            self._operand(value["left"], slot, form),
             value["operator"],
-            tuple(right) if isinstance(right, list) else operand(right, slot, self.attributes),
+            tuple(right) if isinstance(right, list) else self._operand(right, slot, form),
         )
         unnamed = any(
             term.of == "entity" and term.slot == RESOURCE and self.depth(term.type) >= self.own_depth(form)
@@ -177,6 +179,14 @@ class ConditionReader:
         )
         possible = form.attributes or all(term.held for term in compared.operands)
         return Atom("compare", comparison=compared) if possible and not unnamed else NEVER
+
+    def _operand(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Operand:
+        found = operand(value, slot, self.attributes)
+        if found.type not in self.nested:
+            return found
+        level = value.get("level", "nearest")
+        [type_] = located(found.type, level, form.levels[found.slot], self._parents[found.type])
+        return replace(found, type=type_)
 
     def _can(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         rule = self.rules[value["type"]][value["operation"]]

@@ -33,8 +33,10 @@ def below(span: Span) -> Diagnostic:
     )
 
 
-def compared(span: Span) -> Diagnostic:
-    """Build the finding for an attribute of an entity in a policy in which a type nests."""
+def compared(span: Span, written: str) -> Diagnostic:
+    """Build the finding for an attribute of a level that may be several entities, or of different types."""
     return KIND.at(
-        span, "attributes of entities are not compared where a type nests", "compare those of users or requests"
+        span,
+        f"an attribute is that of one entity, and `{written}` is not always one of the same type",
+        "name a type: that means the nearest one",
     )

@@ -69,7 +69,9 @@ def asked_condition(program: Program, rule: Rule, *, named: bool) -> Formula:
     Parts that cannot hold must be dropped before minimal sets are computed. Otherwise a privilege on the resource, which is weaker,
     would replace the same privilege on an ancestor, although without a name it never holds.
     """
-    return item_condition(rule) if named else without_name(program, call_condition(rule), rule.entity)
+    if named:
+        return without_absent(program, rule, item_condition(rule))
+    return without_absent(program, rule, without_name(program, call_condition(rule), rule.entity))
 
 
 @once_for_each
@@ -334,6 +336,38 @@ def uses_below(program: Program) -> bool:
     """Whether some condition asks what is held below an entity."""
     conditions = (item_condition(rule) for rule in program.rules.values())
     return any(isinstance(atom, HasBelow | OwnsBelow) for formula in conditions for atom in atoms(formula))
+
+
+def without_absent(program: Program, rule: Rule, formula: Formula) -> Formula:
+    """The condition without comparisons of attributes that no request for the row gives, and that the state does not hold.
+
+    A row with `with` objects is left as it is: one of these may be the entity whose attribute is compared.
+    """
+    if rule.withs or not any("state" not in attribute.origins for attribute in program.attributes.entity.values()):
+        return formula
+
+    def leaf(part: Atom | Can) -> Formula:
+        if isinstance(part, Compare):
+            return NEVER if has_absent(program, rule, part) else part
+        if isinstance(part, Can) and any(has_absent(program, rule, node) for node in followed(program, part)):
+            return mapped(resolve(program, part), leaf)
+        return part
+
+    changed = mapped(formula, leaf)
+    return formula if changed == formula else flat(changed)
+
+
+def has_absent(program: Program, rule: Rule, part: Formula) -> bool:
+    """Whether a condition compares an attribute of an entity around an object of the row, which only requests about that entity give."""
+    own = {RESOURCE: (rule.entity,), **{slot.name: slot.types for slot in rule.withs}}
+
+    def absent(term: Term) -> bool:
+        target, declared = term.target, program.attribute(term)
+        if target is None or declared is None or "state" in declared.origins:
+            return False
+        return target.type not in own[target.slot] or target.level != "nearest"
+
+    return isinstance(part, Compare) and any(map(absent, part.terms))
 
 
 def without_name(program: Program, formula: Formula, type_: str) -> Formula:

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 from privtab._once import once
 from privtab.ir.atom_texts import constants_text
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
-from privtab.ir.formula import anchor, asked_condition, call_condition, item_condition
+from privtab.ir.formula import anchor, asked_condition, call_condition
 from privtab.ir.nodes import (
     And,
     ByType,
@@ -165,7 +165,7 @@ def _entity(program: Program, entity: EntityType) -> dict[str, Any]:
 
 def _rule(program: Program, rule: Rule) -> dict[str, Any]:
     atoms: dict[Leaf, int] = {}
-    listings = {"item": _variants(program, rule, item_condition(rule))}
+    listings = {"item": _variants(program, rule, asked_condition(program, rule, named=True))}
     if rule.unnamed:
         listings["call"] = _variants(program, rule, asked_condition(program, rule, named=False))
     cut = {form: [key for key, listed in by_key.items() if not listed.complete] for form, by_key in listings.items()}

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from privtab._once import once
 from privtab.ir.algebra import Rebuilt
 from privtab.ir.canonical import Leaf, MinimalSets
-from privtab.ir.formula import ATOMS, conjunction, disjunction, followed, located
+from privtab.ir.formula import ATOMS, conjunction, disjunction, followed, located, with_targets
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -31,6 +31,7 @@ from privtab.ir.nodes import (
     Program,
     Rule,
     ServiceAdmin,
+    Target,
 )
 from privtab.ir.type_chains import nested_on
 from privtab.paths import at_level
@@ -55,8 +56,11 @@ def located_sets(program: Program, sets: MinimalSets, levels: Levels) -> Minimal
 
 
 def _located_atoms(program: Program, atom: Leaf, levels: Levels, distance: int) -> Iterator[Leaf]:
-    if isinstance(atom, ServiceAdmin | ByType | Compare):
+    if isinstance(atom, ServiceAdmin | ByType):
         yield atom
+        return
+    if isinstance(atom, Compare):
+        yield with_targets(atom, lambda target: located(program, target, levels[target.slot])[0])
         return
     targets = located(program, atom.target, levels[atom.target.slot])
     if atom.target.level == "any":
@@ -133,6 +137,13 @@ class Unrolled:
                 for level in (range(1, levels + 1) if type_ in self.nested else (1,))
             },
             conflicts=(),
+            attributes=replace(
+                program.attributes,
+                entity={
+                    name: replace(attribute, on=spread(attribute.on))
+                    for name, attribute in program.attributes.entity.items()
+                },
+            ),
         )
 
     def _copies(self, type_: EntityType, levels: int) -> Iterator[EntityType]:
@@ -186,8 +197,9 @@ class Unrolled:
             for node in followed(self.program, formula):
                 if isinstance(node, ByType):
                     varying |= {node.slot} if any(type_ in self.nested for type_, _ in node.cases) else set()
-                elif isinstance(node, (*ATOMS, Can)) and not isinstance(node, ServiceAdmin | Compare):
-                    varying |= {node.target.slot} if node.target.type in self.nested else set()
+                elif isinstance(node, (*ATOMS, Can)) and not isinstance(node, ServiceAdmin):
+                    targets = node.targets if isinstance(node, Compare) else (node.target,)
+                    varying |= {target.slot for target in targets if target.type in self.nested}
         return frozenset(varying)
 
 
@@ -199,15 +211,20 @@ class _AtLevels(Rebuilt):
         self._levels = levels
 
     def atom(self, atom: Atom) -> Formula:
-        if isinstance(atom, ServiceAdmin | Compare):
-            return atom  # attributes of entities are not compared where types nest (P219)
+        if isinstance(atom, ServiceAdmin):
+            return atom
+        if isinstance(atom, Compare):
+            return with_targets(atom, self._single)
         targets = located(self._unrolling.program, atom.target, self._levels.get(atom.target.slot, 1))
         join = disjunction if atom.target.level == "any" else conjunction
         return join(*(replace(atom, target=target) for target in targets))
 
     def can(self, can: Can) -> Formula:
-        [target] = located(self._unrolling.program, can.target, self._levels.get(can.target.slot, 1))
-        return replace(can, target=target)
+        return replace(can, target=self._single(can.target))
+
+    def _single(self, target: Target) -> Target:
+        [single] = located(self._unrolling.program, target, self._levels.get(target.slot, 1))
+        return single
 
     def by_type(self, choice: ByType) -> Formula:
         level = self._levels.get(choice.slot, 1)

@@ -62,8 +62,8 @@ def _term(scope: Scope, written: x.Name, cell: Cell) -> m.TermUse | None:
         place = scope.place(x.Name(head, written.start, written.start + len(head)), cell)
         if place is None:
             return None
-    if place is not None and scope.names.nests:
-        scope.fail(p219_misplaced_nested.compared(span))
+    if place is not None and place.level not in ("nearest", "first"):
+        scope.fail(p219_misplaced_nested.compared(span, head))
         return None
     declared = scope.names.attributes.of(kind)
     if name not in declared:

@@ -15,7 +15,7 @@ from privtab.analysis.diff.witness import WitnessCheck
 from privtab.errors import Undecided
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import item_condition, leaves, references, targets_of, walk
+from privtab.ir.formula import followed, has_absent, item_condition, leaves, references, targets_of, walk
 from privtab.ir.nodes import (
     ALWAYS,
     Can,
@@ -228,6 +228,8 @@ class Comparison:
                 found[shows] = allowing, denying, difference
 
         try:
+            for side in (self.before, self.after):
+                _check_objects(side, side.rules[pair])
             for (before, after), forward, backward in self._compared(pair):
                 add("wider", after, before, backward)
                 add("narrower", before, after, forward)
@@ -325,3 +327,9 @@ def _meaning(semantics: Semantics) -> tuple[object, ...]:
     """The semantics that conditions depend on; the gate is left out, since it is part of each row."""
     owner = semantics.owner and (frozenset(semantics.owner.kinds), frozenset(semantics.owner.holds))
     return semantics.inheritance, semantics.deny, owner, frozenset(semantics.groups)
+
+
+def _check_objects(program: Program, rule: Rule) -> None:
+    """Raise Undecided for a row that compares an attribute of an entity which may be one of its `with` objects, or not."""
+    if rule.withs and any(has_absent(program, rule, part) for part in followed(program, item_condition(rule))):
+        raise Undecided("not decided: whether an object of the request is the entity whose attribute is compared")

@@ -47,7 +47,7 @@ class Shape:
         chain = program.chain(rule.entity)
         if any(program.entities[link].flat for link in chain):  # what lies below an id that is flat has no levels
             slash = program.entities[rule.entity].flat
-        conditions = {PathForm(depth): item_condition(rule)}
+        conditions = {PathForm(depth): asked_condition(program, rule, named=True)}
         if rule.unnamed and not program.entities[rule.entity].single:
             form = PathForm(depth, slash=True) if slash else PathForm(depth - 1)
             conditions[form] = asked_condition(program, rule, named=False)

@@ -111,7 +111,8 @@ def explanation(
     if below:
         text += "\n" + _template("explain_below.rego.j2").render()
     if attributes:
-        text += "\n" + _template("explain_attributes.rego.j2").render()
+        place = "located(term, 0)" if nests else "term"
+        text += "\n" + _template("explain_attributes.rego.j2").render(place=place)
     replacements = (_WHERE_TYPES_NEST if nests else ()) + (_WITH_ACTIVE_ROLES if active else ())
     replacements += _WITH_FLAT_IDS if flat else ()
     for part, replacement in replacements:
