@@ -36,6 +36,7 @@ import questions
 import spark
 import store
 import store_feed
+import store_reads
 import tables
 from measure import Report, WrongAnswerError, markdown, targets_table
 from rich.console import Console
@@ -67,6 +68,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "hostile": exact.report,
     "store": store.report,
     "store_feed": store_feed.report,
+    "store_reads": store_reads.report,
 }
 QUIET_LOAD = 0.7
 

@@ -41,7 +41,15 @@ def servers(store: Store, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
     try:
         for name in ("first", "second"):
             (tmp_path / name).mkdir()
-            arguments = [url, "-p", tmp_path / "lake.yaml", "--token-file", tokens, "--authorise", "owners=grant"]
+            arguments: list[str | Path] = [
+                url,
+                "-p",
+                tmp_path / "lake.yaml",
+                "--token-file",
+                tokens,
+                "--authorise",
+                "owners=grant",
+            ]
             started.append(serve_store(tmp_path / name, arguments))
         yield started[0], started[1]
     finally:

@@ -319,10 +319,10 @@ def listed(settings: Settings, name: str | None) -> list[tuple[str, Row]]:
             entries = opened.listed("/rows", {} if name is None else {"about": name})
             return [(entry["table"], entry["row"]) for entry in entries]
     from privtab.cli._stored import rows_of_store
-    from privtab.store.guarded import is_about
+    from privtab.store.view import names_in
 
     _, tables = rows_of_store(settings.store, None)
-    return [(table, row) for table, rows in tables.items() for row in rows if name is None or is_about(row, name)]
+    return [(table, row) for table, rows in tables.items() for row in rows if name is None or name in names_in(row)]
 
 
 def _guarded(url: str, policy: str, authorise: Sequence[str]) -> GuardedStore:

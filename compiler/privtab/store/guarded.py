@@ -165,15 +165,27 @@ class GuardedStore:
 
     # --- reads ---
 
-    def visible(self, user: str, tables: Sequence[str]) -> tuple[int, dict[str, list[Row]]]:
+    def visible(self, user: str, tables: Sequence[str], about: str | None = None) -> tuple[int, dict[str, list[Row]]]:
         """The rows that a user may read, by table, and the number of the change that they were read after.
 
-        Users read the rows that name them, their groups or their roles, and those that they may add or remove.
+        Users read the rows that name them, their groups or their roles, and those that they may add or remove. `about`: only
+        rows that name this principal or entity.
         """
         snapshot = self.view.now()
-        rows = {table: snapshot.tables[table] for table in tables}
+        if about is None:
+            rows = {table: snapshot.tables[table] for table in tables}
+        else:
+            named = snapshot.naming.get(about, ())
+            rows = {table: [row for of, row in named if of == table] for table in tables}
+        return snapshot.number, self._visible(snapshot, user, rows)
+
+    def sees(self, user: str, table: str, row: Row) -> bool:
+        """Whether a user may read a row."""
+        return bool(self._visible(self.view.now(), user, {table: [row]})[table])
+
+    def _visible(self, snapshot: Snapshot, user: str, rows: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
         if user in self.auditors:
-            return snapshot.number, {table: list(listed) for table, listed in rows.items()}
+            return {table: list(listed) for table, listed in rows.items()}
         own = _principals(snapshot, f"user:{user}")
         requests: dict[tuple[str, str], Request] = {}
         needed: dict[tuple[str, int], list[tuple[str, str]]] = {}
@@ -185,7 +197,7 @@ class GuardedStore:
                         keys.append((request.action, str(request.resource)))
                         requests[keys[-1]] = request
         answers = dict(zip(requests, snapshot.allowed(list(requests.values())), strict=True))
-        return snapshot.number, {
+        return {
             table: [
                 row
                 for number, row in enumerate(listed)
@@ -355,9 +367,3 @@ def _named(row: Row) -> set[str]:
     """The principals that a row is about: those who hold what it says."""
     found = {row[name] for name in ("grantee", "principal", "owner") if name in row}
     return found | ({f"user:{row['user'].removeprefix('user:')}"} if "user" in row else set())
-
-
-def is_about(row: Row, name: str) -> bool:
-    """Whether a row names a principal or an entity, as in `user:ann`."""
-    kind, _, bare = name.partition(":")
-    return name in row.values() or (kind in ("user", "group", "role") and row.get(kind) == bare)

@@ -50,6 +50,17 @@ class Snapshot:
         return self.rows.as_tables()
 
     @cached_property
+    def naming(self) -> Mapping[str, Sequence[tuple[str, Row]]]:
+        """By a principal, an entity or another text, the rows that name it, each with its table."""
+        found: dict[str, list[tuple[str, Row]]] = {}
+        for table, rows in self.tables.items():
+            for row in rows:
+                named = table, row
+                for name in names_in(row):
+                    found.setdefault(name, []).append(named)
+        return found
+
+    @cached_property
     def containers(self) -> Mapping[str, set[str]]:
         """By principal, the groups that it is in and the roles that it holds itself, whenever it does."""
         found: dict[str, set[str]] = {}
@@ -144,3 +155,8 @@ class View:
                     program=self.program, document=self.document, head=head, rows=rows, state=state
                 )
             return last
+
+
+def names_in(row: Row) -> set[str]:
+    """The texts of a row, and the principals that it names without their kind, as `user:ann`."""
+    return {*row.values(), *(f"{kind}:{row[kind]}" for kind in ("user", "group", "role") if kind in row)}

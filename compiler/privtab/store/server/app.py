@@ -229,7 +229,7 @@ def _remove_row(table: str, server: StoreServer, call: Call) -> Answer:
     _, row = server.guarded.view.now().rows.tables[table].get(call.path["id"], (0, None))
     if row is None and (done := _done_before(server, call)) is not None:
         return _made(done)
-    if row is None or not _sees(server, call.user, table, row):
+    if row is None or not server.guarded.sees(call.user, table, row):
         raise NotFound(f"there is no row {call.path['id']:.64} in {table}")
     resource = read_entity(call.query["resource"], "resource") if "resource" in call.query else None
     return _changed(server, call, DesiredChange(user=call.user, remove={table: [row]}, resource=resource))
@@ -245,11 +245,6 @@ def _done_before(server: StoreServer, call: Call) -> Outcome | None:
         return None
     removed = {row_id(change.row or {}) for change in entry.changes if change.action == "remove"}
     return Outcome.of(entry) if call.path["id"] in removed else None
-
-
-def _sees(server: StoreServer, user: str, table: str, row: Mapping[str, str]) -> bool:
-    _, visible = server.guarded.visible(user, (table,))
-    return row in visible[table]
 
 
 def _perform(server: StoreServer, call: Call) -> Answer:

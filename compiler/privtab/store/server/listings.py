@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from privtab.serving.guard import Refused
-from privtab.store.guarded import GuardedStore, is_about
+from privtab.store.guarded import GuardedStore
 from privtab.store.schema import row_id
 from privtab.store.server.calls import Answer, Call, Malformed
 from privtab.store.server.openapi import MOST_LISTED, TABLES
@@ -20,14 +20,8 @@ NAMES = {"users": "user", "groups": "group", "roles": "role"}
 
 def list_rows(tables: Sequence[str], guarded: GuardedStore, call: Call) -> Answer:
     """The rows that the caller may see, sorted by table and content, page by page."""
-    number, found = guarded.visible(call.user, tables)
-    about = call.query.get("about")
-    rows = [
-        {"table": table, "id": row_id(row), "row": dict(row)}
-        for table, listed in found.items()
-        for row in listed
-        if about is None or is_about(row, about)
-    ]
+    number, found = guarded.visible(call.user, tables, call.query.get("about"))
+    rows = [{"table": table, "id": row_id(row), "row": dict(row)} for table, listed in found.items() for row in listed]
     rows.sort(key=lambda entry: (entry["table"], json.dumps(entry["row"])))
     return _page(call, number, "rows", rows, lambda entry: f"{entry['table']} {json.dumps(entry['row'])}")
 
