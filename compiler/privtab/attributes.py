@@ -6,9 +6,9 @@ Standard library only: the adapter checks the attributes of requests with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never, cast
 
 from privtab.errors import InvalidRequest
 from privtab.hints import hint
@@ -187,6 +187,13 @@ class GivenAttributes:
         kinds = {"user": self.user, "entity": self.entity, "request": self.request, "with": self.with_}
         return {kind: {**values} for kind, values in kinds.items() if values}
 
+    def each(self) -> Iterator[tuple[Kind, str, str, Any]]:
+        """Each attribute: of what, the slot if it is of an entity, the name and the value."""
+        for kind, values in (("user", self.user), ("request", self.request)):
+            yield from ((cast("Kind", kind), "", name, value) for name, value in values.items())
+        for slot in ("", *self.with_):
+            yield from (("entity", slot, name, value) for name, value in self.of_slot(slot).items())
+
 
 NONE_GIVEN = GivenAttributes()
 
@@ -218,13 +225,19 @@ def given_attributes(values: object) -> GivenAttributes:
 def check_given(values: Given, declared: Mapping[str, Attribute], what: str) -> None:
     """Check the values that a request gives of `what`. Raises InvalidRequest for an unknown name or a wrong type."""
     for name, value in values.items():
-        attribute = declared.get(name)
-        if attribute is None:
-            raise InvalidRequest(f"unknown attribute `{name}` of {what}" + hint(name, declared))
-        if "request" not in attribute.origins:
-            raise InvalidRequest(f"the attribute `{name}` of {what} comes from the state, so requests do not give it")
+        attribute = requested(name, declared, what)
         if not attribute.fits(value):
             raise InvalidRequest(f"the attribute `{name}` of {what} must be {attribute.describe()}")
+
+
+def requested(name: str, declared: Mapping[str, Attribute], what: str) -> Attribute:
+    """The declaration of an attribute that a request gives of `what`. Raises InvalidRequest if requests do not give it."""
+    attribute = declared.get(name)
+    if attribute is None:
+        raise InvalidRequest(f"unknown attribute `{name}` of {what}" + hint(name, declared))
+    if "request" not in attribute.origins:
+        raise InvalidRequest(f"the attribute `{name}` of {what} comes from the state, so requests do not give it")
+    return attribute
 
 
 def holds(left: object, operator: Operator, right: object) -> bool:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import pipeline
-from privtab.attributes import NONE_GIVEN
+from privtab.attributes import Kind
 from privtab.ir.nodes import Program
 from privtab.ir.request_dependence import rule_flags
 from privtab.reference.evaluate import Reference
@@ -60,9 +60,37 @@ def frame(spark: SparkSession, requests: list[Request], flags: Collection[str]) 
             for slot in slots(requests)
         },
         "groups": pa.array([list(r.groups) for r in requests], pa.list_(pa.string())),
+        **{column: pa.array(values, kind) for column, (kind, values) in attribute_columns(requests).items()},
         **{flag: pa.array([flag in r.flags for r in requests]) for flag in {*flags, *FLAGS}},
     }
     return spark.createDataFrame(pa.table(columns))
+
+
+def places(requests: list[Request]) -> dict[str, tuple[Kind, str, str]]:
+    """By column, the attributes that any request gives."""
+    given = sorted({(kind, slot, name) for r in requests for kind, slot, name, _ in r.attributes.each()})
+    return {f"attribute {number}": place for number, place in enumerate(given)}
+
+
+def attribute_columns(requests: list[Request]) -> dict[str, tuple[pa.DataType, list[Any]]]:
+    """The columns of attributes: their types and values."""
+    found = {}
+    for column, place in places(requests).items():
+        given = [{(kind, slot, name): value for kind, slot, name, value in r.attributes.each()} for r in requests]
+        values = [of_request.get(place) for of_request in given]
+        kinds = {list: pa.list_(pa.string()), bool: pa.bool_(), int: pa.int32(), str: pa.string()}
+        [kind] = {kinds[type(value)] for value in values if value is not None}
+        found[column] = kind, values
+    return found
+
+
+def attributes_argument(requests: list[Request]) -> dict[str, Any]:
+    """The argument `attributes` of `decide`."""
+    found: dict[str, Any] = {}
+    for column, (kind, slot, name) in places(requests).items():
+        place = found.setdefault("with", {}).setdefault(slot, {}) if slot else found.setdefault(kind, {})
+        place[name] = column
+    return found
 
 
 def generated(folder: Path, seed: int, count: int, features: Collection[str]) -> World:
@@ -86,13 +114,13 @@ def differences(spark: SparkSession, plan: str, generated_worlds: Iterable[World
         known = sorted({flag for rule in program.rules.values() for flag in rule_flags(program, rule)})
         decided = decide(
             frame(spark, requests, known), program, state, subject="user", action=F.col("action"), resource="entity",
-            with_={slot: slot for slot in slots(requests)}, flags={flag: flag for flag in known}, groups="groups", plan=plan,
+            with_={slot: slot for slot in slots(requests)}, flags={flag: flag for flag in known}, groups="groups", attributes=attributes_argument(requests), plan=plan,
         )  # fmt: skip
         rows = decided.select("number", "allowed", "reason").toArrow().sort_by("number").to_pylist()
         reference = Reference(program, state)
         assert len(rows) == len(requests)
         for row, request in zip(rows, requests, strict=True):
-            want = reference.decide(replace(request, active_roles=None, attributes=NONE_GIVEN)).allowed
+            want = reference.decide(replace(request, active_roles=None)).allowed
             total += 1
             allowed += want
             if row["allowed"] is not want or row["reason"] != (None if want else "not granted"):

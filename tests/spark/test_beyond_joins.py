@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.errors import UnsupportedError
-from privtab.pipeline import load_program
-from privtab.spark import decide, each_batch, entitlements, plan, register_function, require, user, visible
+from privtab.bundle.pack import state_bundle
+from privtab.errors import InvalidRequest, UnsupportedError, UsageError
+from privtab.pipeline import load_program, policy_artifacts
+from privtab.spark import decide, decide_with, each_batch, entitlements, plan, register_function, require, user, visible
 from privtab.spark.state import read_state
 from privtab.state.load import load
 from privtab.state.nodes import State
@@ -26,11 +27,14 @@ entities: {drive: {folder: {paper:}, ticket: {comment:}}}
 types: {folder: {nested: true}, ticket: {flat: true}}
 privileges: [READ]
 semantics: {inheritance: down, deny: overrides}
-attributes: {user: {staff: {bool: true, from: state}}}
+attributes:
+  user: {staff: {bool: true, from: state}}
+  request: {mfa: bool, hour: {integer: [0, 23]}, tags: {set: [day, night]}, room: text}
+  entity: {color: {enum: [red, blue], on: [ticket], from: request}}
 tables:
   folder: {list: READ (folder)}
   paper: {read: READ (paper)}
-  ticket: {read: READ (ticket), edit: READ (ticket) and user.staff}
+  ticket: {read: READ (ticket), edit: READ (ticket) and user.staff, close: READ (ticket) and request.mfa and request.hour < 12}
   comment: {read: READ (comment)}
 """
 STATE = """
@@ -106,6 +110,69 @@ def test_the_other_functions_decide_so_too(spark: SparkSession, files: tuple[str
     )  # fmt: skip
     decide_batch(frame, 0)
     assert batches == [[row[3:] for row in ROWS]]
+
+
+@pytest.mark.slow
+def test_rows_give_attributes(spark: SparkSession, files: tuple[str, str], tmp_path: Path) -> None:
+    rows: list[tuple[Any, ...]] = [
+        (True, 3, ["day"], "a", "red"),
+        (None, 3, [], None, None),
+        (True, 12, None, "a", "red"),
+        (True, 24, None, "a", "red"),
+        (True, 3, ["dusk"], "a", "red"),
+        (True, 3, ["day", None], "a", "red"),
+        (True, 3, None, "a", "green"),
+    ]
+    frame = decision_rows.frame(spark, rows, "mfa boolean, hour int, tags array<string>, room string, color string")
+    attributes = {
+        "request": {"mfa": "mfa", "hour": F.col("hour"), "tags": "tags", "room": "room"},
+        "entity": {"color": "color"},
+    }
+    arguments: dict[str, Any] = {"subject": user("ann"), "action": "close", "resource": ("ticket", F.lit("t1"))}
+    invalid = (False, "invalid attribute")
+    expected = [(True, None), (False, "not granted"), (False, "not granted"), invalid, invalid, invalid, invalid]
+    assert decision_rows.answer_rows(decide(frame, *files, **arguments, attributes=attributes)) == expected
+    seen = visible(frame, *files, **arguments, attributes=attributes)
+    assert [row["n"] for row in seen.collect()] == [0]
+    constants = {"request": {"mfa": True, "hour": 3, "tags": ["day"]}}
+    assert visible(frame, *files, **arguments, attributes=constants).count() == len(rows)
+    no_text = frame.withColumn("room", F.expr("cast(unhex('ff') as string)"))
+    answers = decision_rows.answer_rows(decide(no_text, *files, **arguments, attributes=attributes))
+    assert answers == [(False, "invalid attribute")] * len(rows)
+    assert require(*files, "ann", "close", "ticket:t1", attributes=constants).allowed
+    program = load_program(files[0])
+    bundles = tmp_path / "bundles"
+    bundles.mkdir()
+    (bundles / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
+    (bundles / "state.tar.gz").write_bytes(state_bundle(program, state_of(files)))
+    through = decide_with(frame, str(bundles), **arguments, attributes=attributes)
+    assert decision_rows.answer_rows(through) == expected
+    by_bundle = decide(frame, files[0], str(bundles / "state.tar.gz"), **arguments, attributes=attributes)
+    assert decision_rows.answer_rows(by_bundle) == expected
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"request": {"mfo": "mfa"}}, "unknown attribute `mfo` of the request; did you mean `mfa`"),
+        ({"request": {"mfa": "hour"}}, "attribute `request.mfa` is a column of type `int`: true or false is wanted"),
+        ({"request": {"mfa": 3}}, "the attribute `mfa` of the request must be true or false"),
+        ({"request": {"tags": "mfa"}}, "an array of texts is wanted"),
+        ({"request": {"room": "nowhere"}}, "no column `nowhere`"),
+        ({"user": {"staff": True}}, "comes from the state"),
+        ({"with": {"to": {"color": "mfa"}}}, "of an object that is not given"),
+        ({"what": {}}, "unknown kind `what`"),
+    ],
+)
+def test_wrong_attributes_are_mistakes(
+    spark: SparkSession, files: tuple[str, str], attributes: Any, message: str
+) -> None:
+    frame = decision_rows.frame(spark, [], "mfa boolean, hour int")
+    with pytest.raises((InvalidRequest, UsageError)) as caught:
+        decide(
+            frame, *files, subject=user("ann"), action="read", resource=("paper", F.lit("d/a/p")), attributes=attributes
+        )
+    assert message in str(caught.value)
 
 
 @pytest.mark.slow

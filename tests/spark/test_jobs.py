@@ -96,6 +96,26 @@ def test_groups_of_a_table_of_texts(spark: SparkSession, tmp_path: Path, capsys:
 
 
 @pytest.mark.slow
+def test_columns_give_attributes(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lake.yaml").write_text(
+        "{privtab: 1, system: lake, version: '1', entities: {table: }, attributes: {request: {mfa: bool}},\n"
+        " privileges: [READ], tables: {table: {read: READ (table) and request.mfa}}}\n"
+    )
+    (tmp_path / "state.yaml").write_text(
+        'grants: [{grantee: "user:ann", effect: allow, privilege: READ, entity: "table:t"}]\n'
+    )
+    asked = pa.table({"who": ["ann"] * 3, "what": ["table:t"] * 3, "n": [0, 1, 2], "mfa": [True, False, None]})
+    parquet.write_table(asked, tmp_path / "asked.parquet")
+    common = ["-p", tmp_path / "lake.yaml", "-s", tmp_path / "state.yaml", "-i", tmp_path / "asked.parquet"]
+    common += ["-o", tmp_path / "out", "--subject", "who", "--action", "read", "--resource", "what", "--attribute"]
+    code, output, err = run(capsys, "decide", *common, "request.mfa=mfa")
+    assert (code, output["allowed"], output["no_request"]) == (0, 1, 0), err
+    code, _, err = run(capsys, "decide", *common, "mfa=mfa", "--overwrite")
+    assert code == 2
+    assert "write KIND.NAME=COLUMN, as in request.mfa=mfa" in err
+
+
+@pytest.mark.slow
 def test_visible_keeps_rows(
     spark: SparkSession, requests: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

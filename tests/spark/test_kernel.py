@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import decision_rows
 import pyarrow as pa
@@ -30,7 +31,7 @@ def ready(spark: SparkSession, tmp_path: Path) -> Packed:
     return prepared(open_policy(policy), state, spark)
 
 
-def layout(**more: int) -> kernel.Layout:
+def layout(**more: Any) -> kernel.Layout:
     return kernel.Layout(
         columns=("user", "path"), constants={"action": "look", "type": "box"}, slots=(), flags=(), **more
     )

@@ -21,13 +21,10 @@ from privtab.characters import is_unicode
 from privtab.engines.arrays import Arrays
 from privtab.engines.columns import (
     DEPTH,
-    FLAG,
     MALFORMED,
     NULL,
     OK,
     REASONS,
-    UNKNOWN,
-    WITH,
     Paths,
     Reasons,
     Texts,
@@ -36,14 +33,15 @@ from privtab.engines.columns import (
     widths,
 )
 from privtab.engines.conditions import RESOURCE
-from privtab.engines.forms import NO, Truths, Value, combinations, separate
+from privtab.engines.forms import NO, Form, Truths, Value, combinations, separate
+from privtab.engines.given import NONE_GIVEN, GivenColumns
 from privtab.engines.index import Index
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine
-from privtab.engines.varying import allow_rows, decide_rows, with_nameless
+from privtab.engines.varying import Rows, allow_rows, decide_rows, with_nameless
 from privtab.errors import InvalidRequest
 from privtab.request import NOT_SET, Entity, Request, flag_name
-from privtab.vocabulary import check_role_names
+from privtab.vocabulary import Vocabulary, check_role_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +55,6 @@ class Answers:
     def reason(self, row: int) -> str | None:
         """The reason as text; None if the row was evaluated."""
         return REASONS[self.reasons[row]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """Rows that differ only in names: they share operation, types and flags."""
-
-    type: str
-    action: str
-    flags: frozenset[str]
-    withs: Mapping[str, str | None]
-    """The type of each given `with` object; None for a null."""
 
 
 class Batches:
@@ -109,6 +96,10 @@ class Batches:
         """The engine for evaluation row by row; made from the arrays on first use if there is no index."""
         return RowEngine(self.engine.program, self.arrays.index()) if self._hollow else self.engine
 
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary.from_program(self.engine.program)
+
     @property
     def arrays(self) -> Arrays:
         """The index as arrays, made on first use."""
@@ -128,18 +119,22 @@ class Batches:
         flags: Iterable[str] | Mapping[str, bool | Truths] = (),
         groups: pa.Array | None = None,
         active_roles: pa.Array | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> Answers:
         """Decide for each row whether the user may perform the action on the resource.
 
         `users`: names. `resources`: paths. `action` and `type`: one text for all rows, or a column. `with_`: the type and the paths of
         each object, by its name. `flags`: set for all rows, or a column of booleans for each name. `groups`: a column of lists
-        of names, for policies that take groups from requests. `active_roles`: the same for policies whose requests name active roles. Columns are Arrow or numpy arrays or lists of equal length. A row
+        of names, for policies that take groups from requests. `active_roles`: the same for policies whose requests name active roles.
+        `attributes`: as in `Client.check`, with an Arrow column, or one value for all rows, in the place of each value; a null is no
+        value, and what the type of an object does not have is ignored. Columns are Arrow or numpy arrays or lists of equal length. A row
         with a null, a malformed path or an unknown operation is denied, with the reason; a null in a flag's column means that
-        the flag is set.
+        the flag is set. Raises InvalidRequest for attributes that requests do not give.
         """
         names, ids = texts(users), texts(resources)
         withs = {slot: texts(paths) for slot, (_, paths) in (with_ or {}).items()}
         varying_flags, for_all = separate(flags)
+        given = GivenColumns.read(attributes, self.engine.reader.attributes)
         lengths = {len(column) for column in (ids, *withs.values(), *varying_flags.values())}
         if lengths - {len(names)}:
             raise ValueError("the columns are not equally long")
@@ -151,7 +146,7 @@ class Batches:
                 continue
             flag_values = zip(varying_flags, others[len(withs) :], strict=True)
             set_flags = {f"{name}{NOT_SET}" if value == NO else name for name, value in flag_values}
-            group = _Group(
+            form = Form(
                 type=one_type,
                 action=one_action,
                 flags=for_all | set_flags,
@@ -162,7 +157,9 @@ class Batches:
             narrowed = (
                 None if active_roles is None or not self.engine.semantics.active_roles else _take(active_roles, rows)
             )
-            part = self._group(group, _take(names, rows), _take(ids, rows), with_paths, request_groups, narrowed)
+            part = self._of_form(
+                form, _take(names, rows), _take(ids, rows), with_paths, request_groups, narrowed, given.take(rows)
+            )
             answers.allowed[slice(None) if rows is None else rows] = part.allowed
             answers.reasons[slice(None) if rows is None else rows] = part.reasons
         return answers
@@ -188,14 +185,14 @@ class Batches:
             return None
         if not with_extras and all(len(kind) == 1 for kind in kinds):
             ((action,), (type_,)) = kinds
-            answer = self._group(_Group(type=type_, action=action, flags=frozenset(), withs={}), users, ids, {})
+            answer = self._of_form(Form(type=type_, action=action, flags=frozenset(), withs={}), users, ids, {})
             return None if answer.reasons.any() else answer.allowed.tolist()
         answers = _none(len(requests))
         for group, numbers in self._groups(requests).items():
             rows = np.array(numbers)
             withs = {s: _names([requests[n].with_[s].id for n in numbers]) for s, _ in group[3]}
-            of_group = _Group(type=group[0], action=group[1], flags=group[2], withs=dict(group[3]))
-            part = self._group(of_group, users.take(rows), ids.take(rows), withs)
+            form = Form(type=group[0], action=group[1], flags=group[2], withs=dict(group[3]))
+            part = self._of_form(form, users.take(rows), ids.take(rows), withs)
             answers.allowed[rows] = part.allowed
             answers.reasons[rows] = part.reasons
         if answers.reasons.any():
@@ -222,32 +219,35 @@ class Batches:
             groups.setdefault(key, []).append(number)
         return groups
 
-    def _group(
+    def _of_form(
         self,
-        group: _Group,
+        form: Form,
         names: pa.Array,
         ids: pa.Array,
         withs: Mapping[str, pa.Array],
         groups: pa.Array | None = None,
         active: pa.Array | None = None,
+        given: GivenColumns = NONE_GIVEN,
     ) -> Answers:
         """Decide rows that share operation, types and flags."""
         answers = _none(len(names))
-        rule = self.engine.program["rules"].get(group.type, {}).get(group.action)
-        if wrong := _wrong_request(rule, group):
+        rule = self.engine.program["rules"].get(form.type, {}).get(form.action)
+        if wrong := form.wrong(rule):
             answers.reasons[:] = wrong
             return answers
-        kinds = {slot: group.withs[slot] for slot in rule["with"]}
+        kinds = {RESOURCE: form.type, **{slot: str(form.withs[slot]) for slot in rule["with"]}}
         reader = self.engine.reader
-        columns = {RESOURCE: (group.type, ids), **{slot: (str(kind), withs[slot]) for slot, kind in kinds.items()}}
+        columns = {slot: (kind, ids if slot == RESOURCE else withs[slot]) for slot, kind in kinds.items()}
         lists = [column for column in (groups, active) if column is not None]
         for column in (names, *(column for _, column in columns.values()), *lists):
             if column.null_count:
                 answers.reasons[column.is_null().to_numpy(zero_copy_only=False)] = NULL
         for column in lists:
             answers.reasons[with_nameless(column)] = NULL
+        given = given.of_types(reader.attributes, kinds)
+        all_rows = Rows(form=form, names=names, columns=columns, groups=groups, active=active, given=given)
         if reader.nested or reader.flat:  # arrays need paths of a fixed length
-            return decide_rows(self.one_by_one, group, names, columns, groups, active, answers)
+            return decide_rows(self.one_by_one, self._vocabulary, all_rows, answers)
         if answers.reasons.any():
             columns = {slot: (kind, column.fill_null("")) for slot, (kind, column) in columns.items()}
             names = names.fill_null("")
@@ -256,39 +256,32 @@ class Batches:
         if (nobody := pc.index(users.dictionary, "").as_py()) >= 0:
             answers.reasons[(user_positions == nobody) & (answers.reasons == OK)] = NULL
         codes = self.arrays.people.users.find(users.dictionary)
-        depth = reader.depth(group.type)
-        unnamed = rule["unnamed"] and not self.engine.single(group.type)
+        depth = reader.depth(form.type)
+        unnamed = rule["unnamed"] and not self.engine.single(form.type)
         counts: dict[str, Codes] = {}
         paths_by_slot: dict[str, Paths] = {}
         for slot, (kind, column) in columns.items():
             possible_depths = (reader.depth(kind), *((depth - 1,) if slot == RESOURCE and unnamed else ()))
             counts[slot], paths_by_slot[slot] = self._read(column, possible_depths, answers.reasons)
         valid = answers.reasons == OK
+        special = valid & all_rows.special()
+        if special.any():
+            allow_rows(self.one_by_one, self._vocabulary, all_rows, np.flatnonzero(special), answers)
+            valid &= ~special
         for named in (True, False) if rule["unnamed"] else (True,):
             rows = valid & (counts[RESOURCE] == depth - (not named))
             if not rows.any():
-                continue
-            if active is not None:
-                positions = np.flatnonzero(rows)
-                answers.allowed[positions] = allow_rows(
-                    self.one_by_one, group, positions, names, columns, groups, active
-                )
                 continue
             kept_rows = None if rows.all() else np.flatnonzero(rows)
             paths = {}
             for slot, (kind, column) in columns.items():
                 width = reader.depth(kind) - (slot == RESOURCE and not named)
-                all_rows = kept_rows is None and paths_by_slot[slot].width == width
-                paths[slot] = paths_by_slot[slot] if all_rows else self._paths(_take(column, kept_rows), width)
+                all_paths = kept_rows is None and paths_by_slot[slot].width == width
+                paths[slot] = paths_by_slot[slot] if all_paths else self._paths(_take(column, kept_rows), width)
             batch = Batch(
                 users.dictionary, user_positions if kept_rows is None else user_positions[kept_rows], codes, paths
             )
-            answers.allowed[... if kept_rows is None else kept_rows] = self._decide(group, batch, named=named)
-            if groups is not None:
-                with_groups = rows & (pc.list_value_length(groups).fill_null(0).to_numpy(zero_copy_only=False) > 0)
-                if with_groups.any():
-                    positions = np.flatnonzero(with_groups)
-                    answers.allowed[positions] = allow_rows(self.one_by_one, group, positions, names, columns, groups)
+            answers.allowed[... if kept_rows is None else kept_rows] = self._decide(form, batch, named=named)
         return answers
 
     def _read(self, column: pa.Array, depths: Sequence[int], reasons: Reasons) -> tuple[Codes, Paths]:
@@ -315,50 +308,38 @@ class Batches:
     def _paths(self, column: pa.Array, width: int, slashes: Codes | None = None) -> Paths:
         return Paths(column, width, self.arrays, self.engine.reader.chains, slashes)
 
-    def _decide(self, group: _Group, batch: Batch, *, named: bool) -> Truth:
-        kernel = self._kernel(group, named=named)
+    def _decide(self, form: Form, batch: Batch, *, named: bool) -> Truth:
+        kernel = self._kernel(form, named=named)
         if kernel is not None:
             return kernel.decide(batch)
         users = batch.names.take(pa.array(batch.user_positions)).to_pylist()
         columns = {}
         for slot, paths in batch.paths.items():
-            kind = group.type if slot == RESOURCE else group.withs[slot]
+            kind = form.type if slot == RESOURCE else form.withs[slot]
             columns[slot] = [Entity(str(kind), path) for path in paths.whole().to_pylist()]
         decisions = (
             self.one_by_one.allow(
                 Request(
                     user=user,
-                    action=group.action,
+                    action=form.action,
                     resource=columns[RESOURCE][row],
                     with_={slot: column[row] for slot, column in columns.items() if slot != RESOURCE},
-                    flags=group.flags,
+                    flags=form.flags,
                 )
             )
             for row, user in enumerate(users)
         )
         return np.fromiter(decisions, np.bool_, len(users))
 
-    def _kernel(self, group: _Group, *, named: bool) -> Kernel | None:
-        """The kernel for a group, or None if it cannot be evaluated in columns."""
-        flags, slots = self.engine.shapes[group.type, group.action]
-        withs = {slot: str(group.withs[slot]) for slot in slots}
-        key = (group.type, group.action, group.flags & flags, named, *withs.items())
+    def _kernel(self, form: Form, *, named: bool) -> Kernel | None:
+        """The kernel for a form, or None if it cannot be evaluated in columns."""
+        flags, slots = self.engine.shapes[form.type, form.action]
+        withs = {slot: str(form.withs[slot]) for slot in slots}
+        key = (form.type, form.action, form.flags & flags, named, *withs.items())
         if key not in self._kernels:
-            plan = self.engine.plan_of(group.type, group.action, group.flags, withs, named=named)
+            plan = self.engine.plan_of(form.type, form.action, form.flags, withs, named=named)
             self._kernels[key] = Kernel(plan, self.arrays) if in_columns(plan) else None
         return self._kernels[key]
-
-
-def _wrong_request(rule: Mapping[str, Any] | None, group: _Group) -> int:
-    """Why rows of a group are no valid requests, whatever their names are; OK if they may be."""
-    if rule is None:
-        return UNKNOWN
-    if not set(map(flag_name, group.flags)).issuperset(rule.get("required_flags", ())):
-        return FLAG
-    slots: Mapping[str, Sequence[str]] = rule["with"]
-    if any(slot in group.withs and group.withs[slot] is None for slot in slots):
-        return NULL
-    return WITH if any(group.withs.get(slot) not in types for slot, types in slots.items()) else OK
 
 
 def _none(rows: int) -> Answers:

@@ -28,9 +28,10 @@ REASONS = (
     "unknown operation",
     "not of a type that the operation takes",
     "a required flag is missing",
+    "invalid attribute",
 )
 """Why a row is denied without evaluation, by code; 0: it was evaluated."""
-OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG = range(len(REASONS))
+OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG, ATTRIBUTE = range(len(REASONS))
 
 _SLASH = ord("/")
 WELL_SPELT = r"\A(?:(?:[^%]|%2F|%25)*|(?:%2A|%3F)+)\z"

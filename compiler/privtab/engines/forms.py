@@ -1,9 +1,10 @@
-"""Columns that determine the form of a request: rows with the same values are decided together."""
+"""The form of requests: rows with the same operation, types and flags are decided together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.arrow import Codes
-from privtab.engines.columns import Texts, texts
-from privtab.request import NOT_SET
+from privtab.engines.columns import FLAG, NULL, OK, UNKNOWN, WITH, Texts, texts
+from privtab.request import NOT_SET, flag_name
 
 Value: TypeAlias = str | Texts
 """A constant, or a column."""
@@ -56,3 +57,25 @@ def combinations(values: Sequence[Value], count: int) -> Iterator[tuple[tuple[st
             rest, position = divmod(rest, len(kind))
             combination.append(kind[position])
         yield tuple(reversed(combination)), np.flatnonzero(code == number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What rows share that differ only in names."""
+
+    type: str
+    action: str
+    flags: frozenset[str]
+    withs: Mapping[str, str | None]
+    """The type of each given `with` object; None for a null."""
+
+    def wrong(self, rule: Mapping[str, Any] | None) -> int:
+        """Why rows are no valid requests, whatever their names are; OK if they may be. `rule`: the operation in the program."""
+        if rule is None:
+            return UNKNOWN
+        if not set(map(flag_name, self.flags)).issuperset(rule.get("required_flags", ())):
+            return FLAG
+        slots: Mapping[str, Sequence[str]] = rule["with"]
+        if any(slot in self.withs and self.withs[slot] is None for slot in slots):
+            return NULL
+        return WITH if any(self.withs.get(slot) not in types for slot, types in slots.items()) else OK

@@ -1,17 +1,20 @@
-"""Rows of columns that are decided one by one: where a type nests, and those that bring groups or name active roles."""
+"""Rows of columns that are decided one by one: where columns do not fit, and those that bring groups, active roles or attributes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.arrow import Codes, Truth
-from privtab.engines.columns import DEPTH, MALFORMED, NULL, OK, well_formed
+from privtab.engines.columns import ATTRIBUTE, DEPTH, MALFORMED, NULL, OK, well_formed
 from privtab.engines.conditions import RESOURCE
+from privtab.engines.forms import Form
+from privtab.engines.given import NONE_GIVEN, GivenColumns
 from privtab.engines.rows import RowEngine
 from privtab.errors import InvalidRequest
 from privtab.paths import PathShape, count_names
@@ -22,97 +25,95 @@ if TYPE_CHECKING:
     from privtab.engines.batches import Answers
 
 
-class Group(Protocol):
-    """What rows share."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of one form. All columns are equally long."""
 
-    @property
-    def type(self) -> str:
-        """The type of the resources."""
+    form: Form
+    names: pa.Array
+    """Of the users."""
+    columns: Mapping[str, tuple[str, pa.Array]]
+    """The type and the paths of the object in each slot."""
+    groups: pa.Array | None = None
+    active: pa.Array | None = None
+    given: GivenColumns = NONE_GIVEN
 
-    @property
-    def action(self) -> str:
-        """The operation."""
+    def special(self) -> Truth:
+        """Which rows columns cannot decide: those with groups or attributes, and all if they name active roles."""
+        if self.active is not None:
+            return np.ones(len(self.names), np.bool_)
+        found = self.given.any(len(self.names))
+        if self.groups is not None:
+            found |= pc.list_value_length(self.groups).fill_null(0).to_numpy(zero_copy_only=False) > 0
+        return found
 
-    @property
-    def flags(self) -> frozenset[str]:
-        """As in Request."""
+    def take(self, rows: Codes) -> Rows:
+        """Some of the rows."""
+        indices = pa.array(rows)
+        return replace(
+            self,
+            names=self.names.take(indices),
+            columns={slot: (kind, column.take(indices)) for slot, (kind, column) in self.columns.items()},
+            groups=None if self.groups is None else self.groups.take(indices),
+            active=None if self.active is None else self.active.take(indices),
+            given=self.given.take(rows),
+        )
 
-
-def decide_rows(
-    engine: RowEngine,
-    group: Group,
-    names: pa.Array,
-    columns: Mapping[str, tuple[str, pa.Array]],
-    groups: pa.Array | None,
-    active: pa.Array | None,
-    answers: Answers,
-) -> Answers:
-    """Fill in the answers of rows that have no reason yet. `columns`: the type and the paths of the object in each slot."""
-    rule = engine.program["rules"][group.type][group.action]
-    columns = {slot: (kind, column.fill_null("")) for slot, (kind, column) in columns.items()}
-    names_of_policy = Vocabulary.from_program(engine.program)
-    paths = {slot: (kind, column.to_pylist()) for slot, (kind, column) in columns.items()}
-    spelt = {slot: _well_spelt(column) for slot, (_, column) in columns.items()}
-    request_groups = None if groups is None else groups.to_pylist()
-    narrowed = None if active is None else active.to_pylist()
-    for row, user in enumerate(names.to_pylist()):
-        bring = () if request_groups is None else tuple(request_groups[row] or ())
-        roles = None if narrowed is None else tuple(narrowed[row] or ())
-        if not user or not {"", None}.isdisjoint((*bring, *(roles or ()))):
-            answers.reasons[row] = answers.reasons[row] or NULL
-        for slot, (kind, ids) in paths.items():
-            unnamed = slot == RESOURCE and rule["unnamed"] and not engine.single(kind)
-            if engine.reader.shapes[kind].flat is not None:
-                wrong = OK if _is_id(names_of_policy, Entity(kind, ids[row]), unnamed=unnamed) else MALFORMED
-            else:
-                wrong = _wrong(engine.reader.shapes[kind], ids[row], unnamed=unnamed, spelt=bool(spelt[slot][row]))
-            answers.reasons[row] = answers.reasons[row] or wrong
-        if not answers.reasons[row]:
+    def requests(self) -> Iterator[Request]:
+        """Each row, which must have a user and paths, as a request."""
+        count = len(self.names)
+        none = [None] * count
+        paths = {slot: (kind, column.to_pylist()) for slot, (kind, column) in self.columns.items()}
+        groups = none if self.groups is None else self.groups.to_pylist()
+        narrowed = none if self.active is None else self.active.to_pylist()
+        for row, (user, attributes) in enumerate(zip(self.names.to_pylist(), self.given.rows(count), strict=True)):
             entities = {slot: Entity(kind, ids[row]) for slot, (kind, ids) in paths.items()}
-            resource = entities.pop(RESOURCE)
-            request = Request(
+            resource, roles = entities.pop(RESOURCE), narrowed[row]
+            yield Request(
                 user=user,
-                action=group.action,
+                action=self.form.action,
                 resource=resource,
-                groups=bring,
+                groups=tuple(groups[row] or ()),
                 with_=entities,
-                flags=group.flags,
-                active_roles=roles,
+                flags=self.form.flags,
+                active_roles=None if roles is None else tuple(roles),
+                attributes=attributes,
             )
-            answers.allowed[row] = engine.allow(request)
+
+
+def decide_rows(engine: RowEngine, vocabulary: Vocabulary, rows: Rows, answers: Answers) -> Answers:
+    """Fill in the answers of rows that have no reason yet, where paths have no fixed length."""
+    rule = engine.program["rules"][rows.form.type][rows.form.action]
+    for row, user in enumerate(rows.names.to_pylist()):
+        if not user:
+            answers.reasons[row] = answers.reasons[row] or NULL
+    for slot, (kind, column) in rows.columns.items():
+        unnamed = slot == RESOURCE and rule["unnamed"] and not engine.single(kind)
+        shape = engine.reader.shapes[kind]
+        texts = column.fill_null("")
+        spelt = _well_spelt(texts)
+        for row, id_ in enumerate(texts.to_pylist()):
+            if answers.reasons[row]:
+                continue
+            if shape.flat is not None:
+                wrong = OK if _is_id(vocabulary, Entity(kind, id_), unnamed=unnamed) else MALFORMED
+            else:
+                wrong = _wrong(shape, id_, unnamed=unnamed, spelt=bool(spelt[row]))
+            answers.reasons[row] = wrong
+    allow_rows(engine, vocabulary, rows, np.flatnonzero(answers.reasons == OK), answers)
     return answers
 
 
-def allow_rows(
-    engine: RowEngine,
-    group: Group,
-    rows: Codes,
-    names: pa.Array,
-    columns: Mapping[str, tuple[str, pa.Array]],
-    groups: pa.Array | None = None,
-    active: pa.Array | None = None,
-) -> Truth:
-    """Decide some rows, all valid requests, one by one: those that bring groups or name active roles."""
-    indices = pa.array(rows)
-    none = [None] * len(rows)
-    paths = {slot: (kind, column.take(indices).to_pylist()) for slot, (kind, column) in columns.items()}
-    request_groups = none if groups is None else groups.take(indices).to_pylist()
-    narrowed = none if active is None else active.take(indices).to_pylist()
-    allowed = np.zeros(len(rows), np.bool_)
-    for row, user in enumerate(names.take(indices).to_pylist()):
-        entities = {slot: Entity(kind, ids[row]) for slot, (kind, ids) in paths.items()}
-        resource, roles = entities.pop(RESOURCE), narrowed[row]
-        request = Request(
-            user=user,
-            action=group.action,
-            resource=resource,
-            groups=tuple(request_groups[row] or ()),
-            with_=entities,
-            flags=group.flags,
-            active_roles=None if roles is None else tuple(roles),
-        )
-        allowed[row] = engine.allow(request)
-    return allowed
+def allow_rows(engine: RowEngine, vocabulary: Vocabulary, rows: Rows, positions: Codes, answers: Answers) -> None:
+    """Decide the rows at some positions, all of which are valid requests except for their attributes."""
+    for position, request in zip(positions.tolist(), rows.take(positions).requests(), strict=True):
+        if request.attributes:
+            try:
+                vocabulary.check_attributes(request)
+            except InvalidRequest:
+                answers.reasons[position] = ATTRIBUTE
+                continue
+        answers.allowed[position] = engine.allow(request)
 
 
 def _well_spelt(column: pa.Array) -> Truth:

@@ -11,10 +11,18 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType, VariantType
 
+from privtab.attributes import Attribute
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import did_you_mean, hint
 from privtab.ir.support import Feature, Tool, refusal
 from privtab.request import flag_name
+from privtab.spark.attribute_columns import (
+    AttributeColumn,
+    AttributesLike,
+    check_kind,
+    check_objects,
+    read_attributes,
+)
 from privtab.spark.frames import check_frame, described, free
 from privtab.spark.padding import padded, unpadded
 from privtab.spark.paths import encoded, joined
@@ -44,18 +52,21 @@ _LONGEST = 2**31 - 1
 class RequestColumns:
     """The requests of a DataFrame's rows: columns and constants by canonical name.
 
-    The names are `user`, `action`, `type`, `path`, `with_<slot>_type` and `with_<slot>_path`, `flag_<name>`, `groups`, `active_roles`.
+    The names are `user`, `action`, `type`, `path`, `with_<slot>_type` and `with_<slot>_path`, `flag_<name>`, `groups`, `active_roles`,
+    `attribute_<number>`.
     """
 
     frame: DataFrame
     """The caller's columns, then those of `hidden`."""
     columns: Mapping[str, Column]
-    """Columns of `frame`. All are strings, except flags (boolean, never null) and groups (array of strings)."""
+    """Columns of `frame`. All are strings, except flags (boolean, never null), groups (array of strings) and attributes."""
     constants: Mapping[str, str | bool]
     slots: tuple[str, ...]
     """The `with` objects that the caller gave and the policy knows."""
     flags: tuple[str, ...]
     """The flags that may be set for a row, and given required flags."""
+    given: tuple[AttributeColumn, ...] = ()
+    """The attributes that rows give."""
     invalid_reason: Column | None = field(default=None)
     """Why a row is not a valid request; null if it may be one. Such rows are denied, whatever a plan decides."""
     hidden: tuple[str, ...] = ()
@@ -85,6 +96,7 @@ def read_arguments(
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
     active_roles: ColumnLike | None = None,
+    attributes: AttributesLike | None = None,
     taken: Iterable[str] = (),
 ) -> RequestColumns:
     """Read the arguments of `decide`; `taken`: names of columns that will be added later.
@@ -94,7 +106,7 @@ def read_arguments(
     """
     check_frame(df)
     known = policy if isinstance(policy, Vocabulary) else policy.vocabulary
-    reader = _ArgumentReader(df, known, taken)
+    reader = ArgumentReader(df, known, taken)
     reader.user(subject)
     reader.action(action)
     reader.entity("resource", "type", "path", resource)
@@ -107,7 +119,9 @@ def read_arguments(
         reader.groups(groups)
     if active_roles is not None:
         reader.active_roles(active_roles)
+    given = read_attributes(reader, attributes)
     reader.check(tuple(objects), slots, set_flags)
+    check_objects(known, given, slots, reader.constant_types(slots))
     reader.check_kinds()
     invalid_reason = F.coalesce(*reader.invalid_reasons) if reader.invalid_reasons else None
     hidden = reader.hidden
@@ -117,6 +131,7 @@ def read_arguments(
         constants=reader.constants,
         slots=slots,
         flags=set_flags,
+        given=given,
         invalid_reason=invalid_reason,
         hidden=tuple(hidden),
         code=free("__privtab", [*reader.taken, *hidden]),
@@ -135,7 +150,9 @@ def _mapping(value: object, what: str, contents: str) -> Mapping[str, Any]:
     return value
 
 
-class _ArgumentReader:
+class ArgumentReader:
+    """Collects the canonical columns and constants of requests."""
+
     def __init__(self, df: DataFrame, vocabulary: Vocabulary, taken: Iterable[str]) -> None:
         self.df = df
         self.vocabulary = vocabulary
@@ -153,6 +170,8 @@ class _ArgumentReader:
         self.padding = any(map(padded, df.schema.fields))
         self.arguments: dict[str, Column] = {}
         """Each column as the caller gave it, by its description for messages."""
+        self.attributes: dict[str, Attribute] = {}
+        """The declarations of the columns that are attributes, by the same descriptions."""
 
     def column(self, argument: ColumnLike, what: str, advice: str = "") -> Column:
         """A column, looked up if a name is given; a name with dots is first tried as a whole."""
@@ -191,6 +210,7 @@ class _ArgumentReader:
         return F.col(f"`{name.replace('`', '``')}`")
 
     def user(self, argument: ColumnLike) -> None:
+        """Add the column of users."""
         user = self.materialised_column(
             argument, "subject", '; one user for all rows is `privtab.spark.user("alice")`'
         ).cast("string")
@@ -211,6 +231,7 @@ class _ArgumentReader:
             )
 
     def entity(self, what: str, type_name: str, path_name: str, argument: ResourceLike) -> None:
+        """Add the type and the path of an object, each a column or a constant."""
         if isinstance(argument, tuple):
             if len(argument) != 2:
                 raise UsageError(f"{what} is {described(argument)}: {_ENTITY}")
@@ -305,6 +326,9 @@ class _ArgumentReader:
         """Raise UsageError for a column that does not exist or whose type does not suit its argument."""
         for what, kind in self._kinds().items():
             type_name = f"`{kind.simpleString()}`"
+            if what in self.attributes:
+                check_kind(what, self.attributes[what], kind)
+                continue
             if what in ("groups", "active_roles"):
                 if isinstance(kind, NullType) or (isinstance(kind, ArrayType) and not _nested(kind.elementType)):
                     continue
@@ -335,6 +359,11 @@ class _ArgumentReader:
                 raise UsageError(f"{what} is {len(fields)} columns: give one")
             found[what] = fields[0].dataType
         return found
+
+    def constant_types(self, slots: Iterable[str]) -> dict[str, str]:
+        """By slot, the types of the resource and of objects that are the same for all rows."""
+        names = {"": "type", **{slot: f"with_{slot}_type" for slot in slots}}
+        return {slot: str(self.constants[name]) for slot, name in names.items() if name in self.constants}
 
     def check(self, object_names: tuple[str, ...], slots: tuple[str, ...], flags: tuple[str, ...]) -> None:
         """Raise InvalidRequest for constants that no operation of the policy takes."""

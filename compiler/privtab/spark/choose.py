@@ -10,6 +10,7 @@ from privtab.errors import UsageError
 from privtab.ir.support import Feature, Tool, check_support, lacking
 from privtab.moments import FIRST, text
 from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
+from privtab.spark.attribute_columns import AttributesLike
 from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
 from privtab.spark.joining import Joining, joining
@@ -69,6 +70,7 @@ def plan(
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
     active_roles: ColumnLike | None = None,
+    attributes: AttributesLike | None = None,
     plan: str = "auto",
     limits: Limits | None = None,
     refresh: float | None = REFRESH,
@@ -90,6 +92,7 @@ def plan(
         flags=flags,
         groups=groups,
         active_roles=active_roles,
+        attributes=attributes,
     )
 
     def choice_for_state(state_: Any) -> Choice:

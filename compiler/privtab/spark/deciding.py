@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.errors import UsageError
 from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
+from privtab.spark.attribute_columns import AttributesLike
 from privtab.spark.choose import choose_plan
 from privtab.spark.following import REFRESH, Followed, followed
 from privtab.spark.frames import Frame, opened
@@ -38,6 +39,7 @@ class BatchArguments(TypedDict, total=False):
     flags: FlagsLike
     groups: ColumnLike | None
     active_roles: ColumnLike | None
+    attributes: AttributesLike | None
     plan: str
     limits: Limits | None
     allowed: str
@@ -57,6 +59,7 @@ def decide(
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
     active_roles: ColumnLike | None = None,
+    attributes: AttributesLike | None = None,
     plan: str = "auto",
     limits: Limits | None = None,
     allowed: str = "allowed",
@@ -69,7 +72,9 @@ def decide(
     `subject`: the column of user names. `action`: the operation of all rows, or a Column of operations. `resource`: a column of
     entities `type:path`, or (type of all rows, column of paths). `with_`: further objects by name, each like `resource`. `flags`:
     names of flags that are set for all rows, or a mapping from name to value. `groups`: a column of arrays, for policies that take
-    groups from requests. `active_roles`: the same, for policies whose requests name active roles. `reason` is `not granted` for a denied request, otherwise it says why the row is not a valid request.
+    groups from requests. `active_roles`: the same, for policies whose requests name active roles. `attributes`: as in
+    `Client.check`, with a column in the place of each value: `{"request": {"mfa": "mfa"}, "with": {"to": {"team": F.col("team")}}}`; True,
+    False, a number or a list is the value of all rows, null is no value. `reason` is `not granted` for a denied request, otherwise it says why the row is not a valid request.
 
     `state`: a SparkState, a State, a mapping of DataFrames, or the path of rows or of a bundle; it is read now, once. `plan`:
     `kernel`, `joins` or `auto`, which chooses by the size of the state (`privtab.spark.plan` and the log say which and why).
@@ -88,7 +93,7 @@ def decide(
     program = open_policy(policy)
     request = read_arguments(
         frame, program, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups, active_roles=active_roles,
-        taken=(allowed, reason),
+        attributes=attributes, taken=(allowed, reason),
     )  # fmt: skip
     check_time(frame, at)
     if is_column(at):
@@ -99,7 +104,7 @@ def decide(
         def part(rows: DataFrame, state_: Any) -> DataFrame:
             return decide(
                 rows, program, state_, subject=subject, action=action, resource=resource, with_=with_, flags=flags,
-                groups=groups, active_roles=active_roles, plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh,
+                groups=groups, active_roles=active_roles, attributes=attributes, plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh,
             )  # fmt: skip
 
         def deny(rows: DataFrame) -> DataFrame:

@@ -9,7 +9,7 @@ import os
 import pickle
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -17,11 +17,13 @@ import pyarrow as pa
 
 from privtab.client import Asker, Embedded
 from privtab.client import connect as connect_to
-from privtab.engines.columns import DEPTH, FLAG, MALFORMED, NULL, UNKNOWN, WITH
+from privtab.engines.columns import ATTRIBUTE, DEPTH, FLAG, MALFORMED, NULL, UNKNOWN, WITH
 from privtab.engines.dedupe import distinct
+from privtab.engines.given import GivenColumns
 from privtab.errors import DecisionError, InvalidRequest, UsageError
 from privtab.request import NOT_SET, Entity, Request
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, read_arguments
+from privtab.spark.attribute_columns import AttributesLike, values
 from privtab.spark.deciding import check_names, with_answer_columns
 from privtab.spark.following import REFRESH, check_refresh
 from privtab.spark.frames import Frame, opened
@@ -63,6 +65,7 @@ def decide_with(
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
     active_roles: ColumnLike | None = None,
+    attributes: AttributesLike | None = None,
     on_error: Literal["fail", "deny"] = "fail",
     rows: int = ROWS,
     allowed: str = "allowed",
@@ -98,16 +101,11 @@ def decide_with(
         flags=flags,
         groups=groups,
         active_roles=active_roles,
+        attributes=attributes,
         taken=(allowed, reason),
     )
     check_executors(frame.sparkSession, "requests")
-    layout = Layout(
-        columns=tuple(request.columns),
-        constants=dict(request.constants),
-        slots=request.slots,
-        flags=request.flags,
-        rows=rows,
-    )
+    layout = Layout.of(request, rows)
     coded = mapped(request, lambda column_count: _function(point, vocabulary, layout, column_count))
     return to_caller(with_answer_columns(request, coded, *answer_columns(request), allowed, reason))
 
@@ -245,6 +243,14 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         active_roles=None if roles is None else tuple(roles),
         flags=frozenset(f"{n}{NOT_SET}" if cells[f"flag_{n}"] is False else n for n in layout.flags),
     )
+    given = GivenColumns.read(values(layout.given, cells), vocabulary.attributes)
+    types_by_slot = {"": kind, **{slot: entity.type for slot, entity in withs.items()}}
+    [attributes] = given.of_types(vocabulary.attributes, types_by_slot).rows(1)
+    request = replace(request, attributes=attributes)
+    try:
+        vocabulary.check_attributes(request)
+    except InvalidRequest:
+        return ATTRIBUTE
     try:
         vocabulary.check(request)
     except InvalidRequest as error:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.errors import InvalidRequest, UsageError
 from privtab.names import bare_name, check_user
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike
+from privtab.spark.attribute_columns import AttributesLike
 from privtab.spark.deciding import decide
 from privtab.spark.following import REFRESH
 from privtab.spark.frames import Frame, free, opened
@@ -45,6 +46,7 @@ def visible(
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
     active_roles: ColumnLike | None = None,
+    attributes: AttributesLike | None = None,
     plan: str = "auto",
     limits: Limits | None = None,
     refresh: float | None = REFRESH,
@@ -59,6 +61,6 @@ def visible(
     allowed, reason = free("__privtab_allowed", frame.columns), free("__privtab_reason", frame.columns)
     decided = decide(
         frame, policy, state, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups, active_roles=active_roles,
-        plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh, at=at,
+        attributes=attributes, plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh, at=at,
     )  # fmt: skip
     return to_caller(decided.where(F.col(allowed)).drop(allowed, reason))

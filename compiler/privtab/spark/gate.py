@@ -27,6 +27,8 @@ def require(
     with_: Mapping[str, EntityLike] | None = None,
     flags: Iterable[str] | Mapping[str, bool] = (),
     groups: Iterable[str] = (),
+    active_roles: Iterable[str] | None = None,
+    attributes: Mapping[str, Any] | None = None,
     spark: SparkSession | None = None,
     at: Moment = None,
 ) -> Decision:
@@ -41,9 +43,16 @@ def require(
         name = bare_name(name, "user")
     if isinstance(flags, Mapping):
         flags = [f"{flag}{NOT_SET}" if value is False else flag for flag, value in flags.items()]
+    more: dict[str, Any] = {
+        "with_": with_,
+        "flags": flags,
+        "groups": groups,
+        "active_roles": active_roles,
+        "attributes": attributes,
+    }
     ask = getattr(state, "require", None)
     if callable(ask):
-        decision = ask(name, action, resource, with_=with_, flags=flags, groups=groups)
+        decision = ask(name, action, resource, **more)
         if not isinstance(decision, Decision):
             # An AsyncClient returns a coroutine, which must not count as an allow.
             getattr(decision, "close", lambda: None)()
@@ -55,7 +64,7 @@ def require(
         raise InvalidRequest(f"subject is {subject!r}: give the name of a user")
     from privtab.client._protocol import request
 
-    return _decided(policy, state, request(name, action, resource, with_=with_, flags=flags, groups=groups), spark, at)
+    return _decided(policy, state, request(name, action, resource, **more), spark, at)
 
 
 def _decided(policy: PolicyLike, state: Any, request: Request, spark: SparkSession | None, at: Moment) -> Decision:

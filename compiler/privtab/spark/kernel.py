@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.engines.columns import REASONS, is_ascii
 from privtab.engines.dedupe import distinct
 from privtab.spark.arguments import RequestColumns
+from privtab.spark.attribute_columns import AttributeColumn, values
 from privtab.spark.following import Followed, current_engine
 from privtab.spark.shipping import Shipped
 
@@ -45,21 +46,27 @@ class Layout:
     constants: Mapping[str, str | bool]
     slots: tuple[str, ...]
     flags: tuple[str, ...]
+    given: tuple[AttributeColumn, ...] = ()
     rows: int = ROWS
+
+    @classmethod
+    def of(cls, request: RequestColumns, rows: int = ROWS) -> Layout:
+        """The layout of requests."""
+        return cls(
+            columns=tuple(request.columns),
+            constants=dict(request.constants),
+            slots=request.slots,
+            flags=request.flags,
+            given=request.given,
+            rows=rows,
+        )
 
 
 def decide_by_kernel(
     request: RequestColumns, shipped: Shipped | Followed, *, rows: int = ROWS
 ) -> tuple[DataFrame, Column, Column]:
     """The frame with the additional column `asked.code`, and the columns `allowed` and `reason` computed from it."""
-    layout = Layout(
-        columns=tuple(request.columns),
-        constants=dict(request.constants),
-        slots=request.slots,
-        flags=request.flags,
-        rows=rows,
-    )
-    return _coded(request, shipped, layout), *answer_columns(request)
+    return _coded(request, shipped, Layout.of(request, rows)), *answer_columns(request)
 
 
 def answer_columns(request: RequestColumns) -> tuple[Column, Column]:
@@ -182,6 +189,7 @@ def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.nd
         flags={flag: cells[f"flag_{flag}"] for flag in layout.flags},
         groups=cells.get("groups"),
         active_roles=cells.get("active_roles"),
+        attributes=values(layout.given, cells),
     )
     return np.where(answers.allowed & (answers.reasons == 0), 0, answers.reasons + 1).astype(np.int8)
 

@@ -134,6 +134,13 @@ def named_options(parser_: argparse.ArgumentParser) -> None:
         "--flag", action="append", default=[], metavar="NAME", help="a flag that is set for all rows; may repeat"
     )
     parser_.add_argument(
+        "--attribute",
+        action="append",
+        default=[],
+        metavar="KIND.NAME=COLUMN",
+        help="an attribute that each row gives: user.NAME, entity.NAME, request.NAME or SLOT.NAME; may repeat",
+    )
+    parser_.add_argument(
         "--groups", metavar="COLUMN", help="a column of arrays of groups, for policies that take them from requests"
     )
     parser_.add_argument(
@@ -159,6 +166,7 @@ def check_options(options: argparse.Namespace) -> None:
     """Raise UsageError for options of `named_options` that cannot be combined, or a missing output."""
     resource(options)
     objects(options)
+    attributes(options)
     if options.groups_separator is not None and not (options.groups and options.groups_separator):
         raise UsageError("`--groups-separator TEXT` goes with `--groups COLUMN`")
     if options.output is None and not options.explain:
@@ -193,6 +201,7 @@ def named(options: argparse.Namespace, frame: DataFrame) -> dict[str, Any]:
         "with_": objects(options),
         "flags": options.flag,
         "groups": groups(options, frame),
+        "attributes": attributes(options),
         "plan": options.plan,
         "at": options.at,
     }
@@ -214,6 +223,19 @@ def objects(options: argparse.Namespace) -> dict[str, str | tuple[str, str]]:
     for slot, text in key_values(options.with_, "--with", "SLOT=COLUMN", example="to=target_schema").items():
         kind, colon, column = text.partition(":")
         found[slot] = (kind, column) if colon else text
+    return found
+
+
+def attributes(options: argparse.Namespace) -> dict[str, Any]:
+    """The `attributes` argument given by the options; raises UsageError."""
+    found: dict[str, Any] = {}
+    form, example = "KIND.NAME=COLUMN", "request.mfa=mfa"
+    for place, column in key_values(options.attribute, "--attribute", form, example=example).items():
+        kind, dot, name = place.partition(".")
+        if not dot:
+            raise UsageError(f"`--attribute {place}={column}`: write {form}, as in {example}")
+        of_kind = found if kind in ("user", "entity", "request") else found.setdefault("with", {})
+        of_kind.setdefault(kind, {})[name] = column
     return found
 
 

@@ -1,0 +1,150 @@
+"""Attributes that rows give: the argument `attributes` of `decide` as columns and constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    CharType,
+    DataType,
+    IntegerType,
+    LongType,
+    NullType,
+    ShortType,
+    StringType,
+    VarcharType,
+)
+
+from privtab.attributes import Attribute, Kind, check_given, given_attributes, requested
+from privtab.engines.columns import ATTRIBUTE, REASONS
+from privtab.errors import InvalidRequest, UsageError
+from privtab.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from privtab.spark.arguments import ArgumentReader
+
+AttributesLike: TypeAlias = Mapping[str, Any]
+"""As the attributes of a request, with a column or the name of one in the place of each value; True, False, a number or a list of texts
+is the value of all rows."""
+
+_WANTED = {
+    "bool": "true or false",
+    "integer": "a whole number",
+    "text": "a text",
+    "enum": "a text",
+    "set": "an array of texts",
+}
+_CASTS = {"bool": "boolean", "integer": "bigint", "text": "string", "enum": "string", "set": "array<string>"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeColumn:
+    """An attribute that rows give."""
+
+    kind: Kind
+    slot: str
+    """Of an entity: the name of the `with` object, empty for the resource."""
+    name: str
+    column: str | None = None
+    """The canonical name of its column; None for a constant."""
+    constant: Any = None
+
+    def __str__(self) -> str:
+        return f"`{self.slot or self.kind}.{self.name}`"
+
+
+def read_attributes(reader: ArgumentReader, argument: AttributesLike | None) -> tuple[AttributeColumn, ...]:
+    """Add the columns of attributes to a reader. Raises InvalidRequest for attributes that requests do not give, UsageError for other values."""
+    found = []
+    for number, (kind, slot, name, value) in enumerate(given_attributes(argument or {}).each()):
+        attribute = requested(name, *_declared(reader.vocabulary, kind))
+        given = AttributeColumn(kind=kind, slot=slot, name=name)
+        if isinstance(value, bool | int | list | tuple):
+            check_given({name: value}, *_declared(reader.vocabulary, kind))
+            found.append(AttributeColumn(kind=kind, slot=slot, name=name, constant=value))
+            continue
+        what = f"attribute {given}"
+        column = reader.materialised_column(value, what, ', or a value for all rows, a text by `F.lit("text")`')
+        reader.attributes[what] = attribute
+        canonical = f"attribute_{number}"
+        reader.columns[canonical] = column.cast(_CASTS[attribute.type])
+        if (broken := _no_utf8(attribute, column)) is not None:
+            reader.invalid_reasons.append(F.when(broken, REASONS[ATTRIBUTE]))
+        found.append(AttributeColumn(kind=kind, slot=slot, name=name, column=canonical))
+    return tuple(found)
+
+
+def _declared(vocabulary: Vocabulary, kind: Kind) -> tuple[Mapping[str, Attribute], str]:
+    what = "entities" if kind == "entity" else f"the {kind}"
+    return vocabulary.attributes.of(kind), what
+
+
+def _no_utf8(attribute: Attribute, column: Column) -> Column | None:
+    """Whether a text is no UTF-8: it would otherwise be taken for an absent one."""
+    match attribute.type:
+        case "text" | "enum":
+            return ~F.is_valid_utf8(column.cast("string"))
+        case "set":
+            return F.exists(column.cast("array<string>"), lambda text: ~F.is_valid_utf8(text))
+        case "bool" | "integer":
+            return None
+        case _:
+            assert_never(attribute.type)
+
+
+def check_kind(what: str, attribute: Attribute, kind: DataType) -> None:
+    """Raise UsageError for a column whose type is not that of its attribute."""
+    if not _suits(attribute, kind):
+        raise UsageError(f"{what} is a column of type `{kind.simpleString()}`: {_WANTED[attribute.type]} is wanted")
+
+
+def _suits(attribute: Attribute, kind: DataType) -> bool:
+    text = StringType | CharType | VarcharType | NullType
+    if isinstance(kind, NullType):
+        return True
+    match attribute.type:
+        case "bool":
+            return isinstance(kind, BooleanType)
+        case "integer":
+            return isinstance(kind, ByteType | ShortType | IntegerType | LongType)
+        case "text" | "enum":
+            return isinstance(kind, text)
+        case "set":
+            return isinstance(kind, ArrayType) and isinstance(kind.elementType, text)
+        case _:
+            assert_never(attribute.type)
+
+
+def check_objects(
+    vocabulary: Vocabulary, given: Iterable[AttributeColumn], slots: Iterable[str], types: Mapping[str, str]
+) -> None:
+    """Raise InvalidRequest for attributes of an object that is not given or whose type, the same for all rows, does not have them.
+
+    `types`: the type of an object by its slot, if it is known.
+    """
+    for attribute in given:
+        if attribute.kind != "entity":
+            continue
+        if attribute.slot and attribute.slot not in slots:
+            raise InvalidRequest(f"the attribute {attribute} is of an object that is not given: `with_`")
+        if attribute.slot in types:
+            type_ = types[attribute.slot]
+            requested(attribute.name, vocabulary.attributes.declared_on(type_), f"`{type_}`")
+
+
+def values(given: Iterable[AttributeColumn], cells: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as `attributes` of a request has them; `cells`: what is in the columns."""
+    found: dict[str, Any] = {}
+    for attribute in given:
+        place = found.setdefault("with" if attribute.slot else attribute.kind, {})
+        if attribute.slot:
+            place = place.setdefault(attribute.slot, {})
+        place[attribute.name] = attribute.constant if attribute.column is None else cells[attribute.column]
+    return found
