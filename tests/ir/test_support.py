@@ -32,6 +32,7 @@ from privtab.scenarios.ways import HeldAtom
 from privtab.spark.matrix.opening import open_state
 from privtab.spark.policies import open_policy
 from privtab.spark.states import prepared
+from privtab.state.located import locations
 from privtab.state.nodes import Grant, Placement, State
 from privtab.state.shards import shards
 
@@ -83,7 +84,6 @@ PLACED = State(
     entities=(Placement(entity=Entity("namespace", "a"), parent=Entity("catalog", "c")),),
 )
 OPEN = Request(user="ben", action="open", resource=Entity("namespace", "c/a"))
-USE = frozenset({HeldAtom("has", "USE", "namespace:c/a")})
 
 
 def plan(program: Program) -> Plan:
@@ -92,6 +92,10 @@ def plan(program: Program) -> Plan:
 
 def state_of(program: Program) -> State:
     return PLACED if program.flat else STATE
+
+
+def held(program: Program) -> frozenset[HeldAtom]:
+    return frozenset({HeldAtom("has", "USE", str(request_of(program).resource))})
 
 
 def request_of(program: Program) -> Request:
@@ -115,7 +119,7 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     Tool.COVERAGE: [lambda p, _: coverage(plan(p), {})],
     Tool.DIFF: [lambda p, _: diff(p, p)],
     Tool.MUTATION: [lambda p, _: score(plan(p), {})],
-    Tool.NEEDS: [lambda p, _: list(Callers(p, request_of(p), (USE,)).all())],
+    Tool.NEEDS: [lambda p, _: list(Callers(p, request_of(p), (held(p),), locations(p, state_of(p))).all())],
     Tool.PATHS: [lambda _, r: ReachableRights(r, state_of(r.program), "ann")],
     Tool.SHARDS: [lambda p, _: shards(p, state_of(p))],
     Tool.SPARK: [decided_by_executors],

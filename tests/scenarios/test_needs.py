@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shop_policy import Reads, failed
+from shop_policy import Reads, Refuses, failed
 
 from privtab.errors import UsageError
 from privtab.scenarios.nodes import Plan
@@ -132,3 +132,54 @@ def test_rows_that_ask_what_is_held_below_are_refused_and_others_are_not(reads: 
     assert failed(plan) == []
     with pytest.raises(UsageError, match="`needs` does not support policies with `or below`"):
         reads("needs: [{ask: see shelf:a, by: [[READ (shelf:a)]]}]", policy)
+
+
+FLAT = """\
+privtab: 1
+system: shop
+version: v1
+entities: {drive: {folder: {document: {comment:}}, user:}}
+types: {folder: {nested: true, flat: true}, document: {flat: true}, user: {flat: true}}
+privileges: [READ, WRITE]
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}}
+tables:
+  document:
+    read: READ (document) or owner (any folder)
+    create: {requires: WRITE (folder) and owner (drive), creates: true}
+  comment: {read: READ (comment)}
+  user: {get: self or READ (drive)}
+"""
+PLACES = """\
+state:
+  entities:
+    - {entity: folder:f1, parent: "drive:main"}
+    - {entity: folder:f9, parent: folder:f1}
+    - {entity: document:d7, parent: folder:f9}
+    - {entity: user:u, parent: "drive:main"}
+"""
+
+
+def test_the_file_s_state_says_where_flat_ids_lie(reads: Reads) -> None:
+    plan = reads(
+        f"""{PLACES}
+needs:
+  - {{ask: read document:d7, by: [[READ (document:d7)], ["owner (folder:f1, folder:f9)"]]}}
+  - {{ask: "create document:folder:f9/", by: [["WRITE (folder:f9)", "owner (drive:main)"]]}}
+  - {{ask: read comment:d7/c, by: [["READ (comment:d7/c)"]]}}
+  - {{ask: get user:u, by: [[self], ["READ (drive:main)"]]}}
+""",
+        FLAT,
+    )
+    assert failed(plan) == []
+    assert "READ (document:d7)" in answers(plan)
+    denied = "everything but owner (folder:f1), owner (folder:f9); denied READ (document:d7)"
+    assert answers(plan)[denied] is False
+    wrong = reads(
+        f'{PLACES}\nneeds: [{{ask: read document:d7, by: [["READ (document:d7)"], ["owner (folder:f9)"]]}}]', FLAT
+    )
+    assert failed(wrong) == ["read document:d7 with everything but owner (folder:f9); denied READ (document:d7)"]
+
+
+def test_what_lies_nowhere_is_a_finding(refuses: Refuses) -> None:
+    found = refuses(f'{PLACES}\nneeds: [{{ask: read document:d8, by: [["READ (document:d7)"]]}}]', FLAT)
+    assert [str(f.message) for f in found] == ["no row of `entities` tells where `document:d8` lies"]

@@ -74,7 +74,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     Feature.GIVEN: {},
     Feature.FLAT: {
         Tool.CONFORM: "`conform`",
-        Tool.NEEDS: "`needs`",
         Tool.PATHS: "`paths`",
         Tool.SHARDS: "a sharded state",
         Tool.SPARK_ENTITLEMENTS: "`entitlements`",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -11,6 +11,7 @@ from privtab.diagnostics import Span
 from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.locations import Locations
 from privtab.request import Entity, Request, flag_name
 from privtab.scenarios.given import read_given
 from privtab.scenarios.nodes import Because, Case, Expected
@@ -18,7 +19,7 @@ from privtab.scenarios.params import Combinations, Params
 from privtab.scenarios.tree import Fields, ScenarioReader
 from privtab.scenarios.ways import WaysReader
 from privtab.scenarios.worlds import Worlds
-from privtab.state.nodes import State
+from privtab.state.nodes import Placement, State
 from privtab.syntax.yaml_tree import Node
 
 NEEDS_CONTEXT_KEYS = ("with", "flags", "groups")
@@ -68,6 +69,29 @@ class Author:
                 self._empty_states.append(State())
             return self._empty_states[0]
         return self.worlds.state(node)
+
+    def placements(self) -> tuple[Placement, ...] | None:
+        """Where entities with flat ids lie by the file's state; None after a finding."""
+        if not self.program.flat or self.file_state is None:
+            return ()
+        state = self.worlds.state(self.file_state)
+        if state is None:
+            return None
+        self.ways.names.places = dict(state.texts("entities", "entity", "parent"))
+        return tuple(state.entities)
+
+    def placed(self, requests: Iterable[Request], where: Locations, fields: Fields) -> Iterator[Request]:
+        """The requests about entities of which the file's state tells where they lie, and a finding for each other one."""
+        for request in requests:
+            unplaced = {where.unplaced(entity) for entity in (request.resource, *request.with_.values())} - {None}
+            if not unplaced:
+                yield request
+                continue
+            node = fields.get("ask") or fields["resource"]
+            advice = "write it under `entities` of the file's `state`"
+            self.reader.report(
+                "T103", node, f"no row of `entities` tells where `{min(map(str, unplaced))}` lies", advice
+            )
 
     def requests(self, fields: Fields, span: Span, user: str) -> list[Request]:
         """The requests of an entry: `action` and `resource`, each a text or a list, with `with` objects and flags."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from privtab.diagnostics import Span
 from privtab.ir.nodes import Program
 from privtab.request import Entity, Request
@@ -11,7 +14,8 @@ from privtab.scenarios.nodes import Case
 from privtab.scenarios.params import Values
 from privtab.scenarios.tree import Fields
 from privtab.scenarios.ways import HeldAtom
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state.located import locations
+from privtab.state.nodes import Assignment, Grant, Placement, State
 from privtab.syntax.yaml_tree import Node
 
 KEYS = (
@@ -21,7 +25,10 @@ KEYS = (
 
 def read_needs(author: Author, node: Node) -> None:
     """Read the entries of `needs`. All callers share one state, since no caller sees what another is given."""
-    generated = GeneratedCallers(author.program)
+    placed = author.placements()
+    if placed is None:
+        return
+    generated = GeneratedCallers(author.program, placements=placed)
     cases_before = len(author.cases)
     for item in author.reader.items(node, "`needs`"):
         for entry, values in author.combinations.of(item):
@@ -42,9 +49,9 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, generated:
     if ways is None:
         return
     name, why, tags = author.optional(fields, "name"), author.why(fields), author.tags(fields)
-    for request in requests:
+    for request in author.placed(requests, generated.where, fields):
         title = name or f"{request.action} {request.resource}"
-        for caller in Callers(author.program, request, ways).all():
+        for caller in Callers(author.program, request, ways, generated.where).all():
             caller_request = generated.add_caller(caller, request)
             expected = author.expected(fields, caller_request, allowed=caller.allowed)
             author.cases.append(
@@ -65,8 +72,11 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, generated:
 class GeneratedCallers:
     """Generated callers, and the rows that give them what they hold; `prefix` begins the names of all principals."""
 
-    def __init__(self, program: Program, prefix: str = "") -> None:
+    def __init__(self, program: Program, prefix: str = "", placements: Iterable[Placement] = ()) -> None:
+        """`placements`: where entities with flat ids lie."""
         self.program = program
+        self.placements = {row.entity: row for row in placements}
+        self.where = locations(program, State(entities=tuple(self.placements.values())))
         self.prefix = prefix
         self.number = 0
         self.members: list[tuple[str, Entity]] = []
@@ -88,6 +98,8 @@ class GeneratedCallers:
         resource = request.resource
         if HeldAtom("self") in caller.held:
             resource = Entity(resource.type, "/".join([*resource.names[:-1], user]))
+            if request.resource in self.placements:
+                self.placements[resource] = replace(self.placements[request.resource], entity=resource)
         grantee = f"user:{user}"
         for number in range(through_roles):
             role = self._role(user) + (f" {number + 1}" if number else "")
@@ -158,4 +170,5 @@ class GeneratedCallers:
             grants=tuple(self.grants),
             owners=tuple(self.owners),
             service_admins=tuple(self.admins),
+            entities=tuple(self.placements.values()),
         )

@@ -12,8 +12,11 @@ from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Compare, HasBelow, OwnsBelow, Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
+from privtab.locations import Locations
 from privtab.request import Entity, Request
 from privtab.scenarios.ways import HeldAtom, HeldSet, Ways, smallest
+from privtab.state.located import locations
+from privtab.state.nodes import State
 
 Denied: TypeAlias = frozenset[HeldAtom]
 """Privileges that are denied on their entities."""
@@ -53,16 +56,27 @@ class _Facts:
 class Callers:
     """Generates the callers for the ways to one request."""
 
-    def __init__(self, program: Program, request: Request, ways: Ways, *, are_below_listed: bool = False) -> None:
-        """`are_below_listed`: for `or below`, the ways list each entity below on which a privilege is held."""
+    def __init__(
+        self,
+        program: Program,
+        request: Request,
+        ways: Ways,
+        where: Locations | None = None,
+        *,
+        are_below_listed: bool = False,
+    ) -> None:
+        """`where`: where entities with flat ids lie, if there are any.
+
+        `are_below_listed`: for `or below`, the ways list each entity below on which a privilege is held.
+        """
         rule = program.rules[request.resource.type, request.action]
         condition = asked_condition(program, rule, named=vocabulary(program).complete(request.resource))
         unlisted = Compare if are_below_listed else HasBelow | OwnsBelow | Compare
-        if program.flat or any(isinstance(atom, unlisted) for atom in leaves(program, condition)):
+        if any(isinstance(atom, unlisted) for atom in leaves(program, condition)):
             check_support(program, Tool.NEEDS)
         self.program = program
         self.ways = ways
-        self.keys = vocabulary(program).keys
+        self.keys = (where or locations(program, State())).keys
         self.names = privilege_names(program)
         self.inherits = program.semantics.inheritance == "down"
         self.deny_overrides = program.semantics.deny == "overrides"
