@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab import _resources, model, source, syntax, user_cache
 from privtab._once import once
+from privtab._worker import Worker, spare_processes
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
 from privtab.hints import did_you_mean
@@ -29,6 +31,8 @@ POLICIES = "policy_src"
 """The default folder of policies."""
 MARK = "privtab"
 """The key that makes a file a policy; scenario and state files do not have it."""
+LARGE = 1_000
+"""The rows of a policy from which checking it takes longer than starting a process for that."""
 
 
 def load_program(
@@ -79,22 +83,60 @@ def lint_policy(
     settings: Settings | None = None,
 ) -> PolicyCheck:
     """Check one policy by `settings`, or by those in the folders above it. Raises SettingsInvalid if they are invalid."""
+    return _resolved(policy, variant, readings or {}).check(settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedPolicy:
+    """A policy whose names are resolved, unless errors prevent it, and what finds out the rest about it."""
+
+    path: Path
+    source: SourceFile
+    policy: model.Policy | None
+    found: list[Diagnostic]
+    checked: Callable[[], list[Diagnostic]]
+    """Returns the findings of all checks; call it once."""
+    complete: bool
+    """Whether this is the policy as it is in force, without a variant and readings."""
+
+    @property
+    def program(self) -> Program:
+        """The program, although checks may still find errors. Needs a `policy`."""
+        assert self.policy is not None
+        return lower(self.policy)
+
+    def check(self, settings: Settings | None = None) -> PolicyCheck:
+        """As `lint_policy`; call it once."""
+        from privtab.lint.judge import filter_findings
+
+        found = [*self.found, *self.checked()]
+        stopped = self.policy is None or any(d.severity is Severity.ERROR for d in found)
+        settings = settings or settings_for(self.path)
+        filtered = filter_findings(found, self.source, self.path, settings, complete=self.complete and not stopped)
+        stopped = stopped or any(d.severity is Severity.ERROR for d in filtered.kept)
+        program = None if stopped else self.program
+        return PolicyCheck(source=self.source, program=program, findings=filtered, settings=settings)
+
+
+def resolve_policy(
+    policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
+) -> ResolvedPolicy:
+    """Resolve a policy; the checks of a large one begin in a child process if a processor is free."""
+    resolved = _resolved(policy, variant, readings or {})
+    if resolved.policy is None or len(resolved.policy.rows) < LARGE or not spare_processes():
+        return resolved
+    return replace(resolved, checked=Worker.start(resolved.checked).result)
+
+
+def _resolved(policy: str | Path, variant: str | None, readings: Mapping[str, str]) -> ResolvedPolicy:
     from privtab import checks
-    from privtab.lint.judge import filter_findings
 
     path = find_policy(policy)
     file = source.load(path)
-    resolved, found = _resolve(file, variant, readings or {})
-    if resolved is not None:
-        found += checks.run(resolved)
-    stopped = resolved is None or any(d.severity is Severity.ERROR for d in found)
-    if settings is None:
-        settings = settings_for(path)
-    complete = not stopped and variant is None and not readings
-    filtered = filter_findings(found, file, path, settings, complete=complete)
-    stopped = stopped or any(d.severity is Severity.ERROR for d in filtered.kept)
-    program = None if stopped or resolved is None else lower(resolved)
-    return PolicyCheck(source=file, program=program, findings=filtered, settings=settings)
+    resolved, found = _resolve(file, variant, readings)
+    checked: Callable[[], list[Diagnostic]] = list if resolved is None else partial(checks.run, resolved)
+    complete = variant is None and not readings
+    return ResolvedPolicy(path=path, source=file, policy=resolved, found=found, checked=checked, complete=complete)
 
 
 def _resolve(

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from privtab._worker import Worker
 from privtab.analysis.diff import Diff, RowChange, Verdict, diff
-from privtab.analysis.diff.worker import Worker
 from privtab.ir.nodes import NEVER
 from privtab.pipeline import load_program, program_of
 from privtab.source import SourceFile

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from privtab import source
-from privtab.analysis.diff.worker import Worker, spare_processes
+from privtab._worker import Worker, spare_processes
 from privtab.cli import _git
 from privtab.cli._stored import is_stored, load_policy
 from privtab.errors import FileError, UsageError

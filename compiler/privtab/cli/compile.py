@@ -27,7 +27,7 @@ from privtab.cli._output import (
     table,
 )
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
-from privtab.diagnostics import Diagnostic, in_order
+from privtab.diagnostics import in_order
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from privtab.bundle.provenance import Provenance
     from privtab.bundle.sign import SigningKey
     from privtab.ir.nodes import Program
+    from privtab.pipeline import ResolvedPolicy
     from privtab.state.nodes import State
 
 PANEL = "Ship"
@@ -123,7 +124,7 @@ def run(
     signing = signing_key(key, key_id, scope, sequence)
     from privtab._collection import no_collection
     from privtab.bundle.provenance import provenance
-    from privtab.pipeline import policies_at
+    from privtab.pipeline import policies_at, resolve_policy
 
     policies = policies_at(paths)
     if len(policies) > 1 and (as_name or variant or reading or state):
@@ -133,19 +134,27 @@ def run(
     if as_name is not None and not NAME.fullmatch(as_name):
         raise UsageError(f"`--as {as_name}`: a system's name is made of lower case letters, digits and `_`")
     with no_collection(keep=True), delayed_spinner("checking"):
-        programs = _check(policies, variant, readings(reading))
+        resolved = [resolve_policy(policy, variant=variant, readings=readings(reading)) for policy in policies]
+        programs = [policy.program for policy in resolved if policy.policy is not None]
+        checks_first = state is not None or len(programs) < len(policies)
+        if checks_first:
+            _report_findings(resolved)
     loaded = None if state is None else load_state(programs[0], state, allow_partial=allow_partial)
     compiled: list[Compiled] = []
-    with no_collection(keep=True), progress(len(programs)) as bar:
-        for policy, program in zip(policies, programs, strict=True):
-            origin = provenance(policy, variant=variant, readings=readings(reading))
-            state_content = _pack_state(program, state, loaded, signing, sharded=sharded)
-            compiled.append(
-                _compile(
+    try:
+        with no_collection(keep=True), progress(len(programs)) as bar:
+            for policy, program in zip(policies, programs, strict=True):
+                origin = provenance(policy, variant=variant, readings=readings(reading))
+                state_content = _pack_state(program, state, loaded, signing, sharded=sharded)
+                result = _compile(
                     program, as_name, variant, state_content, origin, signing, also or (), wasm=wasm, sharded=sharded
                 )
-            )
-            bar.advance(bar.task_ids[0])
+                compiled.append(result)
+                bar.advance(bar.task_ids[0])
+    finally:
+        # Checks of a large policy run beside this. If they find errors, these come before any of the compilation.
+        if not checks_first:
+            _report_findings(resolved)
     outputs = _by_name(compiled)
     outputs["schema"] = {"schema/policy.schema.json": _schema()}
     write_outputs(output, outputs, complete=paths is None)
@@ -156,22 +165,14 @@ def run(
     _report(compiled, output, format_, signing.id if signing is not None else None)
 
 
-def _check(policies: Sequence[Path], variant: str | None, reading_names: dict[str, str]) -> list[Program]:
-    """The programs of all policies; if one has an error, prints all findings and exits with code 1."""
-    from privtab.pipeline import check_policy
-
-    found: list[Diagnostic] = []
-    programs: list[Program] = []
-    for policy in policies:
-        program, diagnostics = check_policy(policy, variant=variant, readings=reading_names)
-        found += diagnostics
-        if program is not None:
-            programs.append(program)
-    if len(programs) < len(policies):
+def _report_findings(policies: Sequence[ResolvedPolicy]) -> None:
+    """Print how many findings there are; if one is an error, print all and exit with code 1."""
+    checked = [policy.check() for policy in policies]
+    found = [finding for policy in checked for finding in policy.findings.kept]
+    if any(policy.program is None for policy in checked):
         show_diagnostics(in_order(found))
         raise typer.Exit(ExitCode.FINDINGS)
     show_count(found, "`privtab lint`")
-    return programs
 
 
 def _compile(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from privtab._worker import Worker, spare_processes
 from privtab.analysis.diff.compare import Comparison, cell
 from privtab.analysis.diff.declared import compare_declared
 from privtab.analysis.diff.nodes import Declared, Detail, Diff, Named, Pair, RowChange, Verdict
 from privtab.analysis.diff.renames import Renames, recognise
-from privtab.analysis.diff.worker import Worker, spare_processes
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool, check_support
 
