@@ -22,6 +22,7 @@ from privtab.registry.server import bodies, feeds
 from privtab.registry.server.app import GZIP, LONG_POLL, ServerState
 from privtab.registry.server.desired_revision import SidecarIdentity, in_canary
 from privtab.registry.server.fleet import MOST_REFUSED, FleetTracker
+from privtab.registry.server.sidecar import MOST_COUNTED
 
 DELTA = {"Prefer": "modes=snapshot,delta"}
 
@@ -374,7 +375,7 @@ def test_reports_of_thousands_of_sidecars_are_bounded(monkeypatch: pytest.Monkey
             ),
         )
     (sidecar,) = (known for known in fleet.sidecars() if known["id"] == "a")
-    assert len(sidecar["decisions"]) == module.MOST_COUNTED
+    assert len(sidecar["decisions"]) == MOST_COUNTED
     assert sidecar["labels"] == {"made-up-499": "1"}
     assert sum(map(len, fleet.counts.to_json().values())) <= 500
 

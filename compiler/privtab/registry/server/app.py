@@ -27,10 +27,11 @@ from privtab.registry.server.bodies import document
 from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.files import file
-from privtab.registry.server.fleet import FleetTracker, LastPoll, sidecar_identity
+from privtab.registry.server.fleet import FleetTracker
 from privtab.registry.server.metrics import CONTENT_TYPE, Metrics
 from privtab.registry.server.page import HEADERS, contents, page
 from privtab.registry.server.preferences import accepts_deltas, active_etag, wait_seconds
+from privtab.registry.server.sidecar import LastPoll, sidecar_identity
 from privtab.serving.endpoint import answered, running
 from privtab.serving.envelope import Envelope, caller_of, note
 from privtab.serving.guard import Refused, authorize, check_binding

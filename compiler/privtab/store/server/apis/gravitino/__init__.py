@@ -1,0 +1,77 @@
+"""The REST API of Apache Gravitino for access control, and for creating what it controls, in front of a store.
+
+Paths and payloads are those of the Access Control page of version 1.1.0. What an object consists of (columns, properties,
+comments) is not kept: answers to a creation repeat it, later ones lack it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from urllib.parse import unquote
+
+from starlette.routing import Route
+
+from privtab.errors import (
+    AccessDenied,
+    InvalidRequest,
+    PrivtabError,
+    StateInvalid,
+    StoreConflict,
+    UsageError,
+)
+from privtab.serving.guard import Refused
+from privtab.store.server.apis.gravitino.answers import ApiRequest
+from privtab.store.server.apis.gravitino.objects import CreatedObjects, Exists
+from privtab.store.server.app import StoreScope, StoreServer, route
+from privtab.store.server.calls import Answer, Call, NotFound
+
+PREFIX = "/api/metalakes"
+MEDIA = "application/vnd.gravitino.v1+json"
+_KINDS = {400: "IllegalArgumentException", 403: "ForbiddenException", 404: "NotFoundException"}
+_CODES = {400: 1001, 403: 1008, 404: 1003, 405: 1006, 409: 1004}
+
+
+def routes(server: StoreServer) -> list[Route]:
+    """The endpoints. Raises UsageError unless the policy is of this system."""
+    needed = {"metalake", "catalog", "schema", "user", "group", "role"}
+    if not needed <= server.guarded.program.entities.keys():
+        raise UsageError(f"the policy of {server.guarded.program.system} has no {', '.join(sorted(needed))}")
+    created = CreatedObjects(server.guarded)
+    return [
+        route(server, path, partial(_answer, created, method), scope, method, failed=failure, media=MEDIA)
+        for path in (PREFIX, f"{PREFIX}/{{rest:path}}")
+        for method, scope in (
+            ("GET", StoreScope.READ),
+            ("POST", StoreScope.WRITE),
+            ("PUT", StoreScope.WRITE),
+            ("DELETE", StoreScope.WRITE),
+        )
+    ]
+
+
+def failure(error: PrivtabError | Refused) -> Answer:
+    """The answer to an error, as the system's ErrorResponse."""
+    match error:
+        case Refused():
+            status = error.status
+        case AccessDenied():
+            status = 403
+        case NotFound():
+            status = 404
+        case StoreConflict():
+            status = 409
+        case StateInvalid() | UsageError() | InvalidRequest():
+            status = 400
+        case _:
+            status = 503
+    kind = "AlreadyExistsException" if isinstance(error, Exists) else _KINDS.get(status, "RuntimeException")
+    message = str(error) if status != 503 else "the store cannot be read or written at the moment"
+    return status, {"code": _CODES.get(status, 1002), "type": kind, "message": message, "stack": []}
+
+
+def _answer(created: CreatedObjects, method: str, server: StoreServer, call: Call) -> Answer:
+    try:
+        names = [unquote(part, errors="strict") for part in call.raw_path.removeprefix(PREFIX).split("/") if part]
+    except UnicodeDecodeError:
+        raise UsageError("the path is not UTF-8") from None
+    return 200, {"code": 0, **ApiRequest(server.guarded, created, call).answer(method, names)}
