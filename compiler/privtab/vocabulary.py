@@ -41,7 +41,6 @@ class Vocabulary:
     request_groups: bool = False
     active_roles: bool = False
     """Whether requests may name the active roles of the caller."""
-    roles_hold_roles: bool = False
     nested: Mapping[str, int] = field(default_factory=dict)
     """The most levels of each type that nests."""
     flat: frozenset[str] = frozenset()
@@ -77,7 +76,6 @@ class Vocabulary:
             request_groups="request" in program["semantics"]["groups"],
             active_roles="active_roles" in program["semantics"],
             attributes=Attributes.from_json(program.get("attributes", {})),
-            roles_hold_roles="roles" in program["semantics"].get("hierarchy", ()),
             nested={name: entity["nested"] for name, entity in entities.items() if "nested" in entity},
             flat=frozenset(name for name, entity in entities.items() if "flat" in entity),
         )

@@ -124,7 +124,6 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     Tool.SHARDS: [lambda p, _: shards(p, state_of(p))],
     Tool.SPARK: [decided_by_executors],
     # What these refuse is tested with a Spark session, in tests/spark.
-    Tool.SPARK_ACTIVE_ROLES: [lambda p, _: check_support(p, Tool.SPARK_ACTIVE_ROLES)],
     Tool.SPARK_BUILD: [lambda p, _: check_support(p, Tool.SPARK_BUILD)],
     Tool.SPARK_ENTITLEMENTS: [lambda p, _: open_state(open_policy(p), state_of(p))],
     Tool.SPARK_JOINS: [lambda p, _: check_support(p, Tool.SPARK_JOINS)],

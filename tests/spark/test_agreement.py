@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,6 +34,8 @@ BEYOND_JOINS: tuple[tuple[str, ...], ...] = (
     ("flat", "nested"),
     ("attributes", "below", "implies"),
     ("flat", "below", "hierarchy", "implies"),
+    ("active", "hierarchy"),
+    ("active", "hierarchy", "nested", "implies"),
 )
 """Features of policies that joins do not support, one or several at once."""
 REQUESTS = 20_000
@@ -59,6 +60,9 @@ def frame(spark: SparkSession, requests: list[Request], flags: Collection[str]) 
             slot: pa.array([str(r.with_[slot]) if slot in r.with_ else None for r in requests], pa.string())
             for slot in slots(requests)
         },
+        "active": pa.array(
+            [None if r.active_roles is None else list(r.active_roles) for r in requests], pa.list_(pa.string())
+        ),
         "groups": pa.array([list(r.groups) for r in requests], pa.list_(pa.string())),
         **{column: pa.array(values, kind) for column, (kind, values) in attribute_columns(requests).items()},
         **{flag: pa.array([flag in r.flags for r in requests]) for flag in {*flags, *FLAGS}},
@@ -112,18 +116,21 @@ def differences(spark: SparkSession, plan: str, generated_worlds: Iterable[World
     found: list[str] = []
     for program, state, requests in generated_worlds:
         known = sorted({flag for rule in program.rules.values() for flag in rule_flags(program, rule)})
+        narrows = program.semantics.active_roles == "request"
         decided = decide(
             frame(spark, requests, known), program, state, subject="user", action=F.col("action"), resource="entity",
-            with_={slot: slot for slot in slots(requests)}, flags={flag: flag for flag in known}, groups="groups", attributes=attributes_argument(requests), plan=plan,
+            with_={slot: slot for slot in slots(requests)}, flags={flag: flag for flag in known}, groups="groups", attributes=attributes_argument(requests),
+            active_roles="active" if narrows else None, plan=plan,
         )  # fmt: skip
         rows = decided.select("number", "allowed", "reason").toArrow().sort_by("number").to_pylist()
         reference = Reference(program, state)
         assert len(rows) == len(requests)
         for row, request in zip(rows, requests, strict=True):
-            want = reference.decide(replace(request, active_roles=None)).allowed
+            unnamed = narrows and request.active_roles is None
+            want = not unnamed and reference.decide(request).allowed
             total += 1
             allowed += want
-            if row["allowed"] is not want or row["reason"] != (None if want else "not granted"):
+            if row["allowed"] is not want or row["reason"] != (None if want else "null" if unnamed else "not granted"):
                 found.append(f"{program.version}: {json.dumps(request.to_json())}: {row}, wanted {want}")
     return total, allowed, found
 

@@ -136,7 +136,6 @@ def vocabulary(program: Program) -> Vocabulary:
         request_groups="request" in program.semantics.groups,
         active_roles=program.semantics.active_roles == "request",
         attributes=program.attributes,
-        roles_hold_roles="roles" in program.semantics.hierarchy,
         nested={name: entity.nested for name, entity in program.entities.items() if entity.nested},
         flat=program.flat,
     )

@@ -35,7 +35,6 @@ class Tool(Enum):
     PATHS = "paths"
     SHARDS = "shards"
     SPARK = "spark"
-    SPARK_ACTIVE_ROLES = "active roles in spark"
     SPARK_BUILD = "builds of states in spark"
     SPARK_ENTITLEMENTS = "entitlements in spark"
     SPARK_JOINS = "joins in spark"
@@ -81,7 +80,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.SPARK_TABLES: "a state in tables of Spark",
     },
     Feature.ACTIVE_WITH_HIERARCHY: {
-        Tool.SPARK_ACTIVE_ROLES: "`active_roles=` in Spark",
         Tool.SPARK_BUILD: "the build of a state in Spark",
     },
 }

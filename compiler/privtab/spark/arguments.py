@@ -14,7 +14,6 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType
 from privtab.attributes import Attribute
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import did_you_mean, hint
-from privtab.ir.support import Feature, Tool, refusal
 from privtab.request import flag_name
 from privtab.spark.attribute_columns import (
     AttributeColumn,
@@ -309,8 +308,6 @@ class ArgumentReader:
                 f"system `{self.vocabulary.system}` does not let requests name active roles: "
                 "its policy needs `semantics: {active_roles: request}`"
             )
-        if self.vocabulary.roles_hold_roles:
-            raise refusal(Feature.ACTIVE_WITH_HIERARCHY, Tool.SPARK_ACTIVE_ROLES)
         self._names(argument, "active_roles", "role:")
 
     def _names(self, argument: ColumnLike, what: str, prefix: str) -> None:

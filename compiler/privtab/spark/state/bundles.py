@@ -68,6 +68,15 @@ def from_index(document: Mapping[str, Any]) -> State:
                         principal=f"{kind}:{name}", role=role.partition(":")[2], scope=entity(scope)
                     )
                     assignments[assignment] = None
+    # What a role brings within a scope, it brings wherever that scope is.
+    for holder, others in document.get("brought", {}).items():
+        principal = document["within"][holder][0] if holder in document["within"] else holder
+        for other in others:
+            role, scope = document["within"].get(other, (other, None))
+            assignment = Assignment(
+                principal=principal, role=role.partition(":")[2], scope=None if scope is None else entity(scope)
+            )
+            assignments[assignment] = None
     return State(
         members=tuple((user, entity(key)) for key, users in document["members"].items() for user in users),
         memberships=tuple(memberships),
@@ -116,6 +125,9 @@ def _from_windowed(document: Mapping[str, Any]) -> State:
     for key, owners in windows["owners"].items():
         for holder, spans in owners.items():
             enter(spans, "owners", key, holder)
+    for role, times in windows.get("brought", {}).items():
+        for other, spans in times.items():
+            enter(spans, "brought", role, other)
     for part in ("principals", "group_principals"):
         for name, times in windows[part].items():
             for principal, spans in times.items():

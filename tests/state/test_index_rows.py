@@ -1,0 +1,68 @@
+"""Rows that are read back from an index decide as those that it was made from, at every moment."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import generated_programs
+import pytest
+import worlds
+from seeds import seeds
+
+from privtab.moments import ALWAYS, Window
+from privtab.pipeline import program_of
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity, Request
+from privtab.source import SourceFile
+from privtab.spark.state.bundles import from_index
+from privtab.state.index import index
+from privtab.state.nodes import Assignment, Grant, State
+from privtab.state.written import as_written
+
+
+@pytest.mark.parametrize("features", [("active", "hierarchy"), ("attributes",), ("flat",), ("nested", "implies")])
+@pytest.mark.parametrize("seed", seeds(range(20), quick=1))
+def test_rows_read_back_decide_alike(features: tuple[str, ...], seed: int) -> None:
+    program = generated_programs.program(seed, *features)
+    state = worlds.timed(worlds.state(program, seed), seed)
+    rows = as_written(program, from_index(index(program, state)))
+    requests = worlds.requests(program, seed, 3)
+    for moment in (worlds.EPOCH, *worlds.moments(state)[::5]):
+        expected, found = Reference(program, state.at(moment)), Reference(program, rows.at(moment))
+        for request in requests:
+            assert found.decide(request).allowed == expected.decide(request).allowed, (moment, request)
+
+
+POLICY = """
+{privtab: 1, system: office, version: '1', entities: {site: {desk:}}, privileges: [USE],
+ semantics: {inheritance: down, hierarchy: [roles], active_roles: request}, tables: {desk: {use: USE (desk)}}}
+"""
+
+
+def test_roles_of_roles_are_read_back_with_their_scopes_and_times() -> None:
+    program = program_of(SourceFile.of("office.yaml", POLICY))
+    site, other = Entity("site", "s"), Entity("site", "t")
+    state = State(
+        assignments=(
+            Assignment(principal="user:ann", role="head", scope=None),
+            Assignment(principal="user:ben", role="head", scope=site),
+            Assignment(principal="role:head", role="clerk", scope=None),
+            Assignment(principal="role:head", role="guest", scope=other),
+        ),
+        grants=tuple(
+            Grant(grantee=f"role:{role}", effect="allow", privilege="USE", entity=entity)
+            for role, entity in (("clerk", Entity("desk", "s/1")), ("guest", Entity("desk", "t/1")))
+        ),
+        windows={"assignments": (ALWAYS, ALWAYS, Window(10, 20), ALWAYS)},
+    )
+    rows = from_index(index(program, state))
+    found = {}
+    for user, desk, moment in product(("ann", "ben"), ("s/1", "t/1"), (9, 10, 20)):
+        request = Request(user=user, action="use", resource=Entity("desk", desk), active_roles=("head",))
+        found[user, desk, moment] = Reference(program, rows.at(moment)).decide(request).allowed
+        assert found[user, desk, moment] == Reference(program, state.at(moment)).decide(request).allowed
+    assert [case for case, allowed in found.items() if allowed] == [
+        ("ann", "s/1", 10),
+        *(("ann", "t/1", moment) for moment in (9, 10, 20)),
+        ("ben", "s/1", 10),
+    ]
