@@ -110,9 +110,9 @@ def test_changes_of_small_policies() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(0, 800, 200))
+@pytest.mark.parametrize("first", range(0, 400, 100))
 def test_changes_of_many_small_policies(search_seed: int, first: int) -> None:
-    compare(mutations(range(search_seed + first, search_seed + first + 200)))
+    compare(mutations(range(search_seed + first, search_seed + first + 100)))
 
 
 HEAD = """\

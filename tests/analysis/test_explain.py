@@ -60,7 +60,7 @@ def test_chains_are_all_the_ways_in_which_something_is_held(policy: int, seed: i
 
 
 @pytest.mark.long
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.integers(), st.integers())
 def test_chains_in_many_worlds(policy: int, seed: int) -> None:
     check(policy, seed)

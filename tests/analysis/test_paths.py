@@ -83,7 +83,7 @@ def test_what_can_be_reached_is_what_a_search_over_whole_states_reaches(policy: 
 
 
 @pytest.mark.long
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(), st.integers())
 def test_paths_in_many_worlds(policy: int, seed: int) -> None:
     check(policy, seed)

@@ -55,7 +55,7 @@ def test_what_changed_is_what_the_reference_answers_differently(policy: int, see
 
 
 @pytest.mark.long
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.integers(), st.integers(), st.integers(0, 12))
 def test_what_changed_in_many_worlds(policy: int, seed: int, changes: int) -> None:
     check(policy, seed, changes)

@@ -30,7 +30,7 @@ def test_what_a_user_can_is_what_is_allowed_when_each_is_asked(policy: int, seed
 
 
 @pytest.mark.long
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.integers(), st.integers(), st.sampled_from([*worlds.USERS, "stranger"]), st.booleans())
 def test_what_a_user_can_in_many_worlds(policy: int, seed: int, user: str, force: bool) -> None:
     check(policy, seed, user, force)

@@ -90,7 +90,7 @@ def check_needs(world: tuple[int, int]) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.tuples(st.integers(), st.integers()))
 def test_who_can_in_many_worlds(world: tuple[int, int]) -> None:
     check_users(world)

@@ -39,7 +39,7 @@ def test_searches_find_what_is_allowed_when_asked_one_by_one(world: tuple[int, i
 
 
 @pytest.mark.long
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(WORLDS)
 def test_many_searches_find_what_is_allowed(world: tuple[int, int]) -> None:
     check(*world, per_rule=3)

@@ -96,5 +96,5 @@ def test_equal_readings_and_variant_rows_are_what_trying_says() -> None:
 
 
 @pytest.mark.long
-def test_equal_readings_and_variant_rows_in_many_policies() -> None:
-    assert len(set(verdicts(range(80, 2000)))) == 2
+def test_equal_readings_and_variant_rows_in_many_policies(search_seed: int) -> None:
+    assert len(set(verdicts(range(search_seed, search_seed + 500)))) == 2

@@ -177,18 +177,18 @@ def test_between_two_policies(implies: bool) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(0, 500, 250))
+@pytest.mark.parametrize("first", range(0, 300, 150))
 @pytest.mark.parametrize("implies", [False, True])
 def test_within_many_policies(search_seed: int, first: int, implies: bool) -> None:
-    wrong, _ = differences(within(range(search_seed + first, search_seed + first + 250), implies=implies))
+    wrong, _ = differences(within(range(search_seed + first, search_seed + first + 150), implies=implies))
     assert not wrong, wrong[0]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(0, 500, 250))
+@pytest.mark.parametrize("first", range(0, 300, 150))
 @pytest.mark.parametrize("implies", [False, True])
 def test_between_many_policies(search_seed: int, first: int, implies: bool) -> None:
-    wrong, _ = differences(between(range(search_seed + first, search_seed + first + 250), implies=implies))
+    wrong, _ = differences(between(range(search_seed + first, search_seed + first + 150), implies=implies))
     assert not wrong, wrong[0]
 
 

@@ -152,8 +152,8 @@ def test_the_matrix_of_generated_worlds_is_the_references() -> None:
 
 
 @pytest.mark.long
-def test_the_matrix_of_many_worlds_is_the_references() -> None:
-    assert sum(compare(seed) for seed in range(1000, 2500)) > 500_000
+def test_the_matrix_of_many_worlds_is_the_references(search_seed: int) -> None:
+    assert sum(compare(seed) for seed in range(search_seed, search_seed + 300)) > 50_000
 
 
 @pytest.mark.slow
