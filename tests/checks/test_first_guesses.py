@@ -10,7 +10,7 @@ import pytest
 from privtab.diagnostics import Diagnostic
 
 NEGATION = "negation is not a condition; write what a caller must hold"
-ATTRIBUTES = "attributes are not conditions; write a privilege"
+ATTRIBUTES = "attributes are declared under `attributes`, and compared as in `user.team = entity.team`"
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,11 @@ ATTRIBUTES = "attributes are not conditions; write a privilege"
         ("group hr", "groups are not conditions; write the privilege that the group is granted"),
         ("user in group hr", "groups are not conditions; write"),
         ("user:alice", "users are not conditions; write"),
-        ('user.department == "hr"', ATTRIBUTES),
+        ('user.department == "hr"', "write `=`"),
+        ("user.team != entity.team", "there is no `!=`: name the values that are allowed"),
+        ("entity.color in [red, blue]", "write constants in braces: `in {red, blue}`"),
+        ("READ (shop) and department = hr", ATTRIBUTES),
+        ("READ (shop) or below", "write `or below` in the parentheses: `(shop or below)`"),
         ("time < 17", ATTRIBUTES),
         ("everyone", "write `anyone`"),
         ("authenticated", "write `anyone`"),

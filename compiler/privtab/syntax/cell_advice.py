@@ -20,9 +20,15 @@ NEGATION = (
     "who must not is denied in the state, with `semantics: {deny: overrides}`"
 )
 ATTRIBUTES = (
-    "attributes are not conditions; write a privilege, as in `READ (TYPE)`, "
-    "or a flag that the request sets, as in `READ (TYPE) when FLAG`"
+    "attributes are declared under `attributes`, and compared as in `user.team = entity.team`, "
+    "`entity.color in {red, blue}`, `request.hour >= 8`"
 )
+_BELOW = re.compile(r"\(([^()]*)\)\s+or\s+below\b", re.IGNORECASE)
+_COMPARISONS = {
+    r"!=|<>": "there is no `!=`: name the values that are allowed, as in `entity.color in {red, blue}`",
+    r"==": "write `=`",
+    r"\bin\s*[\[(]": "write constants in braces: `in {red, blue}`",
+}
 
 
 def advice(text: str, error: CellError) -> tuple[str | None, bool]:
@@ -40,8 +46,11 @@ def _for_whole_cell(text: str) -> str | None:
     principal = _PRINCIPAL.search(text)
     if principal is not None:
         return not_a_condition(principal[1])
+    below = _BELOW.search(text)
+    if below is not None:
+        return f"write `or below` in the parentheses: `({below[1]} or below)`"
     if _ATTRIBUTE.search(text):
-        return ATTRIBUTES
+        return next((say for pattern, say in _COMPARISONS.items() if re.search(pattern, text)), ATTRIBUTES)
     word = text.lower()
     if word in _EVERYBODY:
         return "write `anyone`"
