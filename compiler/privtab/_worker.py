@@ -10,6 +10,9 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+LARGE = 1_000
+"""The rows of a policy from which parts of checking and compiling it take far longer than starting a process for them."""
+
 
 def spare_processes() -> int:
     """The number of child processes that can run in parallel with this one."""
@@ -56,3 +59,11 @@ class Worker(Generic[T]):
             return self.work()
         value: T = pickle.loads(sent)  # noqa: S301  written by this very program
         return value
+
+
+def beside(work: Callable[[], T], *, large: bool) -> Callable[[], T]:
+    """Start the work in a child process if it is large and a processor is free; the function returned gives its value, once.
+
+    Only for commands: a child of a process with further threads may wait for a lock for ever.
+    """
+    return Worker.start(work).result if large and spare_processes() else work

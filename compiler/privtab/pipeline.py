@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from privtab import _resources, model, source, syntax, user_cache
 from privtab._once import once
-from privtab._worker import Worker, spare_processes
+from privtab._worker import LARGE, beside
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
 from privtab.hints import did_you_mean
@@ -31,8 +31,6 @@ POLICIES = "policy_src"
 """The default folder of policies."""
 MARK = "privtab"
 """The key that makes a file a policy; scenario and state files do not have it."""
-LARGE = 1_000
-"""The rows of a policy from which checking it takes longer than starting a process for that."""
 
 
 def load_program(
@@ -123,9 +121,8 @@ def resolve_policy(
 ) -> ResolvedPolicy:
     """Resolve a policy; the checks of a large one begin in a child process if a processor is free."""
     resolved = _resolved(policy, variant, readings or {})
-    if resolved.policy is None or len(resolved.policy.rows) < LARGE or not spare_processes():
-        return resolved
-    return replace(resolved, checked=Worker.start(resolved.checked).result)
+    large = resolved.policy is not None and len(resolved.policy.rows) >= LARGE
+    return replace(resolved, checked=beside(resolved.checked, large=large))
 
 
 def _resolved(policy: str | Path, variant: str | None, readings: Mapping[str, str]) -> ResolvedPolicy:
@@ -159,7 +156,12 @@ def optimised(program: Program) -> Program:
 
 
 def policy_artifacts(
-    program: Program, name: str | None = None, *, sharded: bool = False, provenance: Provenance | None = None
+    program: Program,
+    name: str | None = None,
+    *,
+    sharded: bool = False,
+    provenance: Provenance | None = None,
+    parallel: bool = False,
 ) -> PolicyArtifacts:
     """Compile a program: the passes, the Rego, the program as JSON. Arguments as for `bundle.pack.pack_policy`."""
     from privtab.bundle.pack import pack_policy
@@ -167,12 +169,14 @@ def policy_artifacts(
 
     if sharded and program.flat:
         raise refusal(Feature.FLAT, Tool.SHARDS)
-    return pack_policy(program, name, optimised=optimised(program), sharded=sharded, provenance=provenance)
+    return pack_policy(
+        program, name, optimised=optimised(program), sharded=sharded, provenance=provenance, parallel=parallel
+    )
 
 
-def policy_revision(program: Program) -> str:
+def policy_revision(program: Program, *, parallel: bool = False) -> str:
     """The revision of a program's policy bundle, from the user's cache if it was computed before."""
-    return user_cache.revision_of(program, lambda: policy_artifacts(program).revision)
+    return user_cache.revision_of(program, lambda: policy_artifacts(program, parallel=parallel).revision)
 
 
 def policy_bundle(program: Program, name: str | None = None, *, sharded: bool = False) -> bytes:

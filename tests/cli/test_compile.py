@@ -192,15 +192,16 @@ def test_wasm_without_opa_writes_nothing(
 
 
 @pytest.mark.parametrize("severity", ["warning", "error"])
-def test_checks_in_a_child_process_say_the_same(
+def test_child_processes_check_and_compile_the_same(
     privtab: Callable[..., Any], policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, severity: str
 ) -> None:
     settings = f"[lint.severity]\nP305 = '{severity}'\n"
     policy.with_name("privtab.toml").write_text(settings, encoding="utf-8")
-    monkeypatch.setattr("privtab.pipeline.spare_processes", lambda: 0)
+    monkeypatch.setattr("privtab._worker.spare_processes", lambda: 0)
     alone = privtab("compile", policy, "-o", tmp_path / "alone")
-    monkeypatch.setattr("privtab.pipeline.LARGE", 1)
-    monkeypatch.setattr("privtab.pipeline.spare_processes", lambda: 1)
+    for module in ("pipeline", "bundle.pack", "cli.compile"):
+        monkeypatch.setattr(f"privtab.{module}.LARGE", 1)
+    monkeypatch.setattr("privtab._worker.spare_processes", lambda: 1)
     beside = privtab("compile", policy, "-o", tmp_path / "beside")
     assert (beside.code, beside.err) == (alone.code, alone.err)
     assert alone.code == (severity == "error")

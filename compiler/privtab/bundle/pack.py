@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from privtab._worker import LARGE, beside
 from privtab.backends import Compilation, rego
 from privtab.bundle.archive import json_bytes
 from privtab.bundle.provenance import Provenance
@@ -76,18 +78,21 @@ def pack_policy(
     optimised: Program,
     sharded: bool = False,
     provenance: Provenance | None = None,
+    parallel: bool = False,
 ) -> PolicyArtifacts:
     """Compile a policy for OPA; `pipeline.policy_artifacts` calls this with both programs.
 
     `program` is the policy as written, which explanations cite; `optimised` is the same after the passes, which every engine
     runs. `name` replaces the system's name in package names, to run two versions side by side. With `sharded`, the Rego reads a
     sharded state (`shard_bundles`), and the program says so. `provenance` is written to the manifest and is not part of the
-    revision: a commit that changes no row deploys nothing new.
+    revision: a commit that changes no row deploys nothing new. `parallel`: render the Rego of a large policy in a child process.
     """
     name = name or program.system
-    modules = rego.files(Compilation(program=program, optimised=optimised, name=name, sharded=sharded))
+    compilation = Compilation(program=program, optimised=optimised, name=name, sharded=sharded)
+    rendered = beside(partial(rego.files, compilation), large=parallel and len(program.rules) >= LARGE)
     layout = {"state": SHARDED} if sharded else {}
     program_document = program_json(program, optimised) | {"name": name} | layout
+    modules = rendered()
     digest = hashlib.sha256(json_bytes({"modules": dict(modules), "program": program_document}))
     revision = digest.hexdigest()[:REVISION_DIGITS]
     return PolicyArtifacts(

@@ -13,6 +13,7 @@ import typer
 
 from privtab import backends
 from privtab._staged import write
+from privtab._worker import LARGE, beside
 from privtab.cli._complete import policies
 from privtab.cli._files import json_text, write_outputs
 from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
@@ -190,11 +191,12 @@ def _compile(
     from privtab.pipeline import backend_files, policy_artifacts
 
     started = time.perf_counter()
-    artifacts = policy_artifacts(program, as_name, provenance=origin, sharded=sharded)
+    artifacts = policy_artifacts(program, as_name, provenance=origin, sharded=sharded, parallel=True)
     name = f"{artifacts.name}/{program.version}" + (f"+{variant}" if variant else "")
     files = {f"{name}/rego/{path}": text.encode() for path, text in artifacts.modules.items()}
+    listing = beside(lambda: json_text(artifacts.program).encode(), large=len(program.rules) >= LARGE)
     files[f"{name}/policy.tar.gz"] = artifacts.bundle(signing)
-    files[f"{name}/program.json"] = json_text(artifacts.program).encode()
+    files[f"{name}/program.json"] = listing()
     for backend in also:
         backend_texts = backend_files(program, backend, artifacts)
         files |= {f"{name}/{backend}/{path}": text.encode() for path, text in backend_texts.items()}

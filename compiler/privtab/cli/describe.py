@@ -39,7 +39,7 @@ def run(
 
     with no_collection(keep=True), delayed_spinner("describing"):
         program = load_policy(policy, variant=variant, readings=readings(reading))
-        value = described(program, revision=policy_revision(program))
+        value = described(program, revision=policy_revision(program, parallel=True))
     if not print_if_data(format_, value):
         _show(out(), value)
 
