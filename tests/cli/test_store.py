@@ -222,3 +222,35 @@ def test_a_change_gives_the_attributes_that_its_operation_compares(
     assert change("root", "grant", "lake:l", "--attribute", "request.mafia=true") == 2
     assert "did you mean `mfa`?" in capsys.readouterr().err
     assert len(log(capsys)) == 3
+
+
+DRIVE = """\
+privtab: 1
+system: drive
+version: "1"
+entities: {drive: {document: }}
+types: {document: {flat: true}}
+privileges: [READ, WRITE]
+semantics: {inheritance: down, owner: {creator: true}}
+tables:
+  drive:
+    create: {requires: service admin, becomes: owner}
+  document:
+    create: {requires: owner (drive), becomes: owner}
+    read: READ (document) or owner (document)
+"""
+
+
+def test_an_entity_with_a_flat_id_is_created_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lake.yaml").write_text(DRIVE, encoding="utf-8")
+    assert run(["store", "create", "grants.db", "-p", "lake.yaml", "--admin", "root"]) == 0
+    assert change("root", "create", "drive:d", "--yes") == 0
+    assert change("root", "create", "document:drive:d/", "--yes") == 2
+    assert "give its flat id as `new`" in capsys.readouterr().err
+    assert change("root", "create", "document:drive:d/", "--new", "document:d7", "--yes") == 0
+    assert "entities:{entity: document:d7, parent: drive:d}" in capsys.readouterr().out
+    assert run(["explain", "root", "read", "document:d7", "-p", "lake.yaml", "-s", "store:grants.db"]) == 0
+    assert "ALLOW" in capsys.readouterr().out

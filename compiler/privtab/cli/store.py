@@ -10,6 +10,7 @@ import typer
 
 from privtab.cli._ask import (
     RequestOptions,
+    entity,
 )
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption, with_options
 from privtab.cli._output import Format, complain, out, print_if_data
@@ -166,6 +167,12 @@ def change(
         list[str] | None,
         typer.Option("--remove", metavar="ROWS", help="Rows to remove, as `show` prints them; repeatable."),
     ] = None,
+    new: Annotated[
+        str | None,
+        typer.Option(
+            "--new", metavar="TYPE:ID", help="Entity with a flat id to create in TYPE:PATH, as in document:folder:f1/."
+        ),
+    ] = None,
     *,
     options: RequestOptions,
     request_id: Annotated[
@@ -191,20 +198,22 @@ def change(
       privtab store change grants.db ann grant schema:web -p lake.yaml \\
         --add 'grants:{grantee: user:ben, effect: allow, privilege: SELECT, entity: schema:web}' --dry-run
       privtab store change grants.db ann grant schema:web -p lake.yaml --remove gone.yaml --yes
+      privtab store change grants.db ann create document:folder:f1/ --new document:d7 -p drive.yaml
     """
     program = _program(policy, variant)
     request = options.request(program, user, action, resource)
     added, removed = _rows(add, "--add"), _rows(remove, "--remove")
+    created = None if new is None else entity(new)
     store = store_class().open(url, program)
     try:
-        done = None if request_id is None else store.done(request_id, request, add=added, remove=removed)
+        done = None if request_id is None else store.done(request_id, request, add=added, remove=removed, new=created)
         if done is None:
-            planned = store.propose(request, add=added, remove=removed)
+            planned = store.propose(request, add=added, remove=removed, new=created)
             confirm(store, planned, dry_run=dry_run, yes=yes)
             if dry_run:
                 return
             expected = planned.number if expect is None else expect
-            done = store.change(request, add=added, remove=removed, request_id=request_id, expect=expected)
+            done = store.change(request, add=added, remove=removed, new=created, request_id=request_id, expect=expected)
     except AccessDenied as denied:
         complain(str(denied))
         raise typer.Exit(ExitCode.FINDINGS) from None

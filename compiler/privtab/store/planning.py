@@ -158,7 +158,8 @@ def _effects(
             removed += _about(excerpt, change.table, Entity.parse(change.about or ""))
             continue
         if None in change.row.values() and new is None:
-            raise InvalidRequest(f"`{effect}` does not say on which entity: name the new entity in the resource")
+            how = "give its flat id as `new`" if excerpt.program.flat else "name the new entity in the resource"
+            raise InvalidRequest(f"`{effect}` does not say on which entity: {how}")
         cells = {name: str(new if text is None else text) for name, text in change.row.items()}
         if change.action == "add":
             added.setdefault(change.table, []).append(cells)

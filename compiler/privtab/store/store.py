@@ -167,6 +167,7 @@ class Store(Journal):
         *,
         add: Tables | RawState | None = None,
         remove: Tables | RawState | None = None,
+        new: Entity | None = None,
         request_id: str | None = None,
         expect: int | None = None,
     ) -> Outcome:
@@ -176,7 +177,7 @@ class Store(Journal):
         from a source that is not trusted. Rows must be about the objects of the request or about what lies below them.
         Raises StateInvalid, with every finding, if a row is wrong.
         """
-        return self._write(_change_request(request, add, remove), request_id, expect)
+        return self._write(replace(_change_request(request, add, remove), new=new), request_id, expect)
 
     def done(
         self,
