@@ -324,7 +324,7 @@ def test_every_report_has_the_smallest_world_and_what_a_broken_system_said(libra
         def ask(self, request: Request) -> Answer:
             return Answer.BROKEN if request.action == "read" else super().ask(request)
 
-        def said(self, request: Request) -> str:
+        def message(self, request: Request) -> str:
             return f"division by zero for {request.user}"
 
         def reproduce(self, request: Request) -> str:

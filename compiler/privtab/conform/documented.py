@@ -77,8 +77,8 @@ class DocumentedDriver(Driver):
         self.disconnect()
         return tuple(left)
 
-    def said(self, request: Request) -> str:
-        """As Driver.said."""
+    def message(self, request: Request) -> str:
+        """As Driver.message."""
         return self._said.get(str(request.to_json()), "")
 
     def broken(self, request: Request, message: str) -> Answer:

@@ -79,7 +79,7 @@ class Driver:
         del request
         return ""
 
-    def said(self, request: Request) -> str:
+    def message(self, request: Request) -> str:
         """What the system said when the answer was BROKEN; empty if that is not known."""
         del request
         return ""

@@ -49,7 +49,7 @@ def row_notes(row: RowReport) -> list[str]:
     if row.findings:
         first = row.findings[0]
         lines.append(finding_text(first))
-        lines += [f"the system said: {first.said}"] if first.said else []
+        lines += [f"the system said: {first.message}"] if first.message else []
         if len(row.findings) > 1:
             lines.append(f"and {count(len(row.findings) - 1, 'more question')}")
     lines += [f"refers to `{name}`, which is {row.verdict} too" for name in row.causes]
@@ -166,7 +166,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "request": question.request.to_json(),
         "state": tables(question.state),
         "reproduce": finding.reproduce or None,
-        "said": finding.said or None,
+        "said": finding.message or None,
     }
 
 

@@ -29,7 +29,7 @@ class Finding:
     verdict: Verdict
     reproduce: str
     """A command that asks the same, to be pasted; empty if the driver has none."""
-    said: str = ""
+    message: str = ""
     """What the system said, if the answer is broken and it is known."""
 
 
@@ -156,7 +156,7 @@ def _row(
             answer=answer,
             verdict=verdict,
             reproduce=driver.reproduce(question.request),
-            said=driver.said(question.request) if verdict is Verdict.BROKEN else "",
+            message=driver.message(question.request) if verdict is Verdict.BROKEN else "",
         )
         for question, answer, verdict in verdicts
         if answer is not None and verdict in (Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN)
