@@ -7,11 +7,12 @@ from typing import Any
 
 import decision_rows
 import pytest
+import yaml
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.bundle.pack import state_bundle
-from privtab.errors import InvalidRequest, UnsupportedError, UsageError
+from privtab.errors import InvalidRequest, StateInvalid, UnsupportedError, UsageError
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.spark import decide, decide_with, each_batch, entitlements, plan, register_function, require, user, visible
 from privtab.spark.state import read_state
@@ -113,6 +114,34 @@ def test_the_other_functions_decide_so_too(spark: SparkSession, files: tuple[str
 
 
 @pytest.mark.slow
+def test_tables_of_spark_are_collected(spark: SparkSession, files: tuple[str, str]) -> None:
+    frame = decision_rows.frame(spark, [row[:3] for row in ROWS], "user string, action string, entity string")
+    tables = {name: spark.createDataFrame(rows) for name, rows in yaml.safe_load(STATE).items()}
+    expected = [row[3:] for row in ROWS]
+    assert decision_rows.answer_rows(decide(frame, files[0], tables, **columns())) == expected
+    batches: list[list[Any]] = []
+    decide_batch = each_batch(
+        lambda decided, _: batches.append(decision_rows.answer_rows(decided)), files[0], lambda _: tables, **columns()
+    )
+    decide_batch(frame, 0)
+    assert batches == [expected]
+    bad = {
+        **tables,
+        "grants": spark.createDataFrame([("user:ann", "deny", "READ", "folder:x//")], list(tables["grants"].columns)),
+    }
+    with pytest.raises(StateInvalid, match="folder:x//"):
+        decide(frame, files[0], bad, **columns())
+    twice = tables["grants"].select("*", F.lit("user:cy").alias("grantee"))
+    with pytest.raises(UsageError, match="`grants` of the state has two columns `grantee`"):
+        decide(frame, files[0], {**tables, "grants": twice}, **columns())
+    with pytest.raises(UsageError, match="the mapping of the state has no table of a state"):
+        decide(frame, files[0], {}, **columns())
+    broken = tables["grants"].withColumn("grantee", F.expr("cast(unhex('ff') as string)"))
+    with pytest.raises(UsageError, match="`grants` of the state is not UTF-8"):
+        decide(frame, files[0], {**tables, "grants": broken}, **columns())
+
+
+@pytest.mark.slow
 def test_rows_give_attributes(spark: SparkSession, files: tuple[str, str], tmp_path: Path) -> None:
     rows: list[tuple[Any, ...]] = [
         (True, 3, ["day"], "a", "red"),
@@ -137,7 +166,7 @@ def test_rows_give_attributes(spark: SparkSession, files: tuple[str, str], tmp_p
     constants = {"request": {"mfa": True, "hour": 3, "tags": ["day"]}}
     assert visible(frame, *files, **arguments, attributes=constants).count() == len(rows)
     no_text = frame.withColumn("room", F.expr("cast(unhex('ff') as string)"))
-    answers = decision_rows.answer_rows(decide(no_text, *files, **arguments, attributes=attributes))
+    answers = decision_rows.answer_rows(decide(no_text, *files, **arguments, attributes=attributes).drop("room"))
     assert answers == [(False, "invalid attribute")] * len(rows)
     assert require(*files, "ann", "close", "ticket:t1", attributes=constants).allowed
     program = load_program(files[0])
@@ -182,5 +211,7 @@ def test_what_needs_tables_or_arrays_refuses(spark: SparkSession, files: tuple[s
     frame = decision_rows.frame(spark, [row[:3] for row in ROWS], "user string, action string, entity string")
     with pytest.raises(UnsupportedError, match=r'joins are not supported .* nests, .*: take `plan="kernel"`'):
         decide(frame, *files, **columns(), plan="joins")
-    with pytest.raises(UnsupportedError, match=r"tables of Spark are not supported .*: give its rows, their path"):
+    with pytest.raises(
+        UnsupportedError, match=r"tables of Spark are not supported .*: give its rows, their path, DataFrames"
+    ):
         read_state(spark, files[1], files[0])

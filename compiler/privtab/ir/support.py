@@ -97,7 +97,7 @@ _USES: Mapping[Feature, Callable[[Program], bool]] = {
 
 _INSTEAD: Mapping[Tool, str] = {
     Tool.SPARK_JOINS: 'take `plan="kernel"`',
-    Tool.SPARK_TABLES: "give its rows, their path, or a bundle",
+    Tool.SPARK_TABLES: "give its rows, their path, DataFrames or a bundle",
 }
 """What to do where a tool refuses."""
 
