@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import pytest
 from authzen_server import Server
-from houses_policy import POLICY
 from jsonschema import Draft202012Validator
 from openapi_requests import HOSTILE, WRONG, Requests
 from store_server import ask, serve_store, token, write_tokens
+from tenants_policy import POLICY
 
 from privtab import moments
 from privtab.effects import Change

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from houses_policy import POLICY
 from lake_policy import asks, grant
+from tenants_policy import POLICY
 
 from privtab.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
 from privtab.ir.nodes import Program

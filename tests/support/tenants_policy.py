@@ -1,4 +1,4 @@
-"""A policy with an operation for each kind of change of a store, for houses that know nothing of each other."""
+"""A policy with an operation for each kind of change of a store, for tenants that must not see each other."""
 
 from __future__ import annotations
 
