@@ -10,6 +10,7 @@ from pathlib import Path
 from privtab.errors import FileError, UsageError
 from privtab.formats import LOCAL, READERS, WHOLE
 from privtab.hints import nearest
+from privtab.moments import WINDOW
 from privtab.state.nodes import ALL_TABLES, TABLES, RowLocation, State, StateFinding
 from privtab.state.raw import COLUMNS, RawReader, RawState
 from privtab.state.read_json import read_value
@@ -64,7 +65,7 @@ def to_tables(state: State) -> dict[str, list[dict[str, str]]]:
 
 def cells_of(state: State, table: str) -> Iterator[dict[str, str]]:
     """The rows of one table of a state, each with its cells by column; an empty cell is left out."""
-    names = COLUMNS[table].all
+    names = [name for name in COLUMNS[table].all if name not in WINDOW or table in state.windows]
     for row in state.texts(table, *names):
         yield {name: text for name, text in zip(names, row, strict=True) if text is not None}
 

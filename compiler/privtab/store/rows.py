@@ -83,15 +83,13 @@ def checked(program: Program, rows: Rows, shown: str, more: RawState | None = No
     """
     added = more or RawState()
     tables: dict[str, tuple[RawRow, ...]] = {}
-    lengths: dict[str, int] = {}
     for name, table in rows.tables.items():
         new = tuple(added.rows.get(name, ()))
-        # Numbers tell rows apart; those of the rows to add stay as they were read.
-        first = max((row.number for row in new), default=0) + 1
-        old = (RawRow(shown, name, first + at, None, cells) for at, (_, cells) in enumerate(table.values()))
-        if found := (*old, *new):
-            tables[name] = found
-        lengths[name] = len(table)
+        if table or new:
+            # Numbers tell rows apart; those of the rows to add stay as they were read.
+            first = max((row.number for row in new), default=0) + 1
+            old = (RawRow(shown, name, first + at, None, cells) for at, (_, cells) in enumerate(table.values()))
+            tables[name] = (*old, *new)
     state, findings = validate(program, RawState(rows=tables, findings=added.findings), notes=False)
     if errors := tuple(finding for finding in findings if finding.severity == "error"):
         raise StateInvalid(errors, "nothing is decided or changed")
@@ -99,7 +97,7 @@ def checked(program: Program, rows: Rows, shown: str, more: RawState | None = No
         (name, id_): Change("add", name, row=dict(cells))
         for name in COLUMNS
         if name in added.rows
-        for cells in islice(cells_of(state, name), lengths[name], None)
+        for cells in islice(cells_of(state, name), len(rows.tables[name]), None)
         if (id_ := row_id(cells)) not in rows.tables[name]
     }
     return state, list(changes.values())

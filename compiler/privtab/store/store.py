@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from privtab import __version__
+from privtab._collection import no_collection
 from privtab._once import once
 from privtab.characters import unusable
 from privtab.effects import Change
@@ -109,7 +110,7 @@ class Store(Journal):
         needs nothing else.
         """
         _check_name(actor, "actor")
-        with self.database.writing() as connection:
+        with no_collection(), self.database.writing() as connection:
             head = read_head(connection, lock=True)
             if head.number != 1:
                 raise UsageError(
