@@ -6,7 +6,9 @@ continue the path from that id: `comment:d7/c1`. Standard library only.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from privtab.paths import PathShape
 from privtab.request import Entity
@@ -29,18 +31,18 @@ class Locations:
         self, shapes: Mapping[str, PathShape], places: Mapping[str, str], containers: Mapping[str, Sequence[str]]
     ) -> None:
         """`places`: entity of a flat type → what contains it. `containers`: each of those → the keys on its path, its own last."""
-        self._shapes = shapes
-        self._places = places
-        self._containers = containers
+        self.shapes = shapes
+        self.places = places
+        self.containers = containers
 
     def find(self, entity: Entity) -> list[str] | None:
         """The keys from the root to an entity, which is absent if unnamed; None if the state does not tell where it lies."""
-        shape = self._shapes[entity.type]
+        shape = self.shapes[entity.type]
         if shape.flat is None:
             return shape.keys(entity.id)
         if entity.id.endswith("/"):
             return self.find(Entity.parse(entity.id[:-1]))
-        above = self._containers.get(self._places.get(anchor(shape, entity.id), ""))
+        above = self.containers.get(self.places.get(anchor(shape, entity.id), ""))
         return None if above is None else [*above, *shape.written.keys(entity.id)]
 
     def keys(self, entity: Entity) -> list[str]:
@@ -52,20 +54,38 @@ class Locations:
 
     def levels(self, entity: Entity, keys: Sequence[str]) -> int:
         """The number of levels of the type that nests on the path of an entity with these keys."""
-        shape = self._shapes[entity.type]
+        shape = self.shapes[entity.type]
         if shape.flat is None:
             return shape.levels(entity.id)
         return shape.levels_of(len(keys) + (not shape.named(entity.id)))
 
     def unplaced(self, entity: Entity) -> str | None:
         """The key of the entity with a flat id on whose place the path depends, if the state does not tell it."""
-        shape = self._shapes[entity.type]
+        shape = self.shapes[entity.type]
         if shape.flat is None:
             return None
         if entity.id.endswith("/"):
             return self.unplaced(Entity.parse(entity.id[:-1]))
         key = anchor(shape, entity.id)
-        return None if key in self._places else key
+        return None if key in self.places else key
+
+
+class GrowingLocations(Locations):
+    """The same with further places, which leave the first as they are."""
+
+    def __init__(self, first: Locations) -> None:
+        self._more_places: dict[str, str] = {}
+        self._more_containers: dict[str, Sequence[str]] = {}
+        super().__init__(
+            first.shapes,
+            ChainMap(self._more_places, cast(dict[str, str], first.places)),
+            ChainMap(self._more_containers, cast(dict[str, Sequence[str]], first.containers)),
+        )
+
+    def place(self, entity: Entity, container: Entity) -> None:
+        """Let an entity with a flat id lie in another one."""
+        self._more_places[str(entity)] = str(container)
+        self._more_containers[str(container)] = self.keys(container)
 
 
 def anchor(shape: PathShape, id_: str) -> str:

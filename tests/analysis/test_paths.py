@@ -18,13 +18,19 @@ from privtab.analysis.caller import Caller
 from privtab.analysis.effects import FreshNames, GainedFact, creates_resource
 from privtab.analysis.goals import Goal, goal, operation_goal
 from privtab.analysis.paths import ReachableRights, escalations
-from privtab.analysis.universe import Universe, names, rows_entities
-from privtab.ir.nodes import RESOURCE, Program, Rule
+from privtab.analysis.universe import Universe, names
+from privtab.analysis.universe import universe as universe_of
+from privtab.errors import UsageError
+from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
+from privtab.ir.serialise import vocabulary
+from privtab.locations import GrowingLocations
+from privtab.paths import count_names
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.nodes import Grant, State
+from privtab.state.located import locations, placed
+from privtab.state.nodes import AttributeRow, Grant, Placement, State
 
-FEATURES = ((), ("below",), worlds.IN_SPARK)
+FEATURES = ((), ("below",), worlds.IN_SPARK, ("attributes",), ("flat",), ("nested",), ("flat", "below", "nested"))
 MOST_STATES = 60
 MOST_CHOICES = 60
 """Worlds with more whole states, or more choices of further objects for a rule, are passed over."""
@@ -34,7 +40,8 @@ MOST_CHOICES = 60
 def generated_program(seed: int) -> Program | None:
     """A random policy whose rows bring things: to the caller, on the entity, what contains it, and what lies in it."""
     rnd = random.Random(seed)
-    text = worlds.policy(seed, features=FEATURES[seed % 3])
+    text = worlds.policy(seed, features=FEATURES[seed % len(FEATURES)])
+    text = re.sub(r"nested: (true|\d)", "nested: 2", text)  # else there are too many states
     types = [
         t
         for t in ("top", "mid", "low", "leaf", "side", "config", "item")
@@ -93,7 +100,7 @@ def check(policy: int, seed: int) -> None:
     program = generated_program(policy)
     assume(program is not None)
     assert program is not None
-    state = small(worlds.state(program, seed), seed)
+    state = small(program, worlds.state(program, seed), seed)
     steps = by_breadth(program, state, "ann")
     assume(steps is not None)
     assert steps is not None
@@ -107,22 +114,30 @@ def check(policy: int, seed: int) -> None:
         assert runs(program, state, reach, fact), fact
 
 
-def small(state: State, seed: int) -> State:
-    """Fewer rows, so that all courses of action can be tried."""
+def small(program: Program, state: State, seed: int) -> State:
+    """Fewer rows, so that all courses of action can be tried, and none about entities that lie too deep."""
     rnd = random.Random(seed)
-    return replace(
+    shapes = vocabulary(program).shapes
+
+    def fits(entity: Entity | None) -> bool:
+        return entity is None or count_names(entity.id) <= shapes[entity.type].written.most
+
+    few = replace(
         state,
-        grants=tuple(g for g in state.grants if rnd.random() < 0.5),
-        members=tuple(m for m in state.members if m[0] == "ann"),
-        owners=state.owners[:2],
-        assignments=state.assignments[:3],
+        grants=tuple(g for g in state.grants if rnd.random() < 0.5 and fits(g.entity)),
+        members=tuple(m for m in state.members if m[0] == "ann" and fits(m[1])),
+        owners=tuple(row for row in state.owners if fits(row[0]))[:2],
+        assignments=tuple(row for row in state.assignments if fits(row.scope))[:3],
+        attributes=tuple(row for row in state.attributes if fits(row.entity)),
+        entities=tuple(row for row in state.entities if fits(row.parent)),
     )
+    return placed(program, few)
 
 
 def by_breadth(program: Program, state: State, user: str) -> dict[GainedFact, int] | None:
     """Every fact that holds in some state that can be reached, and after how many operations; None where it is too much."""
-    fresh = FreshNames(program, names(program, state))
-    start = frozenset(Universe(program, rows_entities(state)))
+    fresh = fresh_names(program, state)
+    start = frozenset(universe_of(program, state))
     level = [ReachedState(state, frozenset())]
     seen = {key(level[0])}
     found: dict[GainedFact, int] = {}
@@ -130,7 +145,7 @@ def by_breadth(program: Program, state: State, user: str) -> dict[GainedFact, in
         below: list[ReachedState] = []
         for reached in level:
             reference = Reference(program, reached.state)
-            universe = Universe(program, (*start, *reached.created))
+            universe = Universe(program, (*start, *reached.created), locations(program, reached.state))
             for fact in facts_of(program, reference, universe, user):
                 found.setdefault(fact, steps)
             for rule in program.rules.values():
@@ -169,7 +184,7 @@ def results(
     program: Program,
     reference: Reference,
     reached: ReachedState,
-    fresh: FreshNames,
+    fresh: Created,
     user: str,
     rule: Rule,
     resource: Entity,
@@ -179,18 +194,24 @@ def results(
     for chosen in product(*pools):
         with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
         flags = worlds.stated_flags(rule, frozenset())
-        request = Request(user=user, action=rule.operation, resource=resource, with_=with_, flags=flags)
+        asked = resource
+        if creates_resource(program, rule) and resource.type in program.flat:
+            asked = Entity(resource.type, f"{fresh.parents[resource]}/")
+        request = Request(user=user, action=rule.operation, resource=asked, with_=with_, flags=flags)
         if not reference.decide(request).allowed:
             continue
         state, entities = reached.state, set(reached.created)
         if creates_resource(program, rule):
             entities.add(resource)
+            state = with_place(state, resource, fresh)
         for effect in rule.effects:
-            objects = {"": resource, **with_}
-            on = ancestor(program, objects[effect.target.slot], effect.target.type)
-            if on is None:
+            path = Caller(Reference(program, state), user).about({"": resource, **with_}).path(effect.target)
+            if path:
+                on = Entity.parse(path[-1])
+            else:
                 on = fresh.created_in(resource, effect.target.type, rule)
                 entities.add(on)
+                state = with_place(state, on, fresh)
             if effect.kind == "grant":
                 rows = tuple(
                     Grant(grantee=f"user:{user}", effect="allow", privilege=p, entity=on) for p in effect.privileges
@@ -203,15 +224,28 @@ def results(
         yield ReachedState(state, frozenset(entities))
 
 
-def ancestor(program: Program, entity: Entity, type_: str) -> Entity | None:
-    """The entity of a type on a path, or the single one that hangs off it."""
-    named = [t for t in program.chain(type_) if not program.entities[t].single]
-    above = program.chain(type_)[: len(program.chain(type_)) - (1 if program.entities[type_].single else 0)]
-    if type_ in program.chain(entity.type) or (
-        program.entities[type_].single and above[-1] in program.chain(entity.type)
-    ):
-        return Entity(type_, "/".join(entity.names[: len(named)]))
-    return None
+class Created(FreshNames):
+    """Fresh names that remember where the entities of types with flat ids lie."""
+
+    parents: dict[Entity, Entity]
+
+    def created_in(self, parent: Entity | None, type_: str, rule: Rule) -> Entity:
+        entity = super().created_in(parent, type_, rule)
+        if parent is not None and type_ in self.program.flat:
+            self.parents[entity] = parent
+        return entity
+
+
+def fresh_names(program: Program, state: State) -> Created:
+    fresh = Created(program, names(program, state), GrowingLocations(locations(program, state)))
+    fresh.parents = {}
+    return fresh
+
+
+def with_place(state: State, entity: Entity, fresh: Created) -> State:
+    if entity not in fresh.parents or any(row.entity == entity for row in state.entities):
+        return state
+    return replace(state, entities=(*state.entities, Placement(entity=entity, parent=fresh.parents[entity])))
 
 
 def facts_of(program: Program, reference: Reference, universe: Universe, user: str) -> Iterator[GainedFact]:
@@ -235,10 +269,12 @@ def runs(program: Program, state: State, reach: ReachableRights, fact: GainedFac
     """Whether the steps of a path, done one after the other on whole states, end with the fact."""
     path = reach.path(Goal.of_fact(fact))
     assert path is not None
-    fresh = FreshNames(program, names(program, state))
+    fresh = fresh_names(program, state)
     reached = ReachedState(state, frozenset())
     for step in path.steps:
         pools = [[step.with_[slot.name]] for slot in step.rule.withs]
+        there = Universe(program, (*universe_of(program, state), *reached.created), locations(program, reached.state))
+        assert step.resource in set(fresh.resources(step.rule, there))
         after = list(
             results(program, Reference(program, reached.state), reached, fresh, "ann", step.rule, step.resource, pools)
         )
@@ -383,3 +419,71 @@ def test_what_an_operation_grants_gives_what_that_implies() -> None:
     path = reach.path(operation_goal(reference, "open", report))
     assert path is not None
     assert [str(fact) for fact in path.steps[-1].gained] == ["ADMIN (project:web)", "READ (project:web)"]
+
+
+WITHIN = """\
+privtab: 1
+system: studio
+version: "1"
+entities: {drive: {folder: {document: }}}
+types: {folder: {nested: 3, flat: true}, document: {flat: true}}
+privileges: [READ, WRITE]
+semantics: {inheritance: down, owner: {creator: true}}
+attributes: {user: {team: text}, entity: {team: {text: true, on: [document]}}}
+tables:
+  folder:
+    create: {requires: WRITE (parent), creates: true, grants: READ (folder)}
+  document:
+    create: {requires: READ (folder) and user.team = hr, creates: true, becomes: owner}
+    take: {requires: user.team = entity.team, grants: WRITE (drive), creates: false}
+"""
+
+
+def test_paths_lead_through_what_is_created_in_places_of_the_state() -> None:
+    program = generated_programs.lowered(WITHIN)[0]
+    drive, report = Entity("drive", "main"), Entity("document", "d7")
+    state = State(
+        entities=(
+            Placement(entity=Entity("folder", "f1"), parent=drive),
+            Placement(entity=report, parent=Entity("folder", "f1")),
+        ),
+        attributes=(
+            AttributeRow(user="ann", attribute="team", value="hr"),
+            AttributeRow(entity=report, attribute="team", value="hr"),
+        ),
+    )
+    reference = Reference(program, state)
+    reach = ReachableRights(reference, state, "ann")
+    created = [str(fact.entity) for fact in reach.facts if fact.kind == "exists"]
+    assert "document:new in folder:new in drive:main" in created
+    assert sum(entity.startswith("folder:") for entity in created) == 3 + 2  # three levels in the drive, two in `f1`
+    path = reach.path(Goal(text="", resource=Entity("folder", "new in folder:f1"), atoms=(READ_FOLDER,)))
+    assert path is not None
+    assert [(step.rule.operation, str(step.resource)) for step in path.steps] == [
+        ("take", "document:d7"),
+        ("create", "folder:new in folder:f1"),
+    ]
+    other = ReachableRights(reference, state, "ben")
+    assert not other.facts
+
+
+def test_too_many_entities_in_each_other_are_refused() -> None:
+    program = generated_programs.lowered(TREE_OF_FOLDERS)[0]
+    with pytest.raises(UsageError, match=r"2 operations create a `folder`, in each other to 30 levels"):
+        ReachableRights(Reference(program, State()), State(), "ann")
+    assert ReachableRights(Reference(program, State()), State(), "ann", max_steps=3).facts == {}
+
+
+READ_FOLDER = Has(privilege="READ", target=Target(slot=RESOURCE, type="folder"))
+TREE_OF_FOLDERS = """\
+privtab: 1
+system: studio
+version: "1"
+entities: {drive: {folder: }}
+types:
+  folder: {nested: 30}
+privileges: [READ]
+tables:
+  folder:
+    make, copy: {requires: READ (parent), creates: true}
+"""

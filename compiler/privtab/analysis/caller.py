@@ -14,7 +14,6 @@ from privtab.paths import at_level
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, roles_not_held
 from privtab.state.holdings import Holdings
-from privtab.state.located import locations
 from privtab.state.nodes import State
 
 
@@ -149,7 +148,7 @@ class EquivalenceClasses:
 
     def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
         self._shapes = caller.vocabulary.shapes
-        self._where = locations(caller.program, state)
+        self._where = caller.holdings.locations
         self._asks_below = uses_below(caller.program)
         principals = caller.principals | {role for role, _ in caller.scoped}
         self.named_paths = {scope.partition(":")[2] for _, scope in caller.scoped}
@@ -159,7 +158,7 @@ class EquivalenceClasses:
             ("members", "user", "of", {caller.user}),
         ):
             keys = state.column(table, entity_column).take(state.column(table, principal_column).where(values))
-            self.named_paths |= {path_of(above) for key in keys if key is not None for above in self._around(key)}
+            self.named_paths |= {path_of(above) for key in keys if key is not None for above in self.around(key)}
         for type_ in caller.program.entities.values():
             if type_.principal is not None:
                 self.named_paths |= set(universe.by_type[type_.name])
@@ -168,7 +167,7 @@ class EquivalenceClasses:
         for path in tuple(self.named_paths):
             self.name(path)
 
-    def _around(self, key: str) -> Sequence[str]:
+    def around(self, key: str) -> Sequence[str]:
         """The entity of a row and, with `or below`, what contains it, where only the state tells that."""
         entity = Entity.parse(key)
         if self._asks_below and self._shapes[entity.type].flat is not None:

@@ -10,6 +10,9 @@ from privtab.analysis.caller import Caller
 from privtab.analysis.universe import Universe
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target
+from privtab.ir.serialise import vocabulary
+from privtab.locations import GrowingLocations
+from privtab.names import encode_name
 from privtab.request import Entity
 
 FactKind: TypeAlias = Literal["grant", "owner", "member", "exists"]
@@ -89,8 +92,11 @@ class FreshNames:
     right.
     """
 
-    def __init__(self, program: Program, used: Iterable[str]) -> None:
+    def __init__(self, program: Program, used: Iterable[str], where: GrowingLocations) -> None:
+        """`where`: where entities with flat ids lie; those that are created are added."""
         self.program = program
+        self._where = where
+        self._vocabulary = vocabulary(program)
         self._privilege_names = PrivilegeNames(program)
         base = "new"
         existing = set(used)
@@ -116,6 +122,11 @@ class FreshNames:
     def created_in(self, parent: Entity | None, type_: str, rule: Rule) -> Entity:
         """The entity that a rule creates in a parent, or at the root."""
         name = self._names[type_, rule.id]
+        if type_ in self.program.flat:
+            assert parent is not None, "a root has no flat id"
+            entity = Entity(type_, encode_name(f"{name} in {parent}"))
+            self._where.place(entity, parent)
+            return entity
         return Entity(type_, f"{parent.id}/{name}" if parent is not None and parent.id else name)
 
     def resources(self, rule: Rule, universe: Universe) -> Iterator[Entity]:
@@ -128,8 +139,18 @@ class FreshNames:
         if parent_type is None:
             yield self.created_in(None, rule.entity, rule)
             return
-        parents = universe.by_type[parent_type]
-        yield from (self.created_in(parents[path], rule.entity, rule) for path in sorted(parents))
+        for type_ in self._vocabulary.containers(rule.entity):
+            parents = universe.by_type[type_]
+            for path in sorted(parents):
+                if self._has_room(rule.entity, parents[path]):
+                    yield self.created_in(parents[path], rule.entity, rule)
+
+    def _has_room(self, type_: str, parent: Entity) -> bool:
+        """Whether an entity of a type may lie in another one: no path has more levels than its type nests."""
+        shape = self._vocabulary.shapes[type_]
+        if shape.nested is None:
+            return True
+        return shape.levels_of(len(self._where.keys(parent)) + 1) <= shape.bound
 
     def gained_facts(
         self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity]

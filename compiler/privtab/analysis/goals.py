@@ -79,9 +79,9 @@ class RelevantFacts:
     """The facts that may help a condition: those on the paths of its objects that its atoms require."""
 
     def __init__(self, caller: Caller, resource: Entity, with_: Mapping[str, Entity], atoms: Collection[Atom]) -> None:
-        keys = caller.vocabulary.keys
+        find = caller.holdings.locations.find
         self._paths = {
-            slot: {ancestor.id for ancestor in map(Entity.parse, keys(entity))}
+            slot: {ancestor.id for ancestor in map(Entity.parse, find(entity) or ())}
             for slot, entity in {RESOURCE: resource, **with_}.items()
         }
         owner = caller.program.semantics.owner

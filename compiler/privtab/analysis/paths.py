@@ -24,9 +24,13 @@ from privtab.analysis.goals import Goal, RelevantFacts
 from privtab.analysis.held import listing
 from privtab.analysis.universe import Universe, names, universe
 from privtab.analysis.what_can import Choices
-from privtab.ir.formula import item_condition, leaves
-from privtab.ir.nodes import RESOURCE, Atom, Rule
+from privtab.errors import UsageError
+from privtab.ir.formula import asked_condition, item_condition, leaves
+from privtab.ir.nodes import RESOURCE, Atom, Formula, Rule
 from privtab.ir.support import Tool, check_support
+from privtab.ir.unroll import located_sets
+from privtab.locations import GrowingLocations
+from privtab.names import path_of
 from privtab.reference.evaluate import Reference
 from privtab.reference.explain import Explanation
 from privtab.request import Entity
@@ -34,6 +38,9 @@ from privtab.state.nodes import State
 
 MAX_TRIALS = 50_000
 """How many actions are tried for one user's shortest paths; beyond that, paths may be longer than necessary."""
+
+MAX_CREATED = 5_000
+"""Limit on the entities of a type that nests that could be created within each other, in each existing entity."""
 
 Facts: TypeAlias = frozenset[GainedFact]
 
@@ -99,12 +106,13 @@ class ReachableRights:
         self.program = reference.program
         self.caller = Caller(reference, user, groups=groups, flags=flags, active_roles=active_roles)
         self.caller.check_active_roles()
+        self._where = self.caller.hypothetical.locations = GrowingLocations(reference.holdings.locations)
         space_ = SearchSpace(reference, state) if space is None else space
-        self.universe = space_.universe.copy()
+        self.universe = space_.universe.copy(self._where)
         for entity in extra_entities:
             self.universe.add(entity)
         self.fresh_names = FreshNames(
-            self.program, space_.names | {name for entity in extra_entities for name in entity.names}
+            self.program, space_.names | {name for entity in extra_entities for name in entity.names}, self._where
         )
         self.max_steps = max_steps
         self._existing = frozenset(self.universe)
@@ -112,6 +120,7 @@ class ReachableRights:
         self._choices = Choices(self.caller, self.universe, self._classes)
         self._created: set[Entity] = set()
         self._rules = granting_rules(self.program)
+        self._check_levels()
         self.actions: dict[Action, tuple[GainedFact, ...]] = {}
         """The possible actions, in the order in which they become possible, and what each gives."""
         self.facts: dict[GainedFact, None] = {}
@@ -157,6 +166,17 @@ class ReachableRights:
             return None
         return Path(goal=goal.text, steps=tuple(self._steps(actions)), shortest=shortest)
 
+    def _check_levels(self) -> None:
+        """Raise UsageError if too many entities could be created in each other."""
+        for type_ in self.program.entities.values():
+            count = sum(rule.entity == type_.name and rule.creates for rule in self._rules)
+            levels = type_.nested if self.max_steps is None else min(type_.nested, self.max_steps)
+            if count**levels > MAX_CREATED:
+                raise UsageError(
+                    f"{count} operations create a `{type_.name}`, in each other to {levels} levels: too many to search; "
+                    "ask for paths of fewer steps"
+                )
+
     # --- performing whatever is allowed -----------------------------------------------------------------------------
 
     def _saturate(self) -> None:
@@ -172,7 +192,8 @@ class ReachableRights:
             for facts in new.values():
                 for fact in facts:
                     self.facts[fact] = None
-                    self._classes.name(fact.entity.id)
+                    for key in self._classes.around(str(fact.entity)):
+                        self._classes.name(path_of(key))
                     if fact.kind == "exists":
                         self.universe.add(fact.entity)
 
@@ -204,11 +225,17 @@ class ReachableRights:
         self, rule: Rule, resource: Entity, *, listed_slots: Collection[str] = ()
     ) -> Iterator[dict[str, Entity]]:
         """Choices of `with` objects with which a rule allows a resource now."""
-        condition = item_condition(rule)
+        asked, condition = self._asked(rule, resource)
         if rule.withs:
-            yield from self._choices.of(rule, condition, resource, listed_slots=listed_slots)
-        elif self.caller.about({RESOURCE: resource}).holds(condition):
+            yield from self._choices.of(rule, condition, asked, listed_slots=listed_slots)
+        elif self.caller.about({RESOURCE: asked}).holds(condition):
             yield {}
+
+    def _asked(self, rule: Rule, resource: Entity) -> tuple[Entity, Formula]:
+        """The resource of the request, and its condition: an entity to be that gets a flat id has none yet."""
+        if not creates_resource(self.program, rule) or resource.type not in self.program.flat:
+            return resource, item_condition(rule)
+        return Entity(resource.type, f"{self._parent_of(resource)}/"), asked_condition(self.program, rule, named=False)
 
     def _assume(self, facts: Iterable[GainedFact]) -> None:
         """Let the caller hold these facts in addition to the state."""
@@ -217,7 +244,7 @@ class ReachableRights:
         hypothetical.allowed = {(fact.privilege, str(fact.entity)) for fact in assumed if fact.kind == "grant"}
         hypothetical.owned = {str(fact.entity) for fact in assumed if fact.kind == "owner"}
         hypothetical.member_of = {str(fact.entity) for fact in assumed if fact.kind == "member"}
-        created = Universe(self.program, (fact.entity for fact in assumed if fact.kind == "exists"))
+        created = Universe(self.program, (fact.entity for fact in assumed if fact.kind == "exists"), self._where)
         self._created = set(created) - self._existing
         self._choices.forget()
         self._choices.exists = self._is_existing
@@ -230,7 +257,7 @@ class ReachableRights:
         return parent is None or parent in self._existing
 
     def _parent_of(self, entity: Entity) -> Entity | None:
-        keys = self.caller.vocabulary.keys(entity)
+        keys = self._where.keys(entity)
         return Entity.parse(keys[-2]) if len(keys) > 1 else None
 
     def _holds(self, fact: GainedFact) -> bool:
@@ -379,8 +406,12 @@ class ReachableRights:
             gained += self.actions[action]
 
     def _reasons(self, rule: Rule, resource: Entity, with_: Mapping[str, Entity]) -> list[dict[str, str]]:
-        self.caller.about({RESOURCE: resource, **with_})
-        minimal_sets = listing(self.caller, rule, item_condition(rule))
+        asked, condition = self._asked(rule, resource)
+        self.caller.about({RESOURCE: asked, **with_})
+        minimal_sets = listing(self.caller, rule, condition)
+        if self.program.nests:
+            sets = located_sets(self.program, minimal_sets.sets, self.caller.levels)
+            minimal_sets = minimal_sets._replace(sets=sets)
         return Explanation(self.caller, rule, minimal_sets, allowed=True).reasons()
 
 

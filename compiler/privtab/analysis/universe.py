@@ -38,7 +38,7 @@ class Universe:
 
     def __init__(self, program: Program, entities: Iterable[Entity] = (), where: Locations | None = None) -> None:
         """`where`: where entities with flat ids lie; those without a place are left out, since nothing is allowed on them."""
-        self._where = where
+        self.where = where
         self._shapes = vocabulary(program).shapes
         self._chains: dict[str, tuple[tuple[str, int], ...]] = {}
         for type_ in program.entities:
@@ -56,9 +56,10 @@ class Universe:
         for entity in entities:
             self.add(entity)
 
-    def copy(self) -> Universe:
-        """A copy that can grow independently."""
+    def copy(self, where: Locations) -> Universe:
+        """A copy that can grow independently; `where`: where the entities of the copy lie."""
         duplicate = copy(self)
+        duplicate.where = where
         duplicate.by_type = {type_: dict(entities) for type_, entities in self.by_type.items()}
         return duplicate
 
@@ -76,7 +77,7 @@ class Universe:
     def add(self, entity: Entity) -> list[Entity]:
         """Add an entity, its ancestors and the `single` entities of these; returns those that are new."""
         if self._shapes[entity.type].flat is not None:
-            keys = None if self._where is None else self._where.find(entity)
+            keys = None if self.where is None else self.where.find(entity)
             return self._add_keys(keys or ())
         if self._shapes[entity.type].nested is not None:
             return self._add_keys(self._shapes[entity.type].keys(entity.id))

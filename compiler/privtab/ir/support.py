@@ -50,7 +50,6 @@ class Tool(Enum):
 UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     # The texts are the subjects of the messages.
     Feature.NESTED: {
-        Tool.PATHS: "searches for paths",
         Tool.SPARK_ENTITLEMENTS: "entitlements",
         Tool.SPARK_JOINS: "joins",
         Tool.SPARK_TABLES: "states in tables of Spark",
@@ -65,7 +64,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     Feature.ATTRIBUTES: {
         Tool.CONFORM: "`conform`",
         Tool.NEEDS: "`needs`",
-        Tool.PATHS: "`paths`",
         Tool.SPARK_ENTITLEMENTS: "`entitlements`",
         Tool.SPARK_JOINS: '`plan="joins"`',
         Tool.SPARK_TABLES: "a state in tables of Spark",
@@ -73,7 +71,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     Feature.GIVEN: {},
     Feature.FLAT: {
         Tool.CONFORM: "`conform`",
-        Tool.PATHS: "`paths`",
         Tool.SHARDS: "a sharded state",
         Tool.SPARK_ENTITLEMENTS: "`entitlements`",
         Tool.SPARK_JOINS: '`plan="joins"`',
