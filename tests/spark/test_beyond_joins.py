@@ -142,6 +142,23 @@ def test_tables_of_spark_are_collected(spark: SparkSession, files: tuple[str, st
 
 
 @pytest.mark.slow
+def test_rows_of_the_state_hold_for_a_time(spark: SparkSession, files: tuple[str, str], tmp_path: Path) -> None:
+    rows = "{'grantee': 'user:ann', effect: allow, privilege: READ, entity: 'ticket:t1', until: 2026-03-03T12:00Z}"
+    places = "entities: [{entity: 'ticket:t1', parent: 'drive:d'}]"
+    Path(files[1]).write_text(f"grants: [{rows}]\n{places}\n", encoding="utf-8")
+    bundle = tmp_path / "state.tar.gz"
+    bundle.write_bytes(state_bundle(load_program(files[0]), state_of(files)))
+    frame = decision_rows.frame(spark, [("11",), ("12",), (None,)], "hour string")
+    times = F.to_timestamp(F.concat(F.lit("2026-03-03T"), "hour", F.lit(":00:00Z")))
+    arguments: dict[str, Any] = {"subject": user("ann"), "action": "read", "resource": ("comment", F.lit("t1/c"))}
+    for state in (files[1], str(bundle)):
+        by_row = decide(frame, files[0], state, **arguments, at=times)
+        assert decision_rows.answer_rows(by_row) == [(True, None), (False, "not granted"), (False, "null")]
+        for at, allowed in (("2026-03-03T11:59Z", True), ("2026-03-03T12:00Z", False)):
+            assert visible(frame, files[0], state, **arguments, at=at).count() == 3 * allowed
+
+
+@pytest.mark.slow
 def test_rows_give_attributes(spark: SparkSession, files: tuple[str, str], tmp_path: Path) -> None:
     rows: list[tuple[Any, ...]] = [
         (True, 3, ["day"], "a", "red"),

@@ -54,7 +54,7 @@ FEATURES = ("implies", "below", "hierarchy", "active")
 """What a world can have besides what every world has; each is a module of this package. `nested` and `attributes` have to be asked for,
 since tools refuse them."""
 IN_SPARK = ("implies", "hierarchy")
-"""Those of the features that Spark supports."""
+"""Those of the features that joins in Spark support."""
 TIMED = ("implies", "hierarchy", "active")
 """Those of the features that states with windows and sharded states support."""
 
