@@ -79,9 +79,13 @@ def lint_policy(
     variant: str | None = None,
     readings: Mapping[str, str] | None = None,
     settings: Settings | None = None,
+    parallel: bool = False,
 ) -> PolicyCheck:
-    """Check one policy by `settings`, or by those in the folders above it. Raises SettingsInvalid if they are invalid."""
-    return _resolved(policy, variant, readings or {}).check(settings)
+    """Check one policy by `settings`, or by those in the folders above it. Raises SettingsInvalid if they are invalid.
+
+    `parallel`: use further processes for a large policy.
+    """
+    return _resolved(policy, variant, readings or {}, parallel=parallel).check(settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +129,17 @@ def resolve_policy(
     return replace(resolved, checked=beside(resolved.checked, large=large))
 
 
-def _resolved(policy: str | Path, variant: str | None, readings: Mapping[str, str]) -> ResolvedPolicy:
+def _resolved(
+    policy: str | Path, variant: str | None, readings: Mapping[str, str], *, parallel: bool = False
+) -> ResolvedPolicy:
     from privtab import checks
 
     path = find_policy(policy)
     file = source.load(path)
     resolved, found = _resolve(file, variant, readings)
-    checked: Callable[[], list[Diagnostic]] = list if resolved is None else partial(checks.run, resolved)
+    checked: Callable[[], list[Diagnostic]] = (
+        list if resolved is None else partial(checks.run, resolved, parallel=parallel)
+    )
     complete = variant is None and not readings
     return ResolvedPolicy(path=path, source=file, policy=resolved, found=found, checked=checked, complete=complete)
 

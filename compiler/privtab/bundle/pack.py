@@ -10,7 +10,7 @@ from typing import Any
 
 from privtab._worker import LARGE, beside
 from privtab.backends import Compilation, rego
-from privtab.bundle.archive import json_bytes
+from privtab.bundle.archive import json_bytes, json_object
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import SigningKey, sealed
 from privtab.ir.nodes import Program
@@ -34,6 +34,8 @@ class PolicyArtifacts:
     revision: str
     modules: Mapping[str, str]
     program: Mapping[str, Any]
+    program_bytes: bytes
+    """The program as in the bundle."""
     metadata: Mapping[str, Any]
 
     def files(self) -> dict[str, bytes]:
@@ -46,7 +48,7 @@ class PolicyArtifacts:
         }
         return {
             ".manifest": json_bytes(manifest),
-            f"privtab_program/{self.name}/data.json": json_bytes(self.program),
+            f"privtab_program/{self.name}/data.json": self.program_bytes,
             **{path: text.encode() for path, text in self.modules.items()},
         }
 
@@ -62,7 +64,7 @@ class PolicyArtifacts:
             "wasm": [{"entrypoint": entrypoint, "module": "policy.wasm"} for entrypoint in self.entrypoints],
             "metadata": dict(self.metadata) | {"kind": "wasm"},
         }
-        program = {f"privtab_program/{self.name}/data.json": json_bytes(self.program)}
+        program = {f"privtab_program/{self.name}/data.json": self.program_bytes}
         return sealed({".manifest": json_bytes(manifest), "policy.wasm": module, **program}, signing)
 
     @property
@@ -92,14 +94,17 @@ def pack_policy(
     rendered = beside(partial(rego.files, compilation), large=parallel and len(program.rules) >= LARGE)
     layout = {"state": SHARDED} if sharded else {}
     program_document = program_json(program, optimised) | {"name": name} | layout
+    # Each part is written once, for the revision and for the bundle.
+    parts = {key: json_bytes(value) for key, value in program_document.items()}
     modules = rendered()
-    digest = hashlib.sha256(json_bytes({"modules": dict(modules), "program": program_document}))
+    digest = hashlib.sha256(json_object({"modules": json_bytes(dict(modules)), "program": json_object(parts)}))
     revision = digest.hexdigest()[:REVISION_DIGITS]
     return PolicyArtifacts(
         name=name,
         revision=revision,
         modules=modules,
         program=program_document | {"revision": revision},
+        program_bytes=json_object(parts | {"revision": json_bytes(revision)}),
         metadata={
             "kind": "policy",
             "system": program.system,

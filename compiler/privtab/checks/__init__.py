@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pkgutil
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from privtab import findings
+from privtab._worker import LARGE, beside
 from privtab.diagnostics import Diagnostic, in_order
 
 if TYPE_CHECKING:
@@ -28,13 +30,38 @@ def catalogue() -> tuple[ModuleType, ...]:
     return tuple(import_module(f"{room}.{name}") for name, room in sorted(found))
 
 
-def run(policy: Policy) -> list[Diagnostic]:
-    """Run every check on a valid policy; returns the findings sorted by position."""
+BESIDE = frozenset({"P302", "P304", "P305", "P321", "P322", "P323", "P332", "P337"})
+"""The checks for a second process: those that ask which atoms are needed, and others that together take half of the time."""
+
+
+def run(policy: Policy, *, parallel: bool = False) -> list[Diagnostic]:
+    """Run every check on a valid policy; returns the findings sorted by position.
+
+    `parallel`: for a large policy, some run in a child process if a processor is free.
+    """
+    from privtab.checks import p341_undecided
+    from privtab.checks._view import view_of
+
+    modules = [module for module in catalogue() if hasattr(module, "find") and module is not p341_undecided]
+    view = view_of(policy)
+    for rule in view.program.rules.values():
+        view.shape_of(rule)  # both processes need it
+    rest = beside(
+        lambda: (_found(policy, [m for m in modules if m.KIND.code in BESIDE]), dict(view.undecided_codes)),
+        large=parallel and len(policy.rows) >= LARGE,
+    )
+    found = _found(policy, [module for module in modules if module.KIND.code not in BESIDE])
+    more, undecided_codes = rest()
+    for pair, codes in undecided_codes.items():
+        view.undecided(policy.rows[pair], *codes)
+    return list(in_order([*found, *more, *p341_undecided.find(policy)]))
+
+
+def _found(policy: Policy, modules: Sequence[ModuleType]) -> list[Diagnostic]:
     from privtab.checks._view import view_of
 
     found: list[Diagnostic] = []
-    for module in catalogue():
-        if find := getattr(module, "find", None):
-            view_of(policy).code = module.KIND.code
-            found.extend(find(policy))
-    return list(in_order(found))
+    for module in modules:
+        view_of(policy).code = module.KIND.code
+        found.extend(module.find(policy))
+    return found

@@ -83,7 +83,7 @@ def check(
     settings = None if config is None else read_settings(config)
     results: list[LintResult] = []
     for policy in policies:
-        result = lint_policy(policy, settings=settings)
+        result = lint_policy(policy, settings=settings, parallel=True)
         results.append(
             LintResult(
                 path=result.source.path,

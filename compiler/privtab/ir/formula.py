@@ -311,10 +311,15 @@ def anchor(program: Program, target: Target) -> tuple[int, str | None]:
 
 
 @once
+def _kinds(program: Program) -> frozenset[type[Formula]]:
+    """The kinds of nodes in conditions."""
+    conditions = (part for rule in program.rules.values() for part in (rule.gate, rule.requires, rule.each) if part)
+    return frozenset(type(node) for condition in conditions for node in walk(condition))
+
+
 def compares(program: Program) -> bool:
     """Whether some condition compares attributes."""
-    conditions = (item_condition(rule) for rule in program.rules.values())
-    return any(isinstance(atom, Compare) for formula in conditions for atom in atoms(formula))
+    return Compare in _kinds(program)
 
 
 @once
@@ -331,11 +336,9 @@ def compares_given(program: Program) -> bool:
     return any(attribute is not None and "request" in attribute.origins for attribute in declared)
 
 
-@once
 def uses_below(program: Program) -> bool:
     """Whether some condition asks what is held below an entity."""
-    conditions = (item_condition(rule) for rule in program.rules.values())
-    return any(isinstance(atom, HasBelow | OwnsBelow) for formula in conditions for atom in atoms(formula))
+    return not _kinds(program).isdisjoint((HasBelow, OwnsBelow))
 
 
 def without_absent(program: Program, rule: Rule, formula: Formula) -> Formula:

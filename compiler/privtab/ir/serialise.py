@@ -6,8 +6,8 @@ Clients check the names of a request against it, the Rego explanation reads mini
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any, assert_never
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, assert_never
 
 from privtab._once import once
 from privtab.ir.atom_texts import constants_text
@@ -164,11 +164,11 @@ def _entity(program: Program, entity: EntityType) -> dict[str, Any]:
 
 def _rule(program: Program, rule: Rule) -> dict[str, Any]:
     atoms: dict[Leaf, int] = {}
-    listings = {"item": _variants(program, rule, asked_condition(program, rule, named=True))}
+    combinations = tuple(itertools.islice(_combinations(program, rule), VARIANTS + 1))
+    listings = {"item": _variants(program, rule, asked_condition(program, rule, named=True), combinations)}
     if rule.unnamed:
-        listings["call"] = _variants(program, rule, asked_condition(program, rule, named=False))
+        listings["call"] = _variants(program, rule, asked_condition(program, rule, named=False), combinations)
     cut = {form: [key for key, listed in by_key.items() if not listed.complete] for form, by_key in listings.items()}
-    not_listed = next(itertools.islice(_combinations(program, rule), VARIANTS, None), None) is not None
     return {
         "id": rule.id,
         "title": rule.title,
@@ -191,7 +191,7 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
             }
             for form in ("item", "call")
         },
-        **({"minimal_cut": cut} if not_listed or any(cut.values()) else {}),
+        **({"minimal_cut": cut} if len(combinations) > VARIANTS or any(cut.values()) else {}),
         "atoms": [_atom(program, atom) for atom in atoms],
     }
 
@@ -200,18 +200,24 @@ VARIANTS = 64
 """Combinations of flags and types of a rule whose minimal sets are listed; later combinations have none."""
 
 
-def _variants(program: Program, rule: Rule, condition: Formula) -> dict[str, Listing]:
+Combination: TypeAlias = tuple[tuple[str, ...], dict[str, str]]
+"""Flags that a request sets, and the types of its objects."""
+
+
+def _variants(
+    program: Program, rule: Rule, condition: Formula, combinations: Sequence[Combination]
+) -> dict[str, Listing]:
     """Minimal sets for the first combinations of flags and of types of `with` objects."""
     form = canonical(program)
     return {
         variant_key(flags, {w.name: types[w.name] for w in rule.withs if w.polymorphic}): _listed(
             form, condition, frozenset(flags), types
         )
-        for flags, types in itertools.islice(_combinations(program, rule), VARIANTS)
+        for flags, types in combinations[:VARIANTS]
     }
 
 
-def _combinations(program: Program, rule: Rule) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
+def _combinations(program: Program, rule: Rule) -> Iterator[Combination]:
     """Combinations of flags and types, those with few flags first."""
     flags = rule_flags(program, rule)
     for count in range(len(flags) + 1):
