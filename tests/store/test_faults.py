@@ -15,11 +15,15 @@ from lake_policy import POLICY, asks, grant
 from sqlalchemy import event, text
 
 from privtab import moments
+from privtab.effects import Change
 from privtab.errors import AccessDenied, PrivtabError, StateInvalid, StoreError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
+from privtab.request import Decision
 from privtab.store.database import Database, address, migrate
+from privtab.store.excerpt import Excerpt
 from privtab.store.journal import Head, Writer, read_head
+from privtab.store.planning import ChangeRequest, plan
 from privtab.store.schema import BEGINNING, HEAD
 from privtab.store.store import Outcome, Store
 
@@ -211,6 +215,21 @@ def test_a_change_that_the_database_refuses_does_not_hinder_those_beside_it(lake
     assert [type(result) for result in results] == [Outcome, StoreError, Outcome]
     assert "poisoned" in str(results[1])
     assert {row["entity"] for row in lake.rows()["owners"]} >= {"schema:l/c", "schema:l/e"}
+    assert lake.verify() == []
+
+
+def test_a_change_that_cannot_be_planned_does_not_hinder_those_beside_it(
+    lake: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planned(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> tuple[Decision, tuple[Change, ...]]:
+        if requested.request.resource.id == "l/d":
+            raise ZeroDivisionError
+        return plan(program, excerpt, requested)
+
+    monkeypatch.setattr("privtab.store.store.plan", planned)
+    results = wait_together(lake, schemas(lake, "cde"))
+    assert [type(result) for result in results] == [Outcome, StoreError, Outcome]
+    assert "ZeroDivisionError" in str(results[1])
     assert lake.verify() == []
 
 

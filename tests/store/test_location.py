@@ -137,6 +137,10 @@ def test_an_older_copy_is_refused(lake: Store, url: str, policy: Path, tmp_path:
     shutil.copy(tmp_path / "copy", url)
     with pytest.raises(DecisionUnavailable, match="replaced by an older copy"):
         client.refresh()
+    # Another change with the same number is not what was read.
+    assert give(lake, "ben").number == 5
+    with pytest.raises(DecisionUnavailable, match="replaced by an older copy"):
+        client.refresh()
     assert client.check("ann", "read", TABLE)
 
 

@@ -36,8 +36,8 @@ class StoreLocation(BundleLocation):
     def __init__(self, where: str) -> None:
         """`where`: `store:` and the path or the URL of a store. Raises UsageError, FileError, DecisionUnavailable."""
         self._url = address(where.removeprefix(SCHEME))
-        self._newest = 0
-        """The number of the last change that was read: states never go back."""
+        self._newest = 0, ""
+        """The number and the hash of the last change that was read: states never go back."""
         super().__init__(f"{SCHEME}{Database(self._url).shown}")
         self._read(self._connect)
 
@@ -71,16 +71,17 @@ class StoreLocation(BundleLocation):
         journal = self._journal_here()
         document = self._policy(others)
         head, rows = self._last = self._read(lambda: journal.latest(self._last))
-        if head.number < self._newest:
+        number, hash_ = self._newest
+        if head.number < number or (head.number == number and head.hash != hash_):
             raise DecisionUnavailable(
-                f"{self.where} is at change {head.number:,}, and change {self._newest:,} was read before: it was replaced "
+                f"{self.where} is at change {head.number:,}, and another change {number:,} was read before: it was replaced "
                 "by an older copy, or this is a replica that lags"
             )
         mark = head.number, head.hash, document.get("revision")
         known = before.get(self.where)
         if known is None or known.mark != mark:
             known = ReadBundle(where=self.where, mark=mark, content=self._content(document, rows, keep))
-        self._newest = head.number
+        self._newest = head.number, head.hash
         return [known]
 
     def _content(self, document: Document, rows: Rows, keep: Keep) -> Content:

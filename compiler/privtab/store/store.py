@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -255,8 +256,8 @@ class Store(Journal):
         try:
             with self.database.writing() as connection:
                 head = read_head(connection, lock=True)
-                begun = True
                 self._check_all(connection, head)
+                begun = True
                 self._reader.at(connection, head.hash)
                 writer = Writer(connection, head, self._last_time.get(head.hash))
                 while taken := take():
@@ -274,13 +275,14 @@ class Store(Journal):
             self._reader.forget()
             failed = error if isinstance(error, PrivtabError) else StoreError(f"{self.database.shown}: {error!r}")
             waiting = waiting or [*take()]
-            if isinstance(failed, StoreError) and len(waiting) > 1 and begun and not ready:
-                # One of them may be what the database refuses.
-                for item in waiting:
+            alone = isinstance(error, Exception) and len(waiting) > 1 and begun and not ready
+            for item in waiting if alone else ():
+                # One of them is what the database refuses, or what cannot be planned: its own result says so.
+                with suppress(Exception):
                     self._write_together(_only(item))
             for item in waiting:
                 item.result = item.result or failed
-            if not isinstance(error, PrivtabError):
+            if not alone and not isinstance(error, PrivtabError):
                 raise
         else:
             for item, result in zip(waiting, results, strict=True):
