@@ -48,3 +48,33 @@ def test_one_way_to_create_is_not_enough(codes: Callable[[str], list[str]]) -> N
 )
 def test_no_finding(codes: Callable[[str], list[str]], text: str) -> None:
     assert "P316" not in codes(f"{text}\n")
+
+
+NESTED = """\
+types: {shelf: {nested: true}}
+semantics: {inheritance: INHERITANCE}
+tables:
+  shelf: {create: {requires: WRITE (parent), grants: READ (shelf)}, get: READ (LEVEL)}
+"""
+
+
+@pytest.mark.parametrize(
+    ("inheritance", "level", "finds"),
+    [
+        ("none", "shelf", False),
+        ("none", "any shelf", False),
+        ("none", "every shelf", True),
+        ("none", "first shelf", True),
+        ("none", "parent", True),
+        ("down", "shelf", False),
+        ("down", "every shelf", True),
+    ],
+)
+def test_the_levels_of_a_type_that_nests(
+    codes: Callable[[str], list[str]], inheritance: str, level: str, finds: bool
+) -> None:
+    text = NESTED.replace("INHERITANCE", inheritance).replace("LEVEL", level)
+    assert ("P316" in codes(text)) is finds
+    # What is required of the parent is inherited by the created one; the outermost lies in a shop.
+    held = text.replace("WRITE (parent)", "READ (parent)").replace("grants: READ", "grants: WRITE")
+    assert ("P316" in codes(held)) is (level == "every shelf" if inheritance == "down" else level != "parent")

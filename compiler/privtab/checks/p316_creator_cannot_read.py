@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from privtab.checks._parts import with_implied
@@ -14,7 +15,7 @@ from privtab.hints import listed
 if TYPE_CHECKING:
     from privtab.checks._view import View
     from privtab.ir.canonical import AtomSet
-    from privtab.ir.nodes import Atom, Effect, Rule
+    from privtab.ir.nodes import Atom, Effect, Formula, Program, Rule
     from privtab.model import nodes as m
 
 KIND = FindingKind("P316", "creator-cannot-read", Severity.WARNING)
@@ -46,8 +47,6 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     says so and it has no effects; types without such operations are skipped.
     """
     view = view_of(policy)
-    if any(type_.nested for type_ in policy.entities.values()):
-        return  # minimal sets do not tell what is held on which level
     readings = _readings(policy)
     by_shape: dict[int, bool] = {}
     groups: dict[str, list[tuple[m.Row, str, str]]] = {}
@@ -118,18 +117,38 @@ def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule], by_
 def _allows_reading(view: View, rule: Rule, type_: str, reading_rules: list[Rule]) -> bool:
     """Whether each minimal set for creation, together with the effects, suffices for some reading operation.
 
-    Flags only add requirements, so it is enough to check the sets without flags.
+    Flags only add requirements, so it is enough to check the sets without flags. Where a type nests, this is asked for paths of each
+    number of levels that matters, of which each level is a type of its own.
     """
-    from privtab.ir.formula import call_condition, item_condition
-    from privtab.ir.nodes import ALWAYS
+    from privtab.ir.canonical import canonical
+    from privtab.ir.formula import atoms, call_condition, item_condition
+    from privtab.ir.nodes import ALWAYS, RESOURCE
+    from privtab.ir.unroll import levels_that_matter, unrolled
 
-    reading_sets = [sets for other in reading_rules for sets in view.sets(item_condition(other), (frozenset(), {}))]
+    creating, reading = call_condition(rule), [item_condition(other) for other in reading_rules]
+    most = levels_that_matter(*((view.program, formula) for formula in (creating, *reading)))
+    unrolling = unrolled(view.program)
+    program = unrolling.at_most(most) if unrolling.nested else view.program
+    form = canonical(program)
     gained = {atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(view, effect)}
-    return all(
-        view.canonical.implies([_with_inherited(view, atoms | gained, type_)], reading_sets)
-        for setting in view.settings(rule, ALWAYS, types_of=call_condition(rule))
-        for atoms in view.sets(call_condition(rule), setting)
-    )
+    for levels in unrolling.requests((creating, *reading, *gained), most):
+        at_levels = partial(unrolling.formula, levels=levels) if unrolling.nested else _unchanged
+        created = unrolling.at(type_, levels.get(RESOURCE, 1))
+        given = {part for atom in gained for part in atoms(at_levels(atom))}
+        reading_sets = [
+            frozenset(found) for formula in reading for found in form.minimal_sets(at_levels(formula), frozenset(), {})
+        ]
+        for flags, types in view.settings(rule, ALWAYS, types_of=creating):
+            types_at = {slot: unrolling.at(name, levels.get(slot, 1)) for slot, name in types.items()}
+            for found in form.minimal_sets(at_levels(creating), flags, types_at):
+                held = _with_inherited(program, frozenset(found) | given, created)
+                if not form.implies([held], reading_sets):
+                    return False
+    return True
+
+
+def _unchanged(formula: Formula) -> Formula:
+    return formula
 
 
 def _atoms(view: View, effect: Effect) -> Iterator[Atom]:
@@ -141,15 +160,14 @@ def _atoms(view: View, effect: Effect) -> Iterator[Atom]:
     yield from (Has(privilege=privilege, target=effect.target) for privilege in granted)
 
 
-def _with_inherited(view: View, atoms: AtomSet, type_: str) -> AtomSet:
+def _with_inherited(program: Program, atoms: AtomSet, type_: str) -> AtomSet:
     """The atoms and, with inheritance, the privileges they give on the new entity, which has no denials yet."""
     from privtab.ir.nodes import Has, Target
 
-    if view.policy.semantics.inheritance == "none":
+    if program.semantics.inheritance == "none":
         return atoms
-    within = view.policy.hierarchy.within
     return atoms | {
         Has(privilege=atom.privilege, target=Target(slot="", type=type_))
         for atom in atoms
-        if isinstance(atom, Has) and atom.target.slot == "" and within(type_, atom.target.type)
+        if isinstance(atom, Has) and atom.target.slot == "" and atom.target.type in program.chain(type_)
     }
