@@ -49,6 +49,11 @@ grants:
   - {grantee: "user:ann", effect: allow, privilege: READ, entity: "ticket:t1"}
   - {grantee: "user:ben", effect: allow, privilege: READ, entity: "drive:d"}
 """
+LAKE = """
+{privtab: 1, system: lake, version: '1', entities: {ticket: }, privileges: [READ],
+ attributes: {request: {mfa: bool, hour: {integer: [0, 23]}, tags: {set: [day, night]}}},
+ tables: {ticket: {read: READ (ticket) and request.mfa}}}
+"""
 ROWS = (
     ("ann", "list", "folder:d/a", True, None),
     ("ann", "list", "folder:d/a/b", True, None),
@@ -191,6 +196,14 @@ def test_rows_give_attributes(spark: SparkSession, files: tuple[str, str], tmp_p
     bundles.mkdir()
     (bundles / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (bundles / "state.tar.gz").write_bytes(state_bundle(program, state_of(files)))
+    policy = tmp_path / "lake.yaml"
+    policy.write_text(LAKE, encoding="utf-8")
+    for given, how in (
+        ({}, "decide in columns"),
+        (constants, "that gives attributes by itself, and the others in columns"),
+    ):
+        steps = plan(frame, str(policy), State(), **arguments | {"action": "read"}, attributes=given).steps
+        assert steps[1].endswith(how)
     through = decide_with(frame, str(bundles), **arguments, attributes=attributes)
     assert decision_rows.answer_rows(through) == expected
     by_bundle = decide(frame, files[0], str(bundles / "state.tar.gz"), **arguments, attributes=attributes)

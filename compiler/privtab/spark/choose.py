@@ -132,7 +132,7 @@ def choose_plan(
         no_joins = "active_roles" in request.columns or lacking(policy.as_program, Tool.SPARK_JOINS)
         if why is None or plan == "kernel" or streaming or no_joins:
             followed_by = (_followed(policy, state, refresh),) if streaming else ()
-            steps = (found.step() if why is None else why, *_evaluation(policy), *followed_by)
+            steps = (found.step() if why is None else why, *_evaluation(policy, request), *followed_by)
             return replace(choice, steps=steps), None
         choice = replace(choice, plan="joins", why=why)
     if streaming:
@@ -144,17 +144,25 @@ def choose_plan(
     return replace(choice, steps=joins.steps()), joins
 
 
-def _evaluation(policy: OpenPolicy) -> tuple[str, ...]:
+def _evaluation(policy: OpenPolicy, request: RequestColumns) -> tuple[str, ...]:
     """How executors decide if arrays of the state do not suffice."""
     features = policy.beyond_arrays
     if not features:
         return ()
+    special = {
+        "whose condition has `or below`": Feature.BELOW in features,
+        "that gives attributes": bool(request.given),
+        "that names active roles": "active_roles" in request.columns,
+    }
+    which = " or ".join(words for words, is_so in special.items() if is_so)
     if not {Feature.NESTED, Feature.FLAT}.isdisjoint(features):
         how = "decide each distinct request by itself"
-    elif Feature.BELOW in features:
-        how = "decide each distinct request whose condition has `or below` by itself, and the others in columns"
     else:
-        how = "decide in columns"
+        how = (
+            f"decide each distinct request {which} by itself, and the others in columns"
+            if which
+            else "decide in columns"
+        )
     return (f"executors get the index of the state because of {_words(features)}, and {how}",)
 
 
