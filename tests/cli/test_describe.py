@@ -126,3 +126,16 @@ def test_all_shipped_policies_are_described(privtab: Callable[..., Any]) -> None
         value = described(privtab, name)
         assert f"{value['system']}/{value['version']}" == name
         assert privtab("describe", name).code == 0
+
+
+def test_a_revision_of_a_child_process_is_the_same(
+    privtab: Callable[..., Any], policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
+    alone = privtab("describe", policy)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
+    for module in ("bundle.pack", "cli.describe"):
+        monkeypatch.setattr(f"privtab.{module}.LARGE", 1)
+    monkeypatch.setattr("privtab._worker.spare_processes", lambda: 1)
+    assert privtab("describe", policy) == alone
+    assert (tmp_path / "two" / "privtab" / "revisions.json").exists()

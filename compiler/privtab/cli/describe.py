@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from privtab._worker import LARGE, beside
 from privtab.cli._options import FormatOption, PolicyArgument, ReadingOption, VariantOption, readings
 from privtab.cli._output import Format, delayed_spinner, out, print_fast, print_if_data, table
 
@@ -39,7 +41,8 @@ def run(
 
     with no_collection(keep=True), delayed_spinner("describing"):
         program = load_policy(policy, variant=variant, readings=readings(reading))
-        value = described(program, revision=policy_revision(program, parallel=True))
+        revision = beside(partial(policy_revision, program, parallel=True), large=len(program.rules) >= LARGE)
+        value = described(program, revision="") | {"revision": revision()}
     if not print_if_data(format_, value):
         _show(out(), value)
 
