@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import generated_programs
 import pytest
+from seeds import seeds
 from shop_policy import Reads, Refuses, failed
 
-from privtab.errors import UsageError
+from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.formula import asked_condition
+from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, Target
+from privtab.reference.evaluate import Reference
+from privtab.request import NOT_SET, Entity, Request
+from privtab.scenarios.expand import GeneratedCallers
+from privtab.scenarios.needs import Callers
 from privtab.scenarios.nodes import Plan
+from privtab.scenarios.suggest import RequestNames
+from privtab.scenarios.ways import HeldAtom, smallest
 
 
 def answers(plan: Plan) -> dict[str, bool]:
@@ -117,21 +127,43 @@ def test_all_callers_are_one_state(reads: Reads) -> None:
     assert failed(plan) == []
 
 
-def test_rows_that_ask_what_is_held_below_are_refused_and_others_are_not(reads: Reads) -> None:
-    policy = """\
-        privtab: 1
-        system: shop
-        version: v1
-        entities: {shelf: {item:}}
-        privileges: [READ]
-        tables:
-          shelf: {see: READ (shelf or below)}
-          item: {read: READ (item)}
-        """
-    plan = reads("needs: [{ask: read item:a/x, by: [[READ (item:a/x)]]}]", policy)
-    assert failed(plan) == []
-    with pytest.raises(UsageError, match="`needs` does not support policies with `or below`"):
-        reads("needs: [{ask: see shelf:a, by: [[READ (shelf:a)]]}]", policy)
+BELOW = """\
+privtab: 1
+system: shop
+version: v1
+entities: {store: {shelf: {item:}}}
+TYPES
+privileges: {READ: {on: [store, shelf, item]}, WRITE: {on: [store]}}
+semantics: {inheritance: INHERITANCE, deny: overrides, owner: {kinds: [user]}}
+tables:
+  store: {see: READ (store or below) and WRITE (store)}
+  shelf: {see: READ (shelf or below) or owner (shelf or below)}
+  item: {read: READ (item), near: READ (shelf or below)}
+"""
+
+
+@pytest.mark.parametrize("inheritance", ["none", "down"])
+@pytest.mark.parametrize("flat", [False, True])
+def test_what_is_held_below(reads: Reads, inheritance: str, flat: bool) -> None:
+    types = "types: {shelf: {flat: true}, item: {flat: true}}" if flat else ""
+    policy = BELOW.replace("INHERITANCE", inheritance).replace("TYPES", types)
+    shelf, item = ("shelf:a", "item:x") if flat else ("shelf:s/a", "item:s/a/x")
+    places = (
+        "state: {entities: [{entity: shelf:a, parent: 'store:s'}, {entity: item:x, parent: shelf:a}]}" if flat else ""
+    )
+
+    def failing(action: str, ways: str) -> list[str]:
+        return failed(reads(f"{places}\nneeds: [{{ask: {action}, by: {ways}}}]\n", policy))
+
+    assert failing("see store:s", "[[READ (store:s or below), WRITE (store:s)]]") == []
+    assert failing(f"see {shelf}", f"[[READ ({shelf} or below)], [owner ({shelf} or below)]]") == []
+    assert failing(f"read {item}", f"[[READ ({item})]]") == []
+    assert failing(f"near {item}", f"[[READ ({shelf} or below)]]") == []
+    # A way on an entity below that is missing from the list, and one that is not there.
+    assert failing(f"see {shelf}", f"[[READ ({shelf})], [owner ({shelf} or below)]]") != []
+    assert failing(f"see {shelf}", f"[[READ ({shelf} or below)], [owner ({shelf})]]") != []
+    assert failing(f"read {item}", f"[[READ ({shelf} or below)]]") != []
+    assert failing(f"near {item}", f"[[READ ({item})], [READ ({shelf})]]") != []
 
 
 FLAT = """\
@@ -183,3 +215,48 @@ needs:
 def test_what_lies_nowhere_is_a_finding(refuses: Refuses) -> None:
     found = refuses(f'{PLACES}\nneeds: [{{ask: read document:d8, by: [["READ (document:d7)"]]}}]', FLAT)
     assert [str(f.message) for f in found] == ["no row of `entities` tells where `document:d8` lies"]
+
+
+def held(leaf: Leaf, names: RequestNames) -> HeldAtom | None:
+    """What `needs` lists for an atom of a minimal set."""
+    match leaf:
+        case Has(privilege=privilege, target=target):
+            return HeldAtom("has", privilege, names.key(target))
+        case HasBelow(privilege=privilege, target=target):
+            return HeldAtom("has", privilege, names.key(target), below=True)
+        case Owner(target=target):
+            return HeldAtom("owner", "", names.key(target))
+        case OwnsBelow(target=target):
+            return HeldAtom("owner", "", names.key(target), below=True)
+        case Member(target=target):
+            return HeldAtom("member", "", names.key(target))
+    return None
+
+
+@pytest.mark.parametrize("seed", seeds(range(60), quick=3))
+def test_generated_conditions_with_or_below_are_proved(seed: int) -> None:
+    program = generated_programs.program(seed, "below", *(("implies",) if seed % 2 else ()))
+    if program.roles:
+        return  # roles have privileges that these callers lack
+    generated = GeneratedCallers(program)
+    asked: list[tuple[Request, bool, str]] = []
+    for rule in program.rules.values():
+        if rule.withs or "state" not in program.semantics.groups:
+            continue
+        names = RequestNames(program, {RESOURCE: rule.entity}, {RESOURCE: 1})
+        resource = Entity.parse(names.key(Target(slot=RESOURCE, type=rule.entity)))
+        condition = asked_condition(program, rule, named=True)
+        sets = canonical(program).minimal_sets(condition, frozenset(), {})
+        ways = [[held(leaf, names) for leaf in atoms] for atoms in sets]
+        if not any(isinstance(atom, HasBelow | OwnsBelow) for atoms in sets for atom in atoms):
+            continue
+        if any(atom is None for way in ways for atom in way):
+            continue
+        flags = frozenset(f"{flag}{NOT_SET}" for flag in rule.required_flags)
+        request = Request(user="x", action=rule.operation, resource=resource, flags=flags)
+        listed = smallest(frozenset(atom for atom in way if atom is not None) for way in ways)
+        callers = list(Callers(program, request, listed).all())[:40]
+        asked += [(generated.add_caller(caller, request), caller.allowed, caller.words) for caller in callers]
+    reference = Reference(program, generated.state())
+    for request, allowed, words in asked:
+        assert reference.decide(request).allowed is allowed, (request, words)

@@ -30,6 +30,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
 from privtab.request import NOT_SET, Entity, Request
+from privtab.scenarios.below import at_or_below
 from privtab.scenarios.coverage import Form
 from privtab.scenarios.needs import Caller, Callers, Denied
 from privtab.scenarios.suggest import RequestNames
@@ -312,12 +313,5 @@ class Candidates:
 
     def _at_or_below(self, key: str, suffix: str) -> Iterator[tuple[str, str]]:
         """An entity and one of each type below it, by key and type; `suffix` ends their names. Itself has no type here."""
-        yield key, ""
-        waiting = [key]
-        while waiting:
-            type_, _, path = waiting.pop(0).partition(":")
-            for below in self.program.entities.values():
-                if below.parent == type_:
-                    own = () if below.single else (f"{below.name}{suffix}",)
-                    waiting.append(f"{below.name}:{'/'.join([*([path] if path else []), *own])}")
-                    yield waiting[-1], f"`{below.name}` in a `{type_}`"
+        for below, container in at_or_below(self.program, key, suffix):
+            yield below, f"`{below.partition(':')[0]}` in a `{container.partition(':')[0]}`" if container else ""

@@ -55,7 +55,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.SPARK_TABLES: "states in tables of Spark",
     },
     Feature.BELOW: {
-        Tool.NEEDS: "`needs`",
         Tool.SHARDS: "a sharded state",
         Tool.SPARK_BUILD: "the build of a state in Spark",
         Tool.SPARK_ENTITLEMENTS: "`entitlements`",

@@ -51,7 +51,9 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, generated:
     name, why, tags = author.optional(fields, "name"), author.why(fields), author.tags(fields)
     for request in author.placed(requests, generated.where, fields):
         title = name or f"{request.action} {request.resource}"
-        for caller in Callers(author.program, request, ways, generated.where).all():
+        callers = Callers(author.program, request, ways, generated.where)
+        generated.placements |= {e: Placement(entity=e, parent=parent) for e, parent in callers.placed.items()}
+        for caller in callers.all():
             caller_request = generated.add_caller(caller, request)
             expected = author.expected(fields, caller_request, allowed=caller.allowed)
             author.cases.append(

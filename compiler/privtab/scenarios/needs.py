@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 from typing import TypeAlias
 
+from privtab.errors import UsageError
 from privtab.ir.formula import asked_condition, leaves
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Compare, HasBelow, OwnsBelow, Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
-from privtab.locations import Locations
+from privtab.locations import GrowingLocations, Locations
 from privtab.request import Entity, Request
+from privtab.scenarios.below import at_or_below
 from privtab.scenarios.ways import HeldAtom, HeldSet, Ways, smallest
 from privtab.state.located import locations
 from privtab.state.nodes import State
@@ -22,6 +25,8 @@ Denied: TypeAlias = frozenset[HeldAtom]
 """Privileges that are denied on their entities."""
 MAX_WAYS = 2_000
 """The limit on smallest ways to be denied; conditions of tables have a handful."""
+MADE_UP = " below"
+"""What ends the names of entities that are made up for `or below`."""
 MAX_MIXED = 6
 """The limit on atoms, in one way to be denied, for which both kinds of lacking are combined."""
 
@@ -67,16 +72,19 @@ class Callers:
     ) -> None:
         """`where`: where entities with flat ids lie, if there are any.
 
-        `are_below_listed`: for `or below`, the ways list each entity below on which a privilege is held.
+        `are_below_listed`: for `or below`, the ways list each entity below on which a privilege is held; otherwise entities are made
+        up below. Raises UsageError if there are too many ways.
         """
         rule = program.rules[request.resource.type, request.action]
         condition = asked_condition(program, rule, named=vocabulary(program).complete(request.resource))
-        unlisted = Compare if are_below_listed else HasBelow | OwnsBelow | Compare
-        if any(isinstance(atom, unlisted) for atom in leaves(program, condition)):
+        asked = set(leaves(program, condition))
+        if any(isinstance(atom, Compare) for atom in asked):
             check_support(program, Tool.NEEDS)
         self.program = program
-        self.ways = ways
-        self.keys = (where or locations(program, State())).keys
+        growing = GrowingLocations(where or locations(program, State()))
+        self.keys = growing.keys
+        self.placed: dict[Entity, Entity] = {}
+        """Where entities with flat ids lie that are made up, by what contains them."""
         self.names = privilege_names(program)
         self.inherits = program.semantics.inheritance == "down"
         self.deny_overrides = program.semantics.deny == "overrides"
@@ -90,6 +98,46 @@ class Callers:
         slots = (request.resource, *request.with_.values())
         self.objects = tuple(dict.fromkeys(key for entity in slots for key in self._path_keys(entity)))
         """The keys of the request's objects and of all their ancestors."""
+        below = {atom.target.type for atom in asked if isinstance(atom, HasBelow | OwnsBelow)}
+        roots = {key for key in self.objects if key.partition(":")[0] in below and not are_below_listed}
+        roots |= {atom.on for way in ways for atom in way if atom.below}
+        made_up: list[str] = []
+        for key in sorted(roots):
+            for lower, container in at_or_below(program, key, MADE_UP):
+                made_up.append(lower)
+                entity = Entity.parse(lower)
+                if container and entity.type in program.flat:
+                    self.placed[entity] = Entity.parse(container)
+                    growing.place(entity, self.placed[entity])
+        self._everywhere = tuple(dict.fromkeys((*self.objects, *made_up)))
+        """The keys of the request's objects, of what contains them, and of what is made up below."""
+        self.ways = self._with_places(ways)
+
+    def _with_places(self, ways: Ways) -> Ways:
+        """The ways, with each entity on which something may be held that is asked for on an entity or below."""
+        if not any(atom.below for way in ways for atom in way):
+            return ways
+        found: list[HeldSet] = []
+        for way in ways:
+            choices = [self._places(atom) if atom.below else [atom] for atom in sorted(way, key=str)]
+            if len(found) + prod(map(len, choices)) > MAX_WAYS:
+                raise UsageError(
+                    f"`needs` of `{self.request.action} {self.request.resource}` has more than {MAX_WAYS:,} ways"
+                )
+            found += map(frozenset, product(*choices))
+        return smallest(found)
+
+    def _places(self, atom: HeldAtom) -> list[HeldAtom]:
+        """An atom on its entity, and on each below of the request or made up."""
+        keys = [key for key in self._everywhere if atom.on in self.keys(Entity.parse(key))]
+        if atom.kind != "has":
+            return [replace(atom, on=key, below=False) for key in keys]
+        on = self.program.privileges[atom.what].on
+        granted = [replace(atom, on=key, below=False) for key in keys if key.partition(":")[0] in on]
+        if atom.what not in self.owner_privileges:
+            return granted
+        # Owners have the privilege also where it cannot be granted.
+        return granted + [HeldAtom("owner", "", key) for key in keys if key.partition(":")[0] not in on]
 
     def all(self) -> Iterator[Caller]:
         """Every caller, each once, in an order that reads naturally."""
@@ -203,13 +251,14 @@ class Callers:
         on = self.program.privileges[atom.what].on
         above = any(key != atom.on and key.partition(":")[0] in on for key in self.grant_keys(atom.on))
         below = any(
-            key != atom.on and key.partition(":")[0] in on and atom.on in self.grant_keys(key) for key in self.objects
+            key != atom.on and key.partition(":")[0] in on and atom.on in self.grant_keys(key)
+            for key in self._everywhere
         )
         return above, below
 
     def everything(self) -> Iterator[HeldAtom]:
         """Everything that can be given on the request's objects and their ancestors, and every atom of the ways."""
-        for key in self.objects:
+        for key in self._everywhere:
             type_ = key.partition(":")[0]
             for privilege in self.program.privileges.values():
                 if type_ in privilege.on:

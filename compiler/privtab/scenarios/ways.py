@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Literal, TypeAlias
@@ -19,6 +19,7 @@ from privtab.syntax.node_reader import near
 from privtab.syntax.yaml_tree import Node, Scalar
 
 _ON = re.compile(r"(?P<what>[^()]+?)\s*\((?P<on>[^()]*)\)")
+BELOW = " or below"
 _SPACES = re.compile(r"\s+")
 AtomKind: TypeAlias = Literal["has", "owner", "member", "holds", "self", "admin"]
 
@@ -31,8 +32,12 @@ class HeldAtom:
     what: str = ""
     on: str = ""
     """The key of the entity, `type:path`."""
+    below: bool = False
+    """Whether it may be held on an entity below instead."""
 
     def __str__(self) -> str:
+        if self.below:
+            return f"{self.what or self.kind} ({self.on} or below)"
         match self.kind:
             case "has":
                 return f"{self.what} ({self.on})"
@@ -184,9 +189,16 @@ class WaysReader:
         if parts is None:
             self._malformed(node, f"`{text.value}` is not an atom")
             return None
-        keys = [self._key(node, entity_text.strip()) for entity_text in parts["on"].split(",")]
+        below = parts["on"].endswith(BELOW)
+        keys = [self._key(node, text.strip()) for text in parts["on"].removesuffix(BELOW).split(",")]
         valid = [key for key in keys if key is not None]
-        return self._atoms_on(node, parts["what"], valid) if len(valid) == len(keys) else None
+        if len(valid) < len(keys):
+            return None
+        if below and parts["what"] in ("member", "holds"):
+            self._malformed(node, f"nothing asks for `{parts['what']}` below an entity")
+            return None
+        ways = self._atoms_on(node, parts["what"], valid)
+        return ways and tuple(frozenset(replace(atom, below=below) for atom in way) for way in ways)
 
     def _atoms_on(self, node: Node, what: str, keys: list[Entity]) -> Ways | None:
         match what:
