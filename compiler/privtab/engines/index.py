@@ -10,7 +10,7 @@ A state may be sharded (docs/how-to/shards.md): `people` for what is looked up b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from operator import is_
 from typing import Any, TypeAlias
 
@@ -112,10 +112,13 @@ class EntityHoldings:
             for privilege, entities in document[effect].items():
                 bit = numbers.allowed(privilege) if effect == "allow" else numbers.denied(privilege)
                 self._add(bit, entities, text)
-                for key, holders in entities.items():
-                    if not all(map(is_, holders.values(), true)):
-                        scoped = ((principal, entry) for principal, entry in holders.items() if entry is not True)
-                        self.origins |= {(effect, privilege, key, p): tuple(entry) for p, entry in scoped}
+                if not all(map(is_, chain.from_iterable(map(dict.values, entities.values())), true)):
+                    self.origins |= {
+                        (effect, privilege, key, principal): tuple(entry)
+                        for key, holders in entities.items()
+                        for principal, entry in holders.items()
+                        if entry is not True
+                    }
         self._add(OWNER, document["owners"], text)
         for key, users in document["members"].items():
             type_, _, path = key.partition(":")
