@@ -243,14 +243,15 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         active_roles=None if roles is None else tuple(roles),
         flags=frozenset(f"{n}{NOT_SET}" if cells[f"flag_{n}"] is False else n for n in layout.flags),
     )
-    given = GivenColumns.read(values(layout.given, cells), vocabulary.attributes)
-    types_by_slot = {"": kind, **{slot: entity.type for slot, entity in withs.items()}}
-    [attributes] = given.of_types(vocabulary.attributes, types_by_slot).rows(1)
-    request = replace(request, attributes=attributes)
-    try:
-        vocabulary.check_attributes(request)
-    except InvalidRequest:
-        return ATTRIBUTE
+    if layout.given:
+        given = GivenColumns.read(values(layout.given, cells), vocabulary.attributes)
+        types_by_slot = {"": kind, **{slot: entity.type for slot, entity in withs.items()}}
+        [attributes] = given.of_types(vocabulary.attributes, types_by_slot).rows(1)
+        request = replace(request, attributes=attributes)
+        try:
+            vocabulary.check_attributes(request)
+        except InvalidRequest:
+            return ATTRIBUTE
     try:
         vocabulary.check(request)
     except InvalidRequest as error:
