@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from privtab.analysis.caller import Caller
 from privtab.analysis.universe import Universe
+from privtab.errors import UsageError
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
@@ -15,6 +16,8 @@ from privtab.locations import GrowingLocations
 from privtab.names import encode_name
 from privtab.request import Entity
 
+MAX_CREATED = 5_000
+"""Limit on the entities of a type that nests that could be created within each other, in each existing entity."""
 FactKind: TypeAlias = Literal["grant", "owner", "member", "exists"]
 
 
@@ -118,6 +121,17 @@ class FreshNames:
             for type_, rules in creating_rules.items()
             for number, rule in enumerate(rules, start=1)
         }
+
+    def check_levels(self, max_steps: int | None) -> None:
+        """Raise UsageError if so many steps could create too many entities in each other; None: any number of steps."""
+        for type_ in self.program.entities.values():
+            count = sum(name == type_.name for name, _ in self._names)
+            levels = type_.nested if max_steps is None else min(type_.nested, max_steps)
+            if count**levels > MAX_CREATED:
+                raise UsageError(
+                    f"{count} operations create a `{type_.name}`, in each other to {levels} levels: too many to search; "
+                    "ask for paths of fewer steps"
+                )
 
     def created_in(self, parent: Entity | None, type_: str, rule: Rule) -> Entity:
         """The entity that a rule creates in a parent, or at the root."""

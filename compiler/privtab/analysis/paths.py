@@ -24,7 +24,6 @@ from privtab.analysis.goals import Goal, RelevantFacts
 from privtab.analysis.held import listing
 from privtab.analysis.universe import Universe, names, universe
 from privtab.analysis.what_can import Choices
-from privtab.errors import UsageError
 from privtab.ir.formula import asked_condition, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Atom, Formula, Rule
 from privtab.ir.support import Tool, check_support
@@ -38,9 +37,6 @@ from privtab.state.nodes import State
 
 MAX_TRIALS = 50_000
 """How many actions are tried for one user's shortest paths; beyond that, paths may be longer than necessary."""
-
-MAX_CREATED = 5_000
-"""Limit on the entities of a type that nests that could be created within each other, in each existing entity."""
 
 Facts: TypeAlias = frozenset[GainedFact]
 
@@ -120,7 +116,7 @@ class ReachableRights:
         self._choices = Choices(self.caller, self.universe, self._classes)
         self._created: set[Entity] = set()
         self._rules = granting_rules(self.program)
-        self._check_levels()
+        self.fresh_names.check_levels(max_steps)
         self.actions: dict[Action, tuple[GainedFact, ...]] = {}
         """The possible actions, in the order in which they become possible, and what each gives."""
         self.facts: dict[GainedFact, None] = {}
@@ -165,17 +161,6 @@ class ReachableRights:
         if self.max_steps is not None and len(actions) > self.max_steps:
             return None
         return Path(goal=goal.text, steps=tuple(self._steps(actions)), shortest=shortest)
-
-    def _check_levels(self) -> None:
-        """Raise UsageError if too many entities could be created in each other."""
-        for type_ in self.program.entities.values():
-            count = sum(rule.entity == type_.name and rule.creates for rule in self._rules)
-            levels = type_.nested if self.max_steps is None else min(type_.nested, self.max_steps)
-            if count**levels > MAX_CREATED:
-                raise UsageError(
-                    f"{count} operations create a `{type_.name}`, in each other to {levels} levels: too many to search; "
-                    "ask for paths of fewer steps"
-                )
 
     # --- performing whatever is allowed -----------------------------------------------------------------------------
 

@@ -198,16 +198,15 @@ class _Comparison:
 
         def affected(slot: str) -> list[EntityClass]:
             return [
-                one for t in slots[slot] for cut in under for class_ in division.of(t, cut) for one in alike(class_)
+                found for t in slots[slot] for cut in under for class_ in division.of(t, cut) for found in alike(class_)
             ]
 
         def all_classes(slot: str) -> list[EntityClass]:
-            return [one for t in slots[slot] for _, class_ in division.all(t) for one in alike(class_)]
+            return [found for t in slots[slot] for _, class_ in division.all(t) for found in alike(class_)]
 
         def others(slot: str) -> list[EntityClass]:
-            return [
-                one for t in slots[slot] for cut, class_ in division.all(t) if cut not in under for one in alike(class_)
-            ]
+            outside = (class_ for t in slots[slot] for cut, class_ in division.all(t) if cut not in under)
+            return [found for class_ in outside for found in alike(class_)]
 
         names = list(slots)
         for position, first in enumerate(names):

@@ -150,7 +150,7 @@ class CausesAt:
         self._causes = causes
         self._objects = objects
         entities = [entity for entity in objects.values() if entity.type]
-        outer = map(path_of, causes.addresses.containers(map(str, entities)))
+        outer = map(path_of, sorted(causes.addresses.containers(map(str, entities))))
         self._paths = list(
             dict.fromkeys(("", *chain.from_iterable(prefixes(entity.id) for entity in entities), *outer))
         )

@@ -25,7 +25,7 @@ class GivenValues:
     def __init__(self, program: Program, condition: Formula, states: Sequence[State]) -> None:
         self.program = program
         self._states = states
-        self._compares = tuple({atom for atom in leaves(program, condition) if isinstance(atom, Compare)})
+        self._compares = tuple(dict.fromkeys(atom for atom in leaves(program, condition) if isinstance(atom, Compare)))
         self._terms = tuple(dict.fromkeys(term for compare in self._compares for term in compare.terms))
         self._types = {term: type_ for term in self._terms if (type_ := program.attribute(term)) is not None}
         self._pool: set[str | int | bool] | None = None
