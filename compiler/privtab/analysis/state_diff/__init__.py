@@ -198,7 +198,11 @@ class _Comparison:
 
         def affected(slot: str) -> list[EntityClass]:
             return [
-                found for t in slots[slot] for cut in under for class_ in division.of(t, cut) for found in alike(class_)
+                found
+                for t in slots[slot]
+                for cut in sorted(under)
+                for class_ in division.of(t, cut)
+                for found in alike(class_)
             ]
 
         def all_classes(slot: str) -> list[EntityClass]:
