@@ -115,7 +115,8 @@ class World:
     def _policy(self, number: int) -> bytes:
         made = self._artifacts[number % len(VARIANTS)]
         revision = revision_of("policy", number)
-        return replace(made, revision=revision, program={**made.program, "revision": revision}).bundle()
+        program = {**made.program, "revision": revision}
+        return replace(made, revision=revision, program=program, program_bytes=json_bytes(program)).bundle()
 
     def _state(self, number: int) -> bytes:
         revision = revision_of("state", number)
