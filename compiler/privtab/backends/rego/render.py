@@ -235,12 +235,12 @@ class KeyPath:
         return tuple(f"name_{number}" for number in range(self.chain[-1][1] if self.chain else 0))
 
     @property
-    def parts(self) -> Sequence[str]:
-        """The literals and variables of names that make up the keys, joined by `//`; for engines without fast patterns."""
-        parts: list[str] = []
+    def parts(self) -> Sequence[Sequence[str]]:
+        """For each key, the literals and variables of names that make it up, joined by `//`; for engines without fast patterns."""
+        parts: list[list[str]] = []
         for place, (link, depth) in enumerate(self.chain):
             separated = [part for name in self.last_names[:depth] for part in ('"/"', name)]
-            parts += (quoted(f"{'//' if place else ''}{link}:"), *separated[1:])
+            parts.append([quoted(f"{'//' if place else ''}{link}:"), *separated[1:]])
         return parts
 
 
