@@ -23,14 +23,12 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
 
     A device or a pipe, such as /dev/stdout, is written to, not replaced.
     """
-    try:
+    with _naming(path):
         if path.is_char_device() or path.is_fifo():
             with path.open("wb") as file:
                 return sum(map(file.write, pieces))
         size = _replace(path, pieces)
         sync_folder(path)
-    except OSError as error:
-        raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
     return size
 
 
@@ -43,16 +41,24 @@ def write_all(files: Mapping[Path, bytes]) -> None:
 
     def write_one(file: tuple[Path, bytes]) -> None:
         path, content = file
-        try:
+        with _naming(path):
             _replace(path, [content])
-        except OSError as error:
-            raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
 
     with ThreadPoolExecutor(_WRITERS) as threads:
         for _ in threads.map(write_one, files.items()):
             pass
     for path in {path.parent: path for path in files}.values():
-        sync_folder(path)
+        with _naming(path):
+            sync_folder(path)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Raise BundleWriteError, which names the file, in the place of OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _replace(path: Path, pieces: Iterable[bytes]) -> int:

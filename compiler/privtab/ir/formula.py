@@ -346,7 +346,7 @@ def without_absent(program: Program, rule: Rule, formula: Formula) -> Formula:
 
     A row with `with` objects is left as it is: one of these may be the entity whose attribute is compared.
     """
-    if rule.withs or not any("state" not in attribute.origins for attribute in program.attributes.entity.values()):
+    if rule.withs or all("state" in attribute.origins for attribute in program.attributes.entity.values()):
         return formula
 
     def leaf(part: Atom | Can) -> Formula:
