@@ -18,7 +18,7 @@ GRANTS = {
 }
 
 
-def test_every_ending_is_read_by_somebody_and_stands_once() -> None:
+def test_every_file_ending_has_exactly_one_reader() -> None:
     assert len(set(ENDINGS)) == len(ENDINGS)
     assert set(ENDINGS) == {*LOCAL, *SPARK}
     assert set(WHOLE) <= set(LOCAL)

@@ -60,7 +60,7 @@ def test_types_of_levels_have_a_fixed_depth() -> None:
     ]
 
 
-def test_how_a_path_is_written() -> None:
+def test_paths_as_text() -> None:
     assert [shape.example() for shape in (CATALOGS, NAMESPACES, TABLES, COLUMNS)] == [
         "catalog",
         "catalog/namespace/…",

@@ -37,7 +37,7 @@ def test_the_request_of_the_specification_is_read() -> None:
     assert Request.from_json(request.to_json()) == request
 
 
-def test_objects_that_the_row_does_not_look_at_are_nobody_s_concern(known: Vocabulary) -> None:
+def test_objects_unused_by_the_row_are_not_validated(known: Vocabulary) -> None:
     known.check(Request.from_json(FULL))
     odd = {"object": Entity("nothing", "//"), "other": Entity("table", "m")}
     known.check(Request(user="a", action="load", resource=Entity("table", "m/c/s/t"), with_=odd))

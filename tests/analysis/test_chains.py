@@ -64,7 +64,7 @@ def test_explain_follows_the_shortest_chain_row_by_row(program: Program, state: 
     ]
 
 
-def test_who_can_names_what_lies_between_the_user_and_the_role(program: Program, state: State) -> None:
+def test_who_can_names_the_chain_between_user_and_role(program: Program, state: State) -> None:
     answer = who_can(Reference(program, state), state, LOAD)
     assert answer.users == ("ann",)
     (evidence,) = answer.through("ann")
@@ -76,7 +76,7 @@ def test_who_can_names_what_lies_between_the_user_and_the_role(program: Program,
 
 
 @pytest.mark.parametrize("seed", seeds(range(30), quick=10))
-def test_what_holds_has_a_chain_and_what_suffices_alone_decides_alone(seed: int) -> None:
+def test_every_held_fact_has_a_chain_and_a_sufficient_one_decides_alone(seed: int) -> None:
     program = generated_programs.program(seed, "hierarchy")
     state = worlds.state(program, seed)
     reference = Reference(program, state)

@@ -122,7 +122,7 @@ def test_the_call_and_the_items_of_a_listing_are_compared_separately() -> None:
     assert (witness.before, witness.after) == ("allow", "invalid"), "a call without a name is refused now"
 
 
-def test_a_flag_that_asks_for_more_and_one_that_is_gone() -> None:
+def test_a_flag_with_a_new_requirement_and_a_removed_flag() -> None:
     found = compared(("(SHARE (item) when really)", "READ (item)"))
     assert verdicts(found) == {"item/burn": "incomparable"}
     more = next(w for w in row(found, "item/burn").witnesses if w.shows == "wider")
@@ -154,7 +154,7 @@ def test_objects_of_the_request() -> None:
         ("grants: READ + SHARE (item)", "incomparable"),
     ],
 )
-def test_what_success_gives(effects: str, verdict: str | None) -> None:
+def test_changed_effects(effects: str, verdict: str | None) -> None:
     found = compared(("grants: BOTH (item)", effects))
     assert verdicts(found) == ({} if verdict is None else {"item/create": verdict})
     changed = row(found, "item/create")
@@ -167,7 +167,7 @@ def test_what_success_gives(effects: str, verdict: str | None) -> None:
         assert witness.effects_before != witness.effects_after
 
 
-def test_who_may_and_what_it_gives_make_the_verdict_together() -> None:
+def test_condition_and_effects_determine_the_verdict_together() -> None:
     both = compared(
         ("{requires: WRITE (shelf), grants: BOTH (item)}", "{requires: READ/WRITE (shelf), grants: READ (item)}")
     )
@@ -177,7 +177,7 @@ def test_who_may_and_what_it_gives_make_the_verdict_together() -> None:
     assert verdicts(less_goes) == {"item/drop": "wider"}
 
 
-def test_effects_that_nobody_gets_are_no_change() -> None:
+def test_effects_of_impossible_operations_are_no_change() -> None:
     pair = "item", "create"
     sides = []
     for effects in ("BOTH", "READ"):
@@ -273,7 +273,7 @@ def test_children_take_their_share_and_say_the_same(monkeypatch: pytest.MonkeyPa
     assert diff(load_program("cdap/initial"), load_program("cdap/draft")) == alone
 
 
-def test_what_fails_in_a_child_fails_here() -> None:
+def test_a_failure_in_a_worker_process_is_raised_here() -> None:
     def work() -> int:
         raise LookupError("told once")
 
@@ -282,7 +282,7 @@ def test_what_fails_in_a_child_fails_here() -> None:
     assert Worker.start(lambda: 7).result() == 7
 
 
-def test_a_new_set_gives_nobody_more_and_one_that_goes_takes_what_was_granted_by_it() -> None:
+def test_a_new_set_widens_nothing_and_a_removed_one_narrows_grants_of_it() -> None:
     more = POLICY.replace("sets: {BOTH: [READ, WRITE]}", "sets: {BOTH: [READ, WRITE], EVERY: [READ, WRITE, SHARE]}")
     few, many = (program_of(SourceFile.of(name, text)) for name, text in (("a.yaml", POLICY), ("b.yaml", more)))
     added, gone = diff(few, many), diff(many, few)

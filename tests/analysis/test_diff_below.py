@@ -18,7 +18,7 @@ tables:
 """
 
 
-def test_what_lies_below_is_in_the_state_of_a_witness() -> None:
+def test_witnesses_include_entities_below() -> None:
     before, after = (program_of(SourceFile.of("lake.yaml", text)) for text in (POLICY, POLICY.replace(" or below", "")))
     found = {row.operation: row for row in diff(before, after).rows}
     assert {row.verdict for row in found.values()} == {Verdict.NARROWER}

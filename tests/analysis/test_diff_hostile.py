@@ -19,7 +19,7 @@ def program(text: str) -> Program:
 
 
 @pytest.mark.parametrize("make", [lambda: hostile.cnf(12, 4), lambda: hostile.flags(30)], ids=["cnf", "flags"])
-def test_a_copy_that_asks_for_less_is_wider(make: Callable[[], str]) -> None:
+def test_a_copy_with_fewer_requirements_is_wider(make: Callable[[], str]) -> None:
     text = make()
     asks = text.partition("load: ")[2].rstrip()
     less = program(text.replace(asks, f"P0 (shop) or {asks}" if "when" not in asks else asks.rpartition(" and ")[0]))

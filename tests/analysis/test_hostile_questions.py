@@ -48,7 +48,7 @@ def hostile_case(name: str, user: str) -> tuple[Program, State, Request]:
     return program, state, Request(user=user, action=hostile.operation(text), resource=resource)
 
 
-def test_what_a_user_can_is_answered_by_the_condition_itself() -> None:
+def test_what_can_on_an_opaque_condition() -> None:
     program = generated_programs.lowered(hostile.cnf(20, 20))[0]
     state = granted(*(f"P{i * 20}" for i in range(20)))
     found = what_can(Reference(program, state), state, "ann", SHOP)

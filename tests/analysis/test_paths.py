@@ -85,7 +85,7 @@ class ReachedState:
 @pytest.mark.slow
 @settings(max_examples=9, deadline=None)
 @given(st.integers(0, 250), st.integers(0, 10_000))
-def test_what_can_be_reached_is_what_a_search_over_whole_states_reaches(policy: int, seed: int) -> None:
+def test_paths_reach_the_same_goals_as_a_search_over_whole_states(policy: int, seed: int) -> None:
     check(policy, seed)
 
 
@@ -345,7 +345,7 @@ def test_a_denial_of_the_state_stays() -> None:
     assert reach.path(goal(reference, "SHARE", Entity("workspace", "a"))) is not None
 
 
-def test_what_is_held_needs_no_step_and_what_takes_too_many_is_no_path() -> None:
+def test_a_held_goal_needs_no_step_and_too_many_steps_are_no_path() -> None:
     reference, state = reference_of(grant("SHARE", "workspace:a"))
     path = ReachableRights(reference, state, "ann").path(goal(reference, "SHARE", WEB))
     assert path is not None
@@ -354,7 +354,7 @@ def test_what_is_held_needs_no_step_and_what_takes_too_many_is_no_path() -> None
     assert ReachableRights(reference, state, "ann", max_steps=1).path(goal(reference, "ADMIN", WEB)) is None
 
 
-def test_the_goal_may_be_an_operation_or_a_set_on_an_entity_that_nobody_names() -> None:
+def test_the_goal_may_be_an_operation_or_a_set_on_an_unnamed_entity() -> None:
     reference, state = reference_of(grant("WRITE", "project:a/web"))
     dataset = Entity("dataset", "a/web/clicks")
     reach = ReachableRights(reference, state, "ann", extra_entities=[dataset])
@@ -384,7 +384,7 @@ def test_escalations_are_about_what_is_there_and_not_held() -> None:
     assert {str(action.resource) for action in reach.creating_actions()} == {"project:a/new", "report:a/web/new"}
 
 
-def test_where_the_shortest_takes_too_long_a_path_without_spare_steps_is_found(
+def test_a_minimal_path_is_found_where_the_shortest_takes_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("privtab.analysis.paths.MAX_TRIALS", 0)
@@ -410,7 +410,7 @@ tables:
 """
 
 
-def test_what_an_operation_grants_gives_what_that_implies() -> None:
+def test_a_privilege_granted_by_an_operation_gives_those_it_implies() -> None:
     program, _ = generated_programs.read(IMPLIED)
     assert program is not None
     report = Entity("report", "web/may")

@@ -50,14 +50,14 @@ Key: TypeAlias = tuple[bool, str, str, str, tuple[tuple[str, str], ...], tuple[s
 @pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(st.integers(0, 400), st.integers(0, 10_000), st.integers(0, 5))
-def test_what_changed_is_what_the_reference_answers_differently(policy: int, seed: int, changes: int) -> None:
+def test_changed_decisions_are_those_the_reference_answers_differently(policy: int, seed: int, changes: int) -> None:
     check(policy, seed, changes)
 
 
 @pytest.mark.long
 @settings(max_examples=50, deadline=None)
 @given(st.integers(), st.integers(), st.integers(0, 12))
-def test_what_changed_in_many_worlds(policy: int, seed: int, changes: int) -> None:
+def test_changed_decisions_in_generated_worlds(policy: int, seed: int, changes: int) -> None:
     check(policy, seed, changes)
 
 
@@ -498,7 +498,7 @@ def lying(**parents: str) -> tuple[Placement, ...]:
     return tuple(Placement(entity=Entity(types[id_[0]], id_), parent=Entity.parse(p)) for id_, p in parents.items())
 
 
-def test_what_moves_is_affected_with_all_that_lies_in_it() -> None:
+def test_a_moved_entity_is_affected_with_its_descendants() -> None:
     program = generated_programs.lowered(DRIVES)[0]
     grants = (
         Grant(grantee="user:ann", effect="allow", privilege="READ", entity=Entity("folder", "f1")),
@@ -522,7 +522,7 @@ def test_what_moves_is_affected_with_all_that_lies_in_it() -> None:
     assert ("[folder/create]", "folder:f2/") in {(line.operations, line.entities) for line in lines}
 
 
-def test_what_lies_nowhere_is_denied_to_everyone() -> None:
+def test_an_unplaced_entity_is_denied_to_everyone() -> None:
     program = generated_programs.lowered(DRIVES)[0]
     before = State(entities=lying(d1="folder:f1", f1="drive:a"))
     [found] = state_diff(program, before, State(entities=lying(f1="drive:a"))).access

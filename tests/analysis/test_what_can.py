@@ -25,14 +25,14 @@ MOST = 400
 @pytest.mark.slow
 @settings(max_examples=14, deadline=None)
 @given(st.integers(0, 400), st.integers(0, 10_000), st.sampled_from([*worlds.USERS, "stranger"]), st.booleans())
-def test_what_a_user_can_is_what_is_allowed_when_each_is_asked(policy: int, seed: int, user: str, force: bool) -> None:
+def test_what_can_agrees_with_one_decision_for_each_request(policy: int, seed: int, user: str, force: bool) -> None:
     check(policy, seed, user, force)
 
 
 @pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.integers(), st.integers(), st.sampled_from([*worlds.USERS, "stranger"]), st.booleans())
-def test_what_a_user_can_in_many_worlds(policy: int, seed: int, user: str, force: bool) -> None:
+def test_what_can_in_generated_worlds(policy: int, seed: int, user: str, force: bool) -> None:
     check(policy, seed, user, force)
 
 

@@ -31,7 +31,7 @@ FEATURES = (
 @pytest.mark.slow
 @settings(max_examples=16, deadline=None)
 @given(WORLDS)
-def test_who_can_is_who_is_allowed_when_asked_one_by_one(world: tuple[int, int]) -> None:
+def test_who_can_agrees_with_one_decision_for_each_user(world: tuple[int, int]) -> None:
     check_users(world)
 
 
@@ -92,7 +92,7 @@ def check_needs(world: tuple[int, int]) -> None:
 @pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.tuples(st.integers(), st.integers()))
-def test_who_can_in_many_worlds(world: tuple[int, int]) -> None:
+def test_who_can_in_generated_worlds(world: tuple[int, int]) -> None:
     check_users(world)
     check_principals(world)
     check_needs(world)

@@ -169,7 +169,7 @@ def test_names_that_the_policy_does_not_know_are_denied_with_an_error(library: S
     assert answers[1] == answer
 
 
-def test_groups_of_a_request_are_nobodys_concern_where_the_policy_has_its_own(library: Server) -> None:
+def test_groups_of_a_request_are_ignored_where_the_state_has_groups(library: Server) -> None:
     for groups in (["staff"], "staff", 7, None):
         subject = {"type": "user", "id": "dan", "properties": {"groups": groups}}
         resource = {"type": "page", "id": "f/two"}
@@ -266,7 +266,7 @@ def head(length: int | str, *more: str) -> bytes:
     return "\r\n".join([*lines, *more, "", ""]).encode()
 
 
-def test_who_says_much_and_sends_little_is_refused_at_once(library: Server) -> None:
+def test_a_large_content_length_is_refused_before_the_body(library: Server) -> None:
     with connect(library) as connection:
         connection.sendall(head(10**12))
         assert connection.recv(4096).startswith(b"HTTP/1.1 413")

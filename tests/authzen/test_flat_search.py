@@ -89,7 +89,7 @@ def test_subjects_and_actions(engine: Embedded) -> None:
     assert search(engine, Searched.ACTION, read("ann", "d9")) == []
 
 
-def test_who_can_and_explain_follow_the_place(tmp_path: Path) -> None:
+def test_questions_follow_a_moved_entity(tmp_path: Path) -> None:
     path = tmp_path / "drives.yaml"
     path.write_text(POLICY, encoding="utf-8")
     program = load_program(path)

@@ -34,7 +34,7 @@ WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
 @pytest.mark.slow
 @settings(max_examples=14, deadline=None)
 @given(WORLDS)
-def test_searches_find_what_is_allowed_when_asked_one_by_one(world: tuple[int, int]) -> None:
+def test_searches_agree_with_one_decision_for_each_result(world: tuple[int, int]) -> None:
     check(*world, per_rule=1)
 
 
@@ -131,6 +131,6 @@ def test_a_page_that_takes_too_long_ends_early_and_goes_on() -> None:
     assert result.next_token == at.token(NAMES[AT_ONCE - 1])
 
 
-def test_new_and_gone_names_between_two_pages_do_no_harm() -> None:
+def test_names_added_and_removed_between_two_pages() -> None:
     at = PagePosition(after="n00004x", limit=2, search_hash="x")
     assert asyncio.run(page(walk(), at, every_third)).names == ("n00006", "n00009")

@@ -137,7 +137,7 @@ def test_a_decision_names_the_policy_that_was_active(world: World, judge: Judge)
 
 
 @pytest.mark.slow
-def test_nobody_may_answer_while_there_is_no_opa(world: World, judge: Judge) -> None:
+def test_no_decision_is_allowed_without_an_opa(world: World, judge: Judge) -> None:
     timeline = judge.timeline
     timeline.killed, timeline.dead, timeline.started = NOW + 4, NOW + 4.1, NOW + 6
     right = allowed(world, 0, 0)

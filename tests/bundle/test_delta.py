@@ -93,7 +93,7 @@ def test_a_part_whose_patch_would_be_longer_is_replaced_whole() -> None:
     assert difference(old, new, ["r"]) == [{"op": "replace", "path": "/r/k", "value": new["r"]["k"]}]
 
 
-def test_what_is_added_begins_with_a_leaf_since_opa_copies_the_object_that_it_adds_to() -> None:
+def test_additions_begin_with_a_leaf_since_opa_copies_the_object_added_to() -> None:
     rows = {f"old{n}": {"u": True} for n in range(9)}
     new = {"r": {"k": rows | {"n": {"b": {"y": True}, "a": {"x": True, "w": True}}, "m": {}}}}
     found = difference({"r": {"k": rows}}, new, ["r"])
@@ -197,7 +197,7 @@ def test_one_grant_among_many_takes_less_than_a_kilobyte(lake: Program) -> None:
     ],
     ids=["the same data", "other roots", "Rego before", "Rego after", "no smaller", "too many operations"],
 )
-def test_where_there_is_no_delta(old: bytes, new: bytes) -> None:
+def test_no_delta_between_these_bundles(old: bytes, new: bytes) -> None:
     assert delta_for(old, new) is None
 
 

@@ -104,7 +104,7 @@ HARM: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("what", HARM)
-def test_harm_is_refused_at_once(tmp_path: Path, what: str) -> None:
+def test_hostile_archives_are_refused_early(tmp_path: Path, what: str) -> None:
     content, says = HARM[what]
     bundle = gzip.compress(content, mtime=0)
     assert len(bundle) < 10_000
@@ -171,7 +171,7 @@ def registry(tmp_path: Path) -> Registry:
     "text",
     [b'{"a":' * 100_000, b'{"a":' + b"9" * 100_000 + b"}", b'{"a":1e999999}', b'{"revision":"\\ud800"}', b"\xff"],
 )
-def test_json_that_nobody_can_read(registry: Registry, text: bytes) -> None:
+def test_unreadable_json(registry: Registry, text: bytes) -> None:
     bundle = gzip.compress(tar(member(DATA, text)))
     assert inspect(bundle).counts == {}
     with pytest.raises(BundleRefused):

@@ -90,7 +90,7 @@ def test_rows_of_a_state_in_another_order_give_the_same_bytes() -> None:
     assert hashlib.sha256(first).digest() == hashlib.sha256(second).digest()
 
 
-def test_the_archive_says_nothing_of_its_maker(tmp_path: Path) -> None:
+def test_the_archive_contains_no_owner_and_no_time(tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(policy_bundle(pipeline.load_program("cdap/final"))), mode="r:gz") as tar:
         assert {(m.mtime, m.uid, m.gid, m.uname, m.gname, m.mode) for m in tar.getmembers()} == {
             (0, 0, 0, "", "", 0o644)

@@ -150,7 +150,7 @@ def test_the_same_input_gives_the_same_bytes(repository: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_bundles_tell_no_places_and_no_times(repository: Path, tmp_path: Path) -> None:
+def test_bundles_contain_no_paths_and_no_times(repository: Path, tmp_path: Path) -> None:
     bundles = compiled(
         repository / "tables" / "shop.yaml", tmp_path / "out", "--state", str(repository / "tables" / "state.yaml")
     )

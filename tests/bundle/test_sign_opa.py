@@ -198,7 +198,7 @@ def test_keys_are_changed_one_after_the_other(signed_bundles: SignedBundles, opa
 
 
 @pytest.mark.slow
-def test_what_opa_does_not_refuse(signed_bundles: SignedBundles, opa_binary: Path) -> None:
+def test_signatures_that_opa_accepts(signed_bundles: SignedBundles, opa_binary: Path) -> None:
     """Keys without `signing` ask for nothing; and an old bundle with a good signature comes back."""
     ours = signing_keys.pair()
     signed_bundles.put("policy", signed(policy_bundle(signed_bundles.program), ours.signing()))
@@ -226,7 +226,7 @@ def test_a_scope_ends_all_that_was_signed_before(signed_bundles: SignedBundles, 
 
 
 @pytest.mark.slow
-def test_deltas_that_nobody_signed_where_they_are_allowed(signed_bundles: SignedBundles, opa_binary: Path) -> None:
+def test_unsigned_deltas_where_they_are_allowed(signed_bundles: SignedBundles, opa_binary: Path) -> None:
     ours = signing_keys.pair()
     many = [f"user{number}" for number in range(200)]
     before = signed_bundles.state(*many)

@@ -101,10 +101,10 @@ def compared(seeds: range) -> set[str]:
 
 
 @pytest.mark.slow
-def test_who_holds_both_can_do_both() -> None:
+def test_a_holder_of_both_privileges_can_do_both() -> None:
     assert compared(range(60)) == {"privilege", "set", "role", "owner", "nobody"}
 
 
 @pytest.mark.long
-def test_who_holds_both_in_many_policies(search_seed: int) -> None:
+def test_a_holder_of_both_privileges_in_generated_policies(search_seed: int) -> None:
     assert compared(range(search_seed, search_seed + 700))

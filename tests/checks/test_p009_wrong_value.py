@@ -26,7 +26,7 @@ def test_another_format(only: Callable[..., Any]) -> None:
     assert found.under == "2"
 
 
-def test_becoming_what_nobody_becomes(only: Callable[..., Any]) -> None:
+def test_effects_that_make_the_caller_something_impossible(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: {requires: READ (shop), becomes: boss}}}\n", "P009")
     assert found.message == "`boss` is not a value of `becomes`"
     assert found.help == "it is `owner` or `member`"

@@ -51,7 +51,7 @@ def test_in_what_owners_hold(only: Callable[..., Any]) -> None:
     assert found.under == "REDA"
 
 
-def test_in_a_reading_that_nobody_chose(only: Callable[..., Any]) -> None:
+def test_in_a_reading_that_is_not_selected(only: Callable[..., Any]) -> None:
     found = only(
         """\
         tables: {shop: {open: {requires: READ (shop), ambiguous: {readings: {other: REED (shop)}}}}}
@@ -63,7 +63,7 @@ def test_in_a_reading_that_nobody_chose(only: Callable[..., Any]) -> None:
     assert found.under == "REED"
 
 
-def test_in_a_variant_that_nobody_chose(only: Callable[..., Any]) -> None:
+def test_in_a_variant_that_is_not_selected(only: Callable[..., Any]) -> None:
     found = only(
         """\
         tables: {shop: {open: READ (shop)}}

@@ -11,7 +11,7 @@ def test_a_table(only: Callable[..., Any]) -> None:
     assert found.under == "shlef"
 
 
-def test_a_table_whose_rows_others_ask_for(only: Callable[..., Any]) -> None:
+def test_a_table_whose_rows_others_require_by_can(only: Callable[..., Any]) -> None:
     found = only(
         """\
         tables:
@@ -25,7 +25,7 @@ def test_a_table_whose_rows_others_ask_for(only: Callable[..., Any]) -> None:
     assert found.under == "shlef"
 
 
-def test_where_a_privilege_binds(only: Callable[..., Any]) -> None:
+def test_types_that_a_privilege_binds_to(only: Callable[..., Any]) -> None:
     found = only(
         """\
         privileges: {READ: {on: [shop, shlef]}}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def test_what_lies_below(only: Callable[..., Any]) -> None:
+def test_targets_below_the_resource(only: Callable[..., Any]) -> None:
     found = only("tables: {shelf: {fill: READ (item)}}\n", "P104")
     assert found.message == "`item` is not on the path of `shelf`"
     assert found.help == "targets here are `shop` and `shelf`; another object is declared by `with`"

@@ -13,7 +13,7 @@ import pytest
         ("{loud: optional}", "loud", "the row uses `private`"),
     ],
 )
-def test_a_flag_that_the_row_does_not_ask_about(only: Callable[..., Any], flags: str, under: str, help_: str) -> None:
+def test_a_flag_unused_by_the_row(only: Callable[..., Any], flags: str, under: str, help_: str) -> None:
     row = f"{{requires: READ (shop) and (WRITE (shop) when private), flags: {flags}}}"
     found = only(f"tables: {{shop: {{open: {row}}}}}\n", "P108")
     assert found.message == f"no condition of the row `open` uses the flag `{under}`"
@@ -26,7 +26,7 @@ def test_a_row_without_flags(only: Callable[..., Any]) -> None:
     assert found.help == "write `CONDITION when FLAG`, or drop it"
 
 
-def test_what_can_reaches_and_the_gate_ask_about_flags_too(codes: Callable[[str], list[str]]) -> None:
+def test_flags_used_through_can_and_by_the_gate_are_known(codes: Callable[[str], list[str]]) -> None:
     text = """\
         semantics: {gate: READ (shop) when late}
         tables:

@@ -19,7 +19,7 @@ def test_two_rows(only: Callable[..., Any]) -> None:
     assert found.under == "close"
 
 
-def test_a_row_that_asks_for_itself(only: Callable[..., Any]) -> None:
+def test_a_row_that_requires_itself(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: can open (shop)}}\n", "P204")
     assert found.message == "`can` forms a cycle: `shop/open` → `shop/open`"
     assert found.help == "one of these rows must state its own requirements"

@@ -28,7 +28,7 @@ import pytest
         ),
     ],
 )
-def test_what_cannot_be_decided(only: Callable[..., Any], text: str, message: str, under: str) -> None:
+def test_undecided_questions_are_findings(only: Callable[..., Any], text: str, message: str, under: str) -> None:
     found = only(text + "\n", "P221")
     assert found.message == message
     assert found.under == under

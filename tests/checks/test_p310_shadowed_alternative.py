@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def test_more_than_another_asks_for(only: Callable[..., Any]) -> None:
+def test_an_alternative_stricter_than_another(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: READ (shop) and WRITE (shop) or READ (shop)}}\n", "P310")
     assert found.message == "this alternative is never needed: another alternative requires less"
     assert found.help == "drop it, or check what it was meant to say"

@@ -30,7 +30,7 @@ def test_no_type_fits(only: Callable[..., Any]) -> None:
     assert found.message == "no state allows `shelf/attach`"
 
 
-def test_a_listing_that_asks_about_the_listed_entity(only: Callable[..., Any]) -> None:
+def test_a_listing_conditioned_on_the_listed_entity(only: Callable[..., Any]) -> None:
     found = only("tables: {shelf: {list: {requires: WRITE (shelf), each: READ (shelf)}}}\n", "P312")
     assert found.message == "no state allows `shelf/list` without a name"
     assert found.help is not None

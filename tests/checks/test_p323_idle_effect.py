@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 
-def test_what_the_call_takes(only: Callable[..., Any]) -> None:
+def test_effects_on_objects_of_the_request(only: Callable[..., Any]) -> None:
     found = only("tables: {shelf: {fill: {requires: WRITE (shelf), grants: WRITE (shelf)}}}\n", "P323")
     assert found.message == "the row `fill` grants `WRITE` of the `shelf`, which the call already requires"
     assert found.help == "drop it, or check what it was meant to give"
     assert found.under == "WRITE"
 
 
-def test_what_nobody_asks_for(only: Callable[..., Any]) -> None:
+def test_effects_that_no_row_requires(only: Callable[..., Any]) -> None:
     found = only("tables: {shelf: {fill: {requires: WRITE (shelf), grants: READ (shelf)}}}\n", "P323")
     assert found.message == "the row `fill` grants `READ` of the `shelf`, which no row requires"
 

@@ -17,7 +17,7 @@ import pytest
         ("(WRITE (shelf) and READ (shop)) and (READ (shelf) and can enter (shop))", "enter"),
     ],
 )
-def test_what_stands_beside_it_is_enough(only: Callable[..., Any], cell: str, under: str) -> None:
+def test_a_condition_implied_by_the_one_beside_it(only: Callable[..., Any], cell: str, under: str) -> None:
     found = only(f"tables: {{shop: {{enter: READ (shop)}}, shelf: {{open: {cell}}}}}\n", "P328")
     assert found.message == "this condition adds nothing: the conditions next to it require as much"
     assert found.help == "drop it, or check what it was meant to say"

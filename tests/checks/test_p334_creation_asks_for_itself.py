@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.parametrize("cell", ["WRITE (shelf)", "WRITE (shop) and READ (shelf)", "can look (shelf)"])
-def test_nobody_holds_anything_on_it_yet(only: Callable[..., Any], cell: str) -> None:
+def test_a_new_entity_has_no_grants_yet(only: Callable[..., Any], cell: str) -> None:
     found = only(f"tables: {{shelf: {{create: {cell}, look: READ (shelf)}}}}\n", "P334")
     assert found.message == "creating a `shelf` requires something on the `shelf`, which does not exist yet"
     assert found.help == "require it on its parent, or write `creates: false` if it already exists"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 
-def test_a_type_where_nobody_asks(only: Callable[..., Any]) -> None:
+def test_a_type_that_no_row_refers_to(only: Callable[..., Any]) -> None:
     found = only("privileges: {READ: {on: [shop, shelf]}}\ntables: {shelf: {look: READ (shelf)}}\n", "P337")
     assert found.message == "no row requires `READ` on a `shop`"
     assert found.help == "granting it there changes nothing: drop the type, or add rows that require it"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 
-def test_a_flag_of_which_the_row_says_nothing(only: Callable[..., Any]) -> None:
+def test_a_flag_missing_from_the_row(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: READ (shop) and (WRITE (shop) when private)}}\n", "P340")
     assert found.message == "a request without the flag `private` has fewer requirements"
     assert found.help == "make every request state it: `flags: {private: required}`; or `optional`, if that is intended"
@@ -24,6 +24,6 @@ def test_one_finding_for_each_flag_of_a_row(codes: Callable[[str], list[str]]) -
 
 
 @pytest.mark.parametrize("saying", ["required", "optional"])
-def test_a_flag_of_which_the_row_says_something(codes: Callable[[str], list[str]], saying: str) -> None:
+def test_a_flag_used_by_the_row(codes: Callable[[str], list[str]], saying: str) -> None:
     row = f"{{requires: READ (shop) and (WRITE (shop) when private), flags: {{private: {saying}}}}}"
     assert "P340" not in codes(f"tables: {{shop: {{open: {row}}}}}\n")

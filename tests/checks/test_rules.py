@@ -61,7 +61,7 @@ def test_the_example_has_the_finding_and_no_other(module: ModuleType, find: Call
 
 
 @pytest.mark.parametrize("module", checks.catalogue(), ids=CODES)
-def test_what_to_use_instead_has_no_error_and_not_the_finding(
+def test_the_suggested_example_has_no_error_and_not_the_finding(
     module: ModuleType, find: Callable[[str], list[Diagnostic]]
 ) -> None:
     better = block(page(module), "Use instead")

@@ -268,7 +268,7 @@ def test_reported_parts(cell: str, messages: list[str]) -> None:
     assert found(f"open: {cell!r}") == messages
 
 
-def test_what_each_asks_for_beside_the_call() -> None:
+def test_requirements_of_each_row_beside_can() -> None:
     assert found("list: {requires: A (shop), each: B (shelf) or C (shelf) and A (shop)}") == ["condition A (shop): row"]
 
 

@@ -31,7 +31,7 @@ def test_two_processes_find_the_same(name: str) -> None:
 
 
 @pytest.mark.usefixtures("_two_processes")
-def test_what_the_child_left_undecided_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecided_questions_of_the_child_process_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(View, "_needed_by", lambda *_: None)
     found = checks.run(resolved("cdap/final"), parallel=True)
     assert found == checks.run(resolved("cdap/final"))

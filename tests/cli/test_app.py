@@ -40,7 +40,7 @@ def test_help_has_a_summary_and_an_example(privtab: Callable[..., Any], command:
     assert f"privtab {' '.join(command)}" in examples[0]
 
 
-def test_help_says_every_word(privtab: Callable[..., Any]) -> None:
+def test_help_texts_are_complete(privtab: Callable[..., Any]) -> None:
     assert "[tool.privtab.lint]" in privtab("lint", "--help").out
 
 

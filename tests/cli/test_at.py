@@ -67,7 +67,7 @@ def test_without_a_moment_it_is_now(privtab: Callable[..., Any], policy: Path, t
     assert [line.split()[0] for line in ran.out.splitlines()[5:]] == ["new"]
 
 
-def test_who_can_and_what_can_answer_for_a_moment(privtab: Callable[..., Any], policy: Path, timed: Path) -> None:
+def test_questions_about_a_moment(privtab: Callable[..., Any], policy: Path, timed: Path) -> None:
     def users(at: str) -> list[str]:
         ran = privtab("who-can", "read", "item:s/a/x", "-p", policy, "-s", timed, "--format", "json", "--at", at)
         return [entry["user"] for entry in json.loads(ran.out)["users"]]

@@ -166,7 +166,7 @@ def test_a_server_that_reads_a_file_gets_the_state_and_the_file_is_put_back(fold
         server.stop()
 
 
-def test_what_could_not_be_removed_is_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_leftovers_that_could_not_be_removed_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     del folder
     command = ["conform", "library.yaml", "--driver", "lax_system:Leaving", "--url", "lax://here"]
     assert run(command) == 1

@@ -137,7 +137,7 @@ def test_a_waived_change_passes_and_stands_in_the_history(privtab: Privtab, idle
     ],
     ids=["lint", "state", "tests"],
 )
-def test_what_fails_a_gate_is_neither_kept_nor_switched(
+def test_a_bundle_that_fails_a_gate_is_neither_stored_nor_released(
     privtab: Privtab, idle_fleet: SidecarFleet, break_it: Callable[[SidecarFleet], object], message: str
 ) -> None:
     break_it(idle_fleet)
@@ -278,7 +278,7 @@ def test_a_canary_without_callers_goes_back_unless_that_is_fine(
 
 
 @pytest.mark.slow
-def test_a_canary_that_is_broken_off_goes_back(privtab: Privtab, fleet: SidecarFleet) -> None:
+def test_an_interrupted_canary_is_rolled_back(privtab: Privtab, fleet: SidecarFleet) -> None:
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
     fleet.policy.write_text(WIDER, encoding="utf-8")
     command = [sys.executable, "-m", "privtab", "deploy", str(fleet.policy), "-r", fleet.registry]
@@ -339,7 +339,7 @@ def test_a_state_in_shards(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
     assert Registry.open(idle_fleet.registry).channel("dev", "shop") == channel
 
 
-def test_signed_bundles_in_the_order_of_switches(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
+def test_signed_bundles_in_the_order_of_releases(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
     key = idle_fleet.folder / "key.pem"
     assert privtab("keys", "new", key).code == 0
     assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, "--signing-key", key, watched=False).code == 0
@@ -350,7 +350,7 @@ def test_signed_bundles_in_the_order_of_switches(privtab: Privtab, idle_fleet: S
 
 
 @pytest.mark.slow
-def test_a_registry_that_asks_for_signatures_says_so_before_all_else(
+def test_a_registry_that_requires_signatures_says_so_first(
     privtab: Privtab, idle_fleet: SidecarFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ours", "theirs"):
@@ -370,7 +370,7 @@ def test_a_registry_that_asks_for_signatures_says_so_before_all_else(
     assert Registry.open(idle_fleet.registry).revisions("shop") == []
 
 
-def test_what_somebody_died_over_is_written_to_its_end(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
+def test_a_release_whose_writer_died_is_completed(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
     assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, watched=False).code == 0
     copy = Path(idle_fleet.registry) / "channels/dev/shop/policy.tar.gz"
     whole = copy.read_bytes()
@@ -440,7 +440,7 @@ def test_bad_usage(privtab: Privtab, idle_fleet: SidecarFleet, options: list[str
 
 
 @pytest.mark.slow
-def test_a_token_goes_along(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
+def test_the_token_is_sent(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
     tokens = idle_fleet.folder / "tokens"
     tokens.write_text(f"ops {'o' * 40} operator\n", encoding="utf-8")
     idle_fleet.extra = ("--token-file", str(tokens))

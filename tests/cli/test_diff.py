@@ -335,7 +335,7 @@ def test_waivers(privtab: Run, files: Path) -> None:
     assert privtab("diff", "old.yaml", "new.yaml", "--waivers", "none.yaml").code == 3
 
 
-def test_an_unused_waiver_is_reported_and_does_no_harm(privtab: Run, files: Path) -> None:
+def test_an_unused_waiver_is_reported_and_changes_nothing(privtab: Run, files: Path) -> None:
     (files / "privtab-waivers.yaml").write_text(waiver(change="narrower"), encoding="utf-8")
     ran = privtab("diff", "old.yaml", "new.yaml")
     assert ran.code == 0

@@ -37,7 +37,7 @@ def test_a_denial_in_the_way_is_named_with_its_row(privtab: Callable[..., Any], 
     assert denied.endswith(f"{state}:4")
 
 
-def test_what_would_turn_a_denial(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
+def test_changes_that_would_turn_a_denial(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     ran = privtab("explain", "ben", "read", "item:s/a/x", "-p", policy, "-s", state)
     turns = ran.out[ran.out.index("what would allow it") :].splitlines()
     assert [line.split(f"  {state}")[0].strip() for line in turns] == [
@@ -135,7 +135,7 @@ def test_for_programs_every_atom_says_whether_it_holds(privtab: Callable[..., An
     ]
 
 
-def test_what_success_does(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
+def test_effects_of_success(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     ran = privtab("explain", "ann", "create", "item:s/a/new", "-p", policy, "-s", state)
     assert ran.out.endswith("on success\n  become owner (item:s/a/new)\n")
 
@@ -181,7 +181,7 @@ def test_a_request_that_cannot_be_is_bad_usage(privtab: Callable[..., Any], poli
     ],
     ids=lambda question: question[0],
 )
-def test_a_flag_that_no_row_asks_about_is_refused(
+def test_a_flag_unused_by_every_row_is_refused(
     privtab: Callable[..., Any], policy: Path, state: Path, question: list[str]
 ) -> None:
     ran = privtab(*question, "--flag", "nope", "-p", policy, "-s", state)

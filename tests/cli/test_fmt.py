@@ -94,7 +94,7 @@ def test_standard_input_comes_back_laid_out(
     ("text", "code"),
     [("privtab: 1\nsystem: [\n", "P002"), (GOOD + "system: twice\n", "P005"), ("privtab: 1\nentitis: {}\n", "P006")],
 )
-def test_where_a_file_has_errors_nothing_is_written(
+def test_nothing_is_written_if_a_file_has_errors(
     privtab: Callable[..., Any], folder: Path, text: str, code: str
 ) -> None:
     (folder / "wrong.yaml").write_text(text)

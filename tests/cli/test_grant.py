@@ -81,7 +81,9 @@ def test_each_command_changes_its_rows(lake: Path, privtab: Privtab) -> None:
     assert rows("grants") == rows("assignments") == []
 
 
-def test_sensitive_operations_are_asked_for(lake: Path, privtab: Privtab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_widening_a_sensitive_operation_needs_confirmation(
+    lake: Path, privtab: Privtab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arguments = ("grant", "grants.db", "MANAGE", "lake:l", "--to", "ann", *HERE)
     ran = privtab(*arguments)
     assert ran.code == 1
@@ -97,7 +99,7 @@ def test_sensitive_operations_are_asked_for(lake: Path, privtab: Privtab, monkey
     assert len(rows("grants")) == 1
 
 
-def test_what_cannot_be_done_says_why(lake: Path, privtab: Privtab) -> None:
+def test_impossible_changes_say_why(lake: Path, privtab: Privtab) -> None:
     grant = ("grant", "grants.db", "SELECT", "lake:l", "--to", "ann")
     assert "needs `--policy POLICY` and `--as USER`" in privtab(*grant).err
     eve = ("-p", "lake.yaml", "--as", "eve")

@@ -92,7 +92,7 @@ def test_a_name_that_cannot_be_is_refused(privtab: Callable[..., Any], tmp_path:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_person_is_asked_two_questions(tmp_path: Path) -> None:
+def test_an_interactive_run_asks_two_questions(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "compiler"), "TERM": "dumb"}
     command = [sys.executable, "-c", "from privtab.cli import main; main()", "init", str(tmp_path / "shop")]

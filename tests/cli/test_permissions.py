@@ -35,7 +35,7 @@ def test_written_files_follow_the_umask(
     assert (tmp_path / "key.pem").stat().st_mode & 0o777 == 0o600
 
 
-def test_what_opa_is_run_on_lies_where_only_its_user_reads(policy: Path, state: Path) -> None:
+def test_files_for_opa_are_readable_by_their_user_only(policy: Path, state: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from privtab.cli._engines import packed, served;"
         "from privtab.cli._options import load_state; from privtab.pipeline import load_program;"

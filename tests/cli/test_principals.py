@@ -24,7 +24,7 @@ def staffed(state: Path) -> Path:
     return state
 
 
-def test_what_a_group_or_a_role_gives(privtab: Privtab, policy: Path, staffed: Path) -> None:
+def test_rights_of_a_group_or_a_role(privtab: Privtab, policy: Path, staffed: Path) -> None:
     def allowed(who: str) -> set[tuple[str, str]]:
         ran = privtab("what-can", who, "-p", policy, "-s", staffed, "--format", "json")
         assert ran.code == 0, ran.err
@@ -96,7 +96,7 @@ def test_known_names_are_not(privtab: Privtab, policy: Path, staffed: Path, comm
     assert json.loads(privtab(*command, "-p", policy, "-s", staffed, "--format", "json").out)["notes"] == []
 
 
-def test_a_group_that_nobody_is_in_and_a_role_that_nobody_holds(privtab: Privtab, policy: Path, staffed: Path) -> None:
+def test_an_empty_group_and_an_unassigned_role(privtab: Privtab, policy: Path, staffed: Path) -> None:
     text = staffed.read_text(encoding="utf-8").replace(
         "assignments:",
         '  - {grantee: "group:staf", effect: allow, privilege: READ, entity: "store:s"}\n'

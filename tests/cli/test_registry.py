@@ -57,7 +57,7 @@ def test_put_and_run(url: str, files: Path, capsys: pytest.CaptureFixture[str]) 
     assert answered(capsys, "list", url, "--kind", "state").count("shop") == 1
 
 
-def test_switch_back_and_forth(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_release_and_roll_back(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for version in ("1", "2"):
         answered(capsys, "put", url, files / version, "--channel", "dev")
     first, second = Registry.open(url).history("dev", "shop")
@@ -113,7 +113,7 @@ def test_a_sweep_says_first_and_removes_then(url: str, files: Path, capsys: pyte
     assert "keeps no policy revision" in answered(capsys, "release", url, "dev", "shop", "--to", "1", code=3)
 
 
-def test_harm_is_found_and_copies_are_repaired(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damage_is_found_and_copies_are_repaired(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answered(capsys, "put", url, files / "1", "--channel", "dev")
     copy = Path(url) / "channels/dev/shop/policy.tar.gz"
     good = copy.read_bytes()

@@ -22,7 +22,7 @@ def clinic(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize(
     "ask", [["explain", "ann", "read", "file:w/1"], ["who-can", "read", "file:w/1"], ["what-can", "ann"]]
 )
-def test_questions_ask_for_the_flag(privtab: Callable[..., Any], clinic: list[str], ask: list[str]) -> None:
+def test_questions_require_the_flag(privtab: Callable[..., Any], clinic: list[str], ask: list[str]) -> None:
     forgot = privtab(*ask, *clinic)
     assert forgot.code == 2, forgot.out
     assert NEEDS in forgot.err
@@ -33,7 +33,7 @@ def test_questions_ask_for_the_flag(privtab: Callable[..., Any], clinic: list[st
 
 
 @pytest.mark.parametrize("ask", [["file:w/1", "--operation", "read"], ["READ", "file:w/1"], []])
-def test_paths_ask_for_the_flag(privtab: Callable[..., Any], clinic: list[str], ask: list[str]) -> None:
+def test_paths_require_the_flag(privtab: Callable[..., Any], clinic: list[str], ask: list[str]) -> None:
     forgot = privtab("paths", "ann", *ask, *clinic)
     assert forgot.code == 2, forgot.out
     assert NEEDS in forgot.err

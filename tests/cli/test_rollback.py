@@ -70,7 +70,7 @@ def test_to_what_ran_before_the_last_change_and_forth_again(
     assert Registry.open(fleet.registry).channel("dev", "shop").why == "a wrong import"
 
 
-def test_to_any_revision_and_to_any_switch(privtab: Privtab, fleet: SidecarFleet, run_before: list[Channel]) -> None:
+def test_to_any_revision_and_to_any_release(privtab: Privtab, fleet: SidecarFleet, run_before: list[Channel]) -> None:
     first, _, third = run_before
     assert back(privtab, fleet, "--to", first.policy).code == 0
     assert now(fleet) == (first.policy, third.state)
@@ -162,7 +162,7 @@ def test_releases_that_do_not_exist_are_refused(
     assert Registry.open(fleet.registry).channel("dev", "shop").sequence == len(run_before)
 
 
-def test_where_nothing_ran_before(privtab: Privtab, fleet: SidecarFleet) -> None:
+def test_rollback_without_an_earlier_release(privtab: Privtab, fleet: SidecarFleet) -> None:
     ran = privtab("deploy", fleet.policy, "-r", fleet.registry)
     assert ran.code == 0
     assert "it has no state: decisions are unavailable until a state is released with `--state`" in ran.out

@@ -93,7 +93,7 @@ def test_compile_and_pack_sign_at_once(
     assert (tmp_path / "state.tar.gz").read_bytes() == (build / "shop" / "1" / "state.tar.gz").read_bytes()
 
 
-def test_how_to_sign_needs_a_key(privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path) -> None:
+def test_signing_options_need_a_key(privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path) -> None:
     for option in (("--scope", "x"), ("--sequence", "1"), ("--key-id", "x")):
         assert privtab("compile", policy, "-o", tmp_path / "build", *option).code == 2
         assert privtab("state", "pack", state, "-p", policy, "-o", tmp_path / "s.tar.gz", *option).code == 2

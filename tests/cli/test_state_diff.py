@@ -43,7 +43,7 @@ def test_rows_without_a_policy(privtab: Privtab, state: Path, new: Path) -> None
     assert "gained" not in ran.out
 
 
-def test_who_gains_what_and_by_which_row(privtab: Privtab, policy: Path, state: Path, new: Path) -> None:
+def test_gained_operations_and_the_rows_behind_them(privtab: Privtab, policy: Path, state: Path, new: Path) -> None:
     ran = privtab("state", "diff", state, new, "-p", policy, "--format", "json")
     assert ran.code == 0, ran.err
     document = json.loads(ran.out)
@@ -77,7 +77,7 @@ def test_only_sensitive_operations_are_wider(privtab: Privtab, policy: Path, sta
 
 
 @pytest.mark.parametrize("row", [GRANT, f"+ {GRANT}", "{new}:4"])
-def test_what_one_row_gives(privtab: Privtab, policy: Path, new: Path, row: str) -> None:
+def test_without_one_row(privtab: Privtab, policy: Path, new: Path, row: str) -> None:
     ran = privtab("state", "diff", new, "--without", row.format(new=new), "-p", policy, "--fail-on", "lost")
     assert ran.code == 1, ran.err
     assert "1 row changed: 1 removed" in ran.out

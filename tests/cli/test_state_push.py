@@ -37,7 +37,7 @@ ARGUMENTS = ("--policy", "lake.yaml", "--state", "state.yaml", "--set", "catalog
         (URL, (), 3, "127.0.0.1"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_errors_of_push(
     privtab: Callable[..., Any], folder: Path, target: str, more: tuple[str, ...], code: int, message: str
 ) -> None:
     ran = privtab("state", "push", "mapping.yaml", target, *ARGUMENTS, *more)

@@ -68,7 +68,7 @@ def test_a_denied_change_is_explained(lake: Path, capsys: pytest.CaptureFixture[
     assert len(log(capsys)) == 2
 
 
-def test_what_show_prints_removes_the_row(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_printed_by_show_can_be_removed(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hostile = '"user:o\'neil \\"x\\": {#"'
     assert change("root", "grant", "lake:l", "--add", f"grants:{GRANT.replace('user:eve', hostile)}", "--yes") == 0
     capsys.readouterr()

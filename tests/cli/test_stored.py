@@ -51,7 +51,7 @@ def answers(capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: object, 
 
 
 @pytest.mark.parametrize("switch", [1, 2, 3])
-def test_what_ran_decides_as_the_files_that_it_was_made_of(
+def test_a_stored_revision_decides_like_the_files_it_was_built_from(
     registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str], switch: int
 ) -> None:
     policy = tmp_path / "shop-1.yaml"
@@ -198,7 +198,7 @@ def test_diff_compares_what_runs_with_tables_and_with_what_ran(
     assert "is compiled already" in capsys.readouterr().err
 
 
-def test_a_registry_that_asks_for_signatures_gives_nothing_else(
+def test_a_registry_that_requires_signatures_serves_only_signed_bundles(
     registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from signing_keys import pair

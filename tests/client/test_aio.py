@@ -123,7 +123,7 @@ def test_an_invalid_check_fails_alone_and_is_not_sent(opa: OpaServer) -> None:
     within(opa, work)
 
 
-def test_what_opa_makes_no_sense_of_fails_alone(
+def test_a_request_that_opa_rejects_fails_alone(
     raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     def answer(connection: Any, path: str) -> None:

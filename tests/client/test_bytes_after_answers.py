@@ -43,7 +43,7 @@ def no_content_and_then_some(connection: socket.socket) -> None:
 
 @pytest.mark.parametrize("answer", [in_one_piece, in_pieces_with_more, no_content_and_then_some])
 @pytest.mark.parametrize("kind", ["own", "session", "async"])
-def test_what_follows_an_answer_is_never_the_next_one(
+def test_bytes_after_an_answer_are_never_the_next_one(
     kind: str, answer: Callable[[socket.socket], None], tmp_path: Path
 ) -> None:
     settings: dict[str, Any] = {"retries": 0, "breaker_failures": 0, "batch_window": "off"}
@@ -114,7 +114,7 @@ def test_a_head_that_leaves_open_where_the_answer_ends_is_no_answer(head: str, t
 
 
 @needs_openssl
-def test_what_tls_has_read_already_is_seen(tmp_path: Path) -> None:
+def test_bytes_buffered_by_tls_are_seen(tmp_path: Path) -> None:
     """A record that holds an answer and more is off the socket with its first byte."""
     authority = Authority(tmp_path / "ca")
     certificate, key = authority.sign("opa")

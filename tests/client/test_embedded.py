@@ -421,7 +421,7 @@ def test_a_state_that_is_too_old_is_not_used(bundle_files: BundleFiles) -> None:
 
 
 @pytest.mark.parametrize("shift", [-3600.0, 3600.0])
-def test_what_is_too_old_does_not_follow_the_time_of_day(
+def test_staleness_does_not_depend_on_the_wall_clock(
     bundle_files: BundleFiles, monkeypatch: pytest.MonkeyPatch, shift: float
 ) -> None:
     real = time.time

@@ -145,7 +145,7 @@ def test_a_5xx_is_unavailable(
     assert isinstance(raised(raw_server(http_reply(YES, status)).url, ask), DecisionUnavailable)
 
 
-def test_nobody_listening_is_unavailable(ask: Ask) -> None:
+def test_a_refused_connection_is_unavailable(ask: Ask) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: refused
         assert isinstance(raised(f"http://127.0.0.1:{taken.getsockname()[1]}", ask), DecisionUnavailable)
@@ -228,7 +228,7 @@ def test_a_huge_body_is_refused_before_it_is_read(
 
 
 @pytest.mark.parametrize("transport_class", [HttpTransport, RequestsTransport])
-def test_what_is_left_of_a_bad_answer_is_not_the_next_one(
+def test_the_rest_of_a_bad_answer_is_not_the_next_one(
     transport_class: Any, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     answers = [http_reply("[" + " " * 200_000 + "]") + http_reply(YES), http_reply('{"result": false}')]

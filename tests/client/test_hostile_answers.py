@@ -136,5 +136,5 @@ def test_no_answer_of_a_minute_is_more_than_it_is(server: Server) -> None:
 
 @quick
 @given(answers)
-def test_no_answer_does_harm_in_an_event_loop(server: Server, answer: bytes) -> None:
+def test_hostile_answers_in_an_event_loop(server: Server, answer: bytes) -> None:
     asyncio.run(one_in_a_loop(server, answer))

@@ -21,7 +21,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.name == "privtab.client" and r.levelno == logging.WARNING]
 
 
-def test_observing_asks_and_says_loudly_what_would_be_denied(opa: OpaServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_observing_decides_and_warns_of_what_would_be_denied(opa: OpaServer, caplog: pytest.LogCaptureFixture) -> None:
     with Client(opa.url, mode="observe") as client:
         assert "mode='observe'" in repr(client)
         assert client.status().mode is client.mode is Mode.OBSERVE
@@ -63,7 +63,7 @@ def test_observing_lets_failures_pass_too(caplog: pytest.LogCaptureFixture) -> N
     assert sum("InvalidRequest: user is None" in line for line in found) == 1
 
 
-def test_off_asks_nothing_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_off_requests_no_decision_and_warns_once(caplog: pytest.LogCaptureFixture) -> None:
     with Client(NOWHERE, mode="off") as client:
         assert "mode='off'" in repr(client)
         assert any("mode `off`" in line for line in warnings(caplog))

@@ -138,7 +138,7 @@ def test_requests_that_need_a_missing_shard_have_no_answer(
     assert client.check("ann", "read", HERE)
 
 
-def test_others_that_ask_together_do_not_hear_of_it(partly: OpaServer) -> None:
+def test_concurrent_checks_are_not_affected(partly: OpaServer) -> None:
     async def together_() -> list[bool | BaseException]:
         async with AsyncClient(partly.url) as client:
             checks = [client.check("ann", "read", entity) for entity in (HERE, THERE, NOWHERE)]

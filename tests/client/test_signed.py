@@ -282,7 +282,7 @@ def hostile(signed_files: SignedFiles) -> dict[str, tuple[dict[str, bytes], str]
 @pytest.mark.parametrize(
     "what", ["not signed", "with another file", "with another signature", "with other data", "with values"]
 )
-def test_what_nobody_signed_takes_no_memory_before_it_is_refused(signed_files: SignedFiles, what: str) -> None:
+def test_an_unsigned_bundle_is_refused_before_it_is_unpacked(signed_files: SignedFiles, what: str) -> None:
     files, says = hostile(signed_files)[what]
     bundle = archive(files)
     assert len(bundle) < 1 << 20

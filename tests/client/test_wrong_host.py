@@ -85,7 +85,7 @@ def coroutine(url: str, ca: str) -> bool:
 
 
 @pytest.mark.parametrize("ask", [sync, coroutine])
-def test_no_client_asks_another_host(ask: Callable[[str, str], bool], impostor: Impostor) -> None:
+def test_clients_follow_no_redirect_to_another_host(ask: Callable[[str, str], bool], impostor: Impostor) -> None:
     ca = str(impostor.files.authority)
     with pytest.raises(DecisionUnavailable):
         ask(impostor.url("127.0.0.2"), ca)

@@ -199,7 +199,7 @@ def test_the_smallest_world_of_a_question_gives_its_answer(library: Program) -> 
 
 
 @pytest.mark.parametrize("text", [LIBRARY, SHELVES, VISIBLE], ids=["library", "levels", "below"])
-def test_what_one_question_needs_is_enough_for_its_answer(tmp_path: Path, text: str) -> None:
+def test_the_world_of_one_question_suffices_for_its_answer(tmp_path: Path, text: str) -> None:
     planned = plan(written(tmp_path, text))
     whole = set(map(str, planned.world.entities))
     keys = vocabulary(planned.program).keys
@@ -242,7 +242,7 @@ def test_no_entity_has_two_owners(library: Program) -> None:
     assert len(owned) == len(set(owned)), "most systems know only one owner of an entity"
 
 
-def test_what_may_change_comes_last_and_has_an_entity_of_its_own(library: Program) -> None:
+def test_questions_that_change_something_come_last_on_an_entity_of_their_own(library: Program) -> None:
     planned = plan(library, changes=lambda rule: rule.operation == "delete")
     last = [question.row == "page/delete" for question in planned.questions]
     assert last == sorted(last)

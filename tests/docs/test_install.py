@@ -53,7 +53,7 @@ def test_no_text_sends_people_to_a_package_index() -> None:
         assert INDEX.search(wrong), wrong
 
 
-def test_how_to_install_is_described_in_one_place() -> None:
+def test_installation_is_described_in_one_place() -> None:
     found = {name for name, text in texts().items() if EXTRA.search(text)}
     assert "docs/how-to/install.md" in found
     assert found <= ONE_PLACE | OURS

@@ -156,7 +156,7 @@ def test_arrays_or_the_index_are_all_that_an_executor_needs(seed: int, tmp_path:
     assert total > allowed > 0
 
 
-def test_a_condition_for_columns_may_ask_for_31_privileges(tmp_path: Path) -> None:
+def test_a_condition_for_columns_may_require_31_privileges(tmp_path: Path) -> None:
     for count, fits in ((31, True), (32, False)):
         names = [f"P{number}" for number in range(count)]
         policy = tmp_path / f"{count}.yaml"

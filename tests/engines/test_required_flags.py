@@ -93,7 +93,7 @@ def request_with(action: str, flags: frozenset[str]) -> Request:
     return Request(user="ann", action=action, resource=Entity("file", "w/1"), flags=flags)
 
 
-def test_who_reaches_the_row_by_can_must_say_it_too(clinic: Clinic) -> None:
+def test_a_row_that_requires_another_by_can_requires_its_flag(clinic: Clinic) -> None:
     shapes = vocabulary(clinic.program).operations["file"]
     assert {name: sorted(shape.required_flags) for name, shape in shapes.items()} == {
         "read": ["pii"], "print": ["pii"], "list": ["pii"], "write": [],
@@ -143,7 +143,7 @@ def test_opa_over_http_denies_with_a_reason(clinic: Clinic, rule: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["opa", "python", "wasm"])
-def test_clients_refuse_and_ask_for_it(clinic: Clinic, kind: str) -> None:
+def test_clients_refuse_requests_without_the_flag(clinic: Clinic, kind: str) -> None:
     with Client(clinic.url) if kind == "opa" else Embedded(*clinic.bundles[kind], engine=kind) as client:
         for action, flags, allowed in CASES:
             if allowed is None:

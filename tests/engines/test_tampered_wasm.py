@@ -59,7 +59,7 @@ def module(body: str = "(i32.const 4096)", heap: int = 16384) -> bytes:
     return bytes(wasmtime.wat2wasm(MODULE.format(body=body, heap=heap)))
 
 
-def test_the_module_that_harmful_ones_are_made_of_answers() -> None:
+def test_the_module_before_tampering_answers() -> None:
     assert Instance(module(), b"{}", ["x"]).call("x", b"{}") == [{"result": True}]
 
 

@@ -150,7 +150,7 @@ def test_the_place_decides_and_decisions_name_flat_ids(program: Program, state: 
     assert decide("eve", "seize", "document:d7")["decision"]
 
 
-def test_what_no_row_places_is_denied_to_everybody(program: Program, state: State) -> None:
+def test_an_unplaced_entity_is_denied_to_everyone(program: Program, state: State) -> None:
     reference, engine = Reference(program, state), python(program, state)
     for resource, key in (("document:d9", "document:d9"), ("comment:d9/c1", "document:d9")):
         request = Request(user="bob", action="greet", resource=Entity.parse(resource))

@@ -105,7 +105,7 @@ def test_the_service_decides_in_its_own_process(bundles: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_the_service_asks_an_opa_and_denies_everybody_when_that_is_gone(bundles: Path, tmp_path: Path) -> None:
+def test_the_service_denies_everyone_when_its_opa_is_gone(bundles: Path, tmp_path: Path) -> None:
     server = OpaServer([bundles / "policy.tar.gz", bundles / "state.tar.gz"])
     with server as opa, service(tmp_path, PRIVTAB_URL=opa.url, PRIVTAB_TOTAL="1") as (url, log):
         converse(url)

@@ -60,7 +60,7 @@ def test_the_wrapper_keeps_name_and_signature(guard: Guard) -> None:
     assert not inspect.iscoroutinefunction(guarded)
 
 
-def test_nobody_may_do_nothing(guard: Guard, ran: list[Any]) -> None:
+def test_a_guard_needs_a_user_and_an_operation(guard: Guard, ran: list[Any]) -> None:
     @guard.requires("read", "dataset", arg="path")
     def read(path: str) -> None:
         ran.append(path)
@@ -198,7 +198,7 @@ def test_an_argument_says_a_required_flag_in_both_ways(clinic: Embedded) -> None
         assert read("w/1", secret=True) is True
 
 
-def test_a_guard_that_forgets_a_required_flag_lets_nobody_in(clinic: Embedded) -> None:
+def test_a_guard_without_a_required_flag_denies_everyone(clinic: Embedded) -> None:
     @Guard(clinic).requires("read", "file", arg="path")
     def read(path: str) -> str:
         raise AssertionError("it ran")

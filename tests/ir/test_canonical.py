@@ -209,7 +209,7 @@ def test_always_and_never() -> None:
     assert texts(of, And(parts=(has("mid"), NEVER))) == []
 
 
-def test_a_flag_asks_for_more_when_it_is_set() -> None:
+def test_a_flag_adds_a_requirement_when_it_is_set() -> None:
     of = program("none", "none", ())
     formula = And(parts=(has("low"), When(flag="force", body=has("top"))))
     assert texts(of, formula) == [["P (low)"]]

@@ -67,7 +67,7 @@ def test_a_grant_reaches_through_groups_roles_aliases_and_sets(tmp_path: Path, g
     assert not shop.decide(look(user="bob")).allowed
 
 
-def test_inheritance_goes_down_and_only_where_it_is_switched_on(tmp_path: Path) -> None:
+def test_inheritance_goes_down_and_only_where_it_is_enabled(tmp_path: Path) -> None:
     state = State(grants=(grant("user:ann", "READ", "region:r"),))
     assert evaluate(program(tmp_path, "inheritance: down"), state, look()).allowed
     assert not evaluate(program(tmp_path, "inheritance: none"), state, look()).allowed
@@ -125,7 +125,7 @@ def test_a_declared_role_gives_its_grants_within_its_scope(tmp_path: Path) -> No
     assert not evaluate(shop, state, look(action="fill")).allowed
 
 
-def test_self_member_and_holds_name_the_caller_his_groups_and_his_roles(tmp_path: Path) -> None:
+def test_self_member_and_holds_name_the_caller_their_groups_and_their_roles(tmp_path: Path) -> None:
     state = State(memberships=(("a/b", "hr"),), assignments=(Assignment(principal="group:hr", role="c%"),))
     shop = Reference(program(tmp_path, "inheritance: none"), state)
 
@@ -154,7 +154,7 @@ def test_a_listing_answers_for_the_call_and_for_the_item(tmp_path: Path) -> None
     assert not listed("r/t/x")
 
 
-def test_a_flag_asks_for_more_and_an_object_counts_for_itself(tmp_path: Path) -> None:
+def test_a_flag_adds_a_requirement_and_an_object_counts_for_itself(tmp_path: Path) -> None:
     shop = program(tmp_path, "inheritance: none")
     rows = (grant("user:ann", "WRITE", "shelf:r/s/x"), grant("user:ann", "WRITE", "shelf:r/t/y"))
 

@@ -137,7 +137,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("inheritance", "deny"), list(TABLE))
-def test_which_levels_imply_which(inheritance: str, deny: str, tmp_path: Path) -> None:
+def test_implications_between_levels(inheritance: str, deny: str, tmp_path: Path) -> None:
     path = tmp_path / "lake.yaml"
     path.write_text(NAMESPACES.replace("INHERITANCE", inheritance).replace("DENY", deny), encoding="utf-8")
     program = pipeline.load_program(path)

@@ -64,7 +64,7 @@ def test_invalid_yaml_has_no_comments(code: str) -> None:
     assert codes(filter_text("a: [\n# privtab: ignore\n", finding(1, code, Severity.ERROR))) == [(code, 1)]
 
 
-def test_settings_change_severities_and_switch_findings_off() -> None:
+def test_settings_change_severities_and_disable_findings() -> None:
     off, note = Level(severity=None, span=AT), Level(severity=Severity.NOTE, span=AT)
     settings = Settings(root=Path.cwd(), severity={"P305": off, "P310": note})
     done = filter_text("a: 1\n", finding(1), finding(1, "P310"), finding(1, "P311"), settings=settings)

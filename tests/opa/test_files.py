@@ -14,7 +14,7 @@ import pytest
 from privtab.opa._files import FileService
 
 
-def test_a_client_that_goes_away_is_no_news(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_disconnecting_client_is_not_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "big.tar.gz"
     file.write_bytes(bytes(30_000_000))
     with FileService({"big": file}) as service:

@@ -118,7 +118,7 @@ def collected(logged: Logged) -> list[dict[str, Any]]:
     ],
     ids=["as shipped", "users hashed", "nothing named", "resources hashed"],
 )
-def test_logs_tell_what_is_wanted_and_nothing_else(
+def test_logs_contain_only_the_wanted_fields(
     tmp_path: Path, settings: dict[str, str] | None, shown: list[str], hidden: list[str]
 ) -> None:
     with running(tmp_path, settings) as (url, logged):

@@ -48,7 +48,7 @@ def test_the_base_install_imports_and_loads_nothing_heavy(environment: Callable[
     assert Path(file).is_relative_to(env.path)
 
 
-def test_where_the_extras_are_installed_importing_privtab_still_loads_none_of_them(tmp_path: Path) -> None:
+def test_importing_privtab_loads_no_extra(tmp_path: Path) -> None:
     installed = [name for name in HEAVY if find_spec(name) is not None]
     assert {"pyspark", "yaml", "jinja2", "lark", "typer", "rich"} <= set(installed), "nothing would be proved here"
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'compiler')!r})\n{LOADED}"]
@@ -56,7 +56,7 @@ def test_where_the_extras_are_installed_importing_privtab_still_loads_none_of_th
     assert answer.stdout.splitlines()[0] == "[]"
 
 
-def test_the_command_of_the_base_install_says_what_to_install(environment: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_base_install_s_command_names_the_extra_to_install(environment: Callable[..., Any], tmp_path: Path) -> None:
     env = environment()
     answer = env.run(env.command, "--help", cwd=tmp_path)
     assert answer.returncode == 3

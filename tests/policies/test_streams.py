@@ -194,7 +194,7 @@ def test_every_line_is_cited(tools: Tools) -> None:
     assert tools.cited_lines("streams/teracloud.yaml") == {3, 4, *range(7, 25), *range(27, 55)}
 
 
-def test_overriding_asks_for_a_second_permission(tools: Tools, program: Program) -> None:
+def test_overriding_requires_a_second_permission(tools: Tools, program: Program) -> None:
     row = tools.compiled_row(program, program.rules["job_group", "submit"], frozenset({"override"}))
     assert row.requires == tools.read_sets("add (job_group) and add (jobs_override)")
 
@@ -206,7 +206,7 @@ def test_default_roles(program: Program) -> None:
     } == ROLES
 
 
-def test_default_roles_hold_what_some_row_asks_for(tools: Tools, program: Program) -> None:
+def test_default_roles_hold_only_required_privileges(tools: Tools, program: Program) -> None:
     required = {
         atom
         for flags in (frozenset[str](), frozenset({"override"}))

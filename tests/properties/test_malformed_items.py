@@ -53,7 +53,7 @@ def spoilt(user: str, keys: list[str], others: list[list[str]]) -> Iterator[Any]
 
 
 @pytest.mark.slow
-def test_opa_refuses_one_spoilt_item(opa_binary: Path) -> None:
+def test_opa_refuses_one_malformed_item(opa_binary: Path) -> None:
     rnd = random.Random(20)
     refused = 0
     with serving([worlds.policy(seed, f"item{seed}") for seed in range(2)], opa_binary) as (url, loaded):

@@ -63,7 +63,7 @@ def grant(grantee: str, privilege: str, *names: str, effect: str = "allow") -> G
         ({"owners": ((entity("hive", "sales", "orders"), "user:ann"), (entity("hive", "sales", "orders"), "user:cy"))}, "has one owner"),
     ],
 )  # fmt: skip
-def test_what_the_target_cannot_express_is_a_finding(
+def test_rights_that_the_target_cannot_express_are_findings(
     program: Program, document: Document, rows: Mapping[str, object], message: str
 ) -> None:
     found = desired(program, document, State(**rows))  # type: ignore[arg-type]

@@ -118,7 +118,7 @@ def test_a_pushed_state_is_imported_again(server: Server, program: Program, push
     assert (Entity.parse("schema:prod/hive/of ann"), "user:ann") in left.owners, "somebody has to own it"
 
 
-def test_what_privtab_did_not_grant_stays_unless_told(
+def test_foreign_rights_stay_unless_revoking_them_is_requested(
     server: Server, program: Program, pushes: Pusher, tmp_path: Path
 ) -> None:
     pushes(STATE)
@@ -145,7 +145,7 @@ def test_what_privtab_did_not_grant_stays_unless_told(
         ),
     ],
 )
-def test_what_gravitino_cannot_express_is_a_finding(pushes: Pusher, state: State, message: str) -> None:
+def test_rights_that_gravitino_cannot_express_are_findings(pushes: Pusher, state: State, message: str) -> None:
     assert [message in finding.message for finding in pushes(state).desired.findings] == [True]
 
 

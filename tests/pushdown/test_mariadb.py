@@ -181,7 +181,7 @@ def test_all_roles_of_a_login_are_in_force_when_it_connects(url: str, pushes: Pu
     assert not tries(url, "ann", "select * from sales.orders")
 
 
-def test_what_privtab_did_not_grant_stays_unless_told(url: str, pushes: Pusher) -> None:
+def test_foreign_rights_stay_unless_revoking_them_is_requested(url: str, pushes: Pusher) -> None:
     run(url, "grant select, update (plain) on sales.orders to ann", "grant process on *.* to cy")
     found = pushes(State(grants=(Grant(grantee="user:ann", effect="allow", privilege="SELECT", entity=ORDERS),)))
     assert not found.plan.changes

@@ -133,7 +133,7 @@ def test_nothing_changes_without_apply_and_the_requests_are_those_that_are_appli
     assert tries(url, "ann", "select * from sales.orders")
 
 
-def test_what_privtab_did_not_grant_stays_unless_told(url: str, pushes: Pusher) -> None:
+def test_foreign_rights_stay_unless_revoking_them_is_requested(url: str, pushes: Pusher) -> None:
     run(
         url,
         "grant usage on schema sales to ann",

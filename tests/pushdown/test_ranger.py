@@ -83,7 +83,7 @@ def test_a_pushed_state_is_imported_again(program: Program, pushes: Pusher, tmp_
     assert not pushes(state, apply=False).requests
 
 
-def test_what_others_wrote_stays_and_is_reported(pushes: Pusher, program: Program, tmp_path: Path) -> None:
+def test_policies_of_others_stay_and_are_reported(pushes: Pusher, program: Program, tmp_path: Path) -> None:
     resources: dict[str, object] = {"database": {"values": ["sales"]}, "table": {"values": ["orders"]}}
     if program.semantics.inheritance == "down":
         resources["column"] = {"values": ["*"]}
@@ -136,7 +136,7 @@ def test_objects_that_differ_in_case_only_are_refused(pushes: Pusher) -> None:
         pushes(State(grants=tuple(grants)))
 
 
-def test_what_is_no_export_is_not_overwritten(pushes: Pusher, tmp_path: Path) -> None:
+def test_a_file_that_is_no_export_is_not_overwritten(pushes: Pusher, tmp_path: Path) -> None:
     path = tmp_path / "policies.json"
     path.write_text('{"a": 1}', encoding="utf-8")
     with pytest.raises(PushError, match="no export of Ranger"):

@@ -76,7 +76,7 @@ def test_another_content_under_the_same_revision_is_a_conflict(registry: Registr
         registry.put(archive(manifest(files, roots=["privtab"])))
 
 
-def test_where_it_came_from_makes_no_other_content(registry: Registry, packed: ExampleBundles) -> None:
+def test_provenance_does_not_change_the_digest(registry: Registry, packed: ExampleBundles) -> None:
     first = registry.put(packed.policies[0])
     elsewhere = archive(manifest(files_of(packed.policies[0]), metadata={"commit": "abc"}))
     assert registry.put(elsewhere) == first
@@ -113,7 +113,7 @@ def signed(bundle: bytes, key: Path) -> bytes:
     return sign(bundle, SigningKey.of(key))
 
 
-def test_a_registry_may_ask_for_signatures(registry: Registry, packed: ExampleBundles, key: Path) -> None:
+def test_a_registry_may_require_signatures(registry: Registry, packed: ExampleBundles, key: Path) -> None:
     registry.init(verification_keys=[key.with_name("key.pub.pem").read_text()])
     with pytest.raises(BundleRefused, match="accepts only signed bundles"):
         registry.put(packed.policies[0])

@@ -34,7 +34,7 @@ def spoil(registry: Registry, sequence: int, *, copy: str = "") -> None:
         registry.store.remove(path)
 
 
-def test_what_was_switched_to_the_end_runs_on_by_its_copy(registry: Registry, ran: list[Channel]) -> None:
+def test_a_complete_release_is_served_from_its_copy(registry: Registry, ran: list[Channel]) -> None:
     spoil(registry, 2)
     found = registry.channel("dev", "shop")
     assert (found.sequence, found.policy, found.held, found.lost) == (2, ran[1].policy, False, False)
@@ -50,7 +50,7 @@ def test_what_was_switched_to_the_end_runs_on_by_its_copy(registry: Registry, ra
 
 
 @pytest.mark.parametrize("copy", ["older", "gone"])
-def test_what_never_came_to_its_end_is_passed_over_and_the_next_number_is_written(
+def test_an_incomplete_release_is_skipped_and_its_number_is_not_reused(
     registry: Registry, ran: list[Channel], copy: str
 ) -> None:
     spoil(registry, 2, copy=copy)
@@ -121,7 +121,7 @@ def test_entries_of_a_newer_privtab_are_not_broken(registry: Registry, ran: list
             look()
 
 
-def test_a_storage_that_does_not_answer_is_no_broken_switch(
+def test_unavailable_storage_is_no_damaged_release(
     registry: Registry, ran: list[Channel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = registry.store.read
@@ -136,7 +136,7 @@ def test_a_storage_that_does_not_answer_is_no_broken_switch(
         registry.channel("dev", "shop")
 
 
-def test_a_canary_in_a_switch_that_cannot_be_read(registry: Registry, ran: list[Channel]) -> None:
+def test_a_canary_in_an_unreadable_release(registry: Registry, ran: list[Channel]) -> None:
     registry.release("dev", "shop", canary=Canary(policy=ran[0].policy))
     spoil(registry, 3, copy="older")
     assert registry.channel("dev", "shop").canary is None

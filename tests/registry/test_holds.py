@@ -68,7 +68,7 @@ def whole(registry: Registry) -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_while_a_channel_is_switched_spares_what_it_is_switched_to(
+def test_garbage_collection_spares_bundles_of_a_release_in_progress(
     two_policies: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry, ids = two_policies
@@ -88,7 +88,7 @@ def test_a_sweep_while_a_channel_is_switched_spares_what_it_is_switched_to(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["revisions/", "blobs/"])
-def test_a_switch_to_what_is_being_removed_is_refused(
+def test_a_release_of_bundles_being_removed_is_refused(
     two_policies: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     registry, ids = two_policies
@@ -155,7 +155,7 @@ def note(registry: Registry, purpose: str, digests: list[str], age: timedelta) -
     return path
 
 
-def test_who_died_long_ago_holds_nothing(local: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hold_of_a_dead_process_expires(local: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     registry, ids = local
     monkeypatch.setattr(holds, "PATIENCE", 0.0)
     digest = registry.revision("shop", "policy", ids[1]).digest
@@ -285,13 +285,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_processes_that_switch_and_one_that_sweeps_a_folder(
-    tmp_path: Path, folder: Path, packed: ExampleBundles
-) -> None:
+def test_releases_beside_garbage_collection_in_a_folder(tmp_path: Path, folder: Path, packed: ExampleBundles) -> None:
     race(str(tmp_path / "registry"), {}, packed, folder, rounds=60)
 
 
 @pytest.mark.slow
-def test_processes_that_switch_and_one_that_sweeps_a_bucket(s3: str, folder: Path, packed: ExampleBundles) -> None:
+def test_releases_beside_garbage_collection_in_a_bucket(s3: str, folder: Path, packed: ExampleBundles) -> None:
     place = uuid.uuid4().hex
     race(f"s3://{place}/registry", bucket(s3, place), packed, folder, rounds=3)

@@ -93,7 +93,7 @@ def test_two_processes_at_one_bucket(s3: str, packed: ExampleBundles) -> None:
 
 
 @pytest.mark.parametrize("which", ["file", "memory"])
-def test_many_threads_put_the_same_and_switch(which: str, tmp_path: Path, packed: ExampleBundles) -> None:
+def test_many_threads_store_the_same_bundle_and_release_it(which: str, tmp_path: Path, packed: ExampleBundles) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     url = str(tmp_path / "registry") if which == "file" else f"memory://{uuid.uuid4().hex}/registry"

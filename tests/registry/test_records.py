@@ -105,7 +105,7 @@ def test_putting_it_again_heals_it(harmed: tuple[Registry, list[str], str], pack
     registry.release("dev", "shop", policy=ids[1])
 
 
-def test_nobody_else_is_held_up(harmed: tuple[Registry, list[str], str], packed: ExampleBundles) -> None:
+def test_other_channels_are_not_blocked(harmed: tuple[Registry, list[str], str], packed: ExampleBundles) -> None:
     registry, ids, _ = harmed
     state = registry.put(packed.states[1]).id
     assert registry.release("dev", "shop", state=state).state == state

@@ -29,7 +29,7 @@ def test_stored_bundles_are_unchanged(any_registry: Registry, packed: ExampleBun
 
 
 @pytest.mark.slow
-def test_a_channel_runs_what_it_was_switched_to_and_remembers(any_registry: Registry, packed: ExampleBundles) -> None:
+def test_a_channel_serves_its_release_and_keeps_its_history(any_registry: Registry, packed: ExampleBundles) -> None:
     policies = [any_registry.put(policy).id for policy in packed.policies]
     state = any_registry.put(packed.states[0]).id
     assert any_registry.channel("dev", "shop") == Channel(channel="dev", system="shop")
@@ -91,7 +91,7 @@ def test_a_canary_stands_beside_and_ends(any_registry: Registry, packed: Example
     assert any_registry.release("dev", "shop", policy=new).canary is None
 
 
-def test_a_switch_without_anything_new_is_none(registry: Registry, packed: ExampleBundles) -> None:
+def test_a_release_of_the_same_bundles_is_none(registry: Registry, packed: ExampleBundles) -> None:
     with pytest.raises(UsageError, match="nothing to release"):
         registry.release("dev", "shop")
     with pytest.raises(RegistryError, match="keeps no policy"):
@@ -102,7 +102,7 @@ def test_a_switch_without_anything_new_is_none(registry: Registry, packed: Examp
             registry.release("dev", "shop", canary=Canary(policy="x", share=share))
 
 
-def test_many_switches_are_found_without_the_copy(registry: Registry, packed: ExampleBundles, tmp_path: Path) -> None:
+def test_many_releases_are_found_without_the_copy(registry: Registry, packed: ExampleBundles, tmp_path: Path) -> None:
     ids = [registry.put(policy).id for policy in packed.policies]
     for at in range(23):
         registry.release("dev", "shop", policy=ids[at % 2], expect=at)
@@ -138,7 +138,7 @@ def test_a_place_with_other_things_is_none(tmp_path: Path, packed: ExampleBundle
         Registry.open(str(tmp_path)).put(packed.policies[0])
 
 
-def test_what_came_to_harm_is_seen_and_put_right_by_putting_again(
+def test_damaged_bundles_are_found_and_repaired_by_storing_again(
     registry: Registry, packed: ExampleBundles, tmp_path: Path
 ) -> None:
     revision = registry.put(packed.policies[0])
@@ -167,7 +167,7 @@ def test_a_sweep_removes_the_remains_of_writers(registry: Registry, packed: Exam
     assert sorted(path.name for path in folder.glob(".new-*")) == [".new-young"]
 
 
-def test_a_switch_whose_copies_fail_has_one_error(registry: Registry, packed: ExampleBundles, tmp_path: Path) -> None:
+def test_a_release_whose_copies_fail_has_one_error(registry: Registry, packed: ExampleBundles, tmp_path: Path) -> None:
     first, second = (registry.put(policy).id for policy in packed.policies)
     registry.release("dev", "shop", policy=first)
     copy = tmp_path / "registry/channels/dev/shop/policy.tar.gz"

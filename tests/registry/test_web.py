@@ -86,7 +86,7 @@ def test_a_history_without_an_end_is_given_up() -> None:
     assert len(paths) < 100
 
 
-def test_the_last_switches_are_read_alone() -> None:
+def test_only_the_last_releases_are_read() -> None:
     def answer(path: str) -> tuple[bytes, dict[str, str]] | None:
         found = entry(path)
         assert found is not None
@@ -98,7 +98,7 @@ def test_the_last_switches_are_read_alone() -> None:
 
 
 @pytest.mark.slow
-def test_switches_that_cannot_be_read_have_an_end() -> None:
+def test_reading_unreadable_releases_ends() -> None:
     def answer(path: str) -> tuple[bytes, dict[str, str]] | None:
         name = path.rpartition("/")[2].removesuffix(".json")
         return (b"{", {}) if name.isdecimal() and int(name) <= 100_000 else None

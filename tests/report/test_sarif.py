@@ -68,7 +68,7 @@ def test_a_result_has_its_rule_place_advice_fix_and_second_places() -> None:
     assert "suppressions" not in result
 
 
-def test_rules_that_nobody_described_are_named_and_the_index_points_to_them() -> None:
+def test_undescribed_rules_are_named_and_indexed() -> None:
     written = run(sarif([finding(code="P305", name="never-granted", severity=Severity.NOTE, fix=None), finding()]))
     rules = written["tool"]["driver"]["rules"]
     assert [rule["id"] for rule in rules] == ["P101", "P305"]
@@ -90,7 +90,7 @@ def test_ignored_findings_are_there_and_say_why() -> None:
     ]
 
 
-def test_fingerprints_outlive_lines_that_move_and_tell_twins_apart() -> None:
+def test_fingerprints_survive_moved_lines_and_distinguish_duplicates() -> None:
     path = "policy_src/my shop.yaml"
 
     def prints(found: list[Diagnostic], text: str) -> list[str]:

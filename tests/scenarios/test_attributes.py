@@ -163,7 +163,7 @@ def test_wrong_attributes_of_a_case_are_findings(refuses: Refuses) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(range(12), quick=1))
-def test_what_is_called_equivalent_is_told_apart_by_no_state(seed: int) -> None:
+def test_equivalent_mutants_differ_in_no_state(seed: int) -> None:
     program = generated_programs.program(seed, "attributes")
     scoring = Scoring(program, program.rules, {})
     states = [worlds.state(program, seed * 100 + number) for number in range(4)]

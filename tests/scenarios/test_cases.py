@@ -163,7 +163,7 @@ def test_a_state_must_be_good(refuses: Refuses) -> None:
     assert (found.code, found.span.line) == ("T102", 2)
 
 
-def test_what_the_row_reports_can_be_frozen(reads: Reads) -> None:
+def test_reasons_of_a_row_can_be_frozen(reads: Reads) -> None:
     case = '{user: x, action: list, resource: "shelf:s/a", decision: deny, report: errors}'
     plan = reads(f"cases: [{case}]")
     found = [(f.fault, f.expected, f.got) for f in failures(plan, plan.cases, [ReferenceEngine(plan.program)])]

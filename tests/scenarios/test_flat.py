@@ -89,7 +89,7 @@ def test_rows_are_named_where_needs_are_suggested(reads: Reads) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(range(20), quick=2))
-def test_outcomes_are_the_references_and_what_is_called_equivalent_is_told_apart_by_no_state(seed: int) -> None:
+def test_outcomes_are_the_reference_s_and_equivalent_mutants_differ_in_no_state(seed: int) -> None:
     program = generated_programs.program(seed, "flat", *(("nested",) if seed % 2 else ()))
     scoring = Scoring(program, program.rules, {})
     states = [worlds.state(program, seed * 100 + number) for number in range(3)]

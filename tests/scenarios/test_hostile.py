@@ -79,7 +79,7 @@ def test_suggested_entries_for_many_flags_are_few_and_hold(tmp_path: Path) -> No
     assert run(["test", str(tmp_path / "p.yaml"), "--no-coverage"]) == 0
 
 
-def test_rows_that_ask_for_each_other_twice_are_scored_and_suggested(tmp_path: Path) -> None:
+def test_rows_that_require_each_other_twice_are_scored_and_suggested(tmp_path: Path) -> None:
     text = hostile.POLICIES["chain of 30 can, each asked for twice"]()
     (tmp_path / "p.yaml").write_text(text)
     (tmp_path / "p.scenarios.yaml").write_text(hostile.scenarios(text))

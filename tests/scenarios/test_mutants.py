@@ -60,7 +60,7 @@ def test_effects(reads: Reads) -> None:
     ]
 
 
-def test_what_is_created_is_no_target(reads: Reads) -> None:
+def test_created_entities_are_no_targets_of_mutants(reads: Reads) -> None:
     assert "target" not in texts(reads, "shelf", "create")
 
 

@@ -45,7 +45,7 @@ def test_callers_that_lack_one_atom_are_denied(reads: Reads) -> None:
     assert failed(plan) == []
 
 
-def test_what_is_left_may_hold_another_listed_set(reads: Reads) -> None:
+def test_the_rest_of_a_set_may_hold_another_listed_set(reads: Reads) -> None:
     plan = reads(
         "needs: [{ask: list shelf:s/a, by: [[READ (store:s), READ (shelf:s/a)]]}]",
     )
@@ -68,7 +68,7 @@ def test_a_way_that_is_listed_and_not_there_fails(reads: Reads) -> None:
     assert failed(plan) == ["open store:s with owner (store:s)"]
 
 
-def test_anyone_and_nobody(reads: Reads) -> None:
+def test_needs_of_anyone_and_of_impossible_rows(reads: Reads) -> None:
     policy = """\
         privtab: 1
         system: shop
@@ -86,7 +86,7 @@ def test_anyone_and_nobody(reads: Reads) -> None:
     ]
 
 
-def test_who_is_the_resource_gives_it_his_name(reads: Reads) -> None:
+def test_a_caller_who_is_the_resource_gives_it_their_name(reads: Reads) -> None:
     plan = reads("needs: [{ask: get user:s/u, by: [[self], [READ (store:s)]]}]")
     himself = next(case for case in plan.cases if case.name.endswith("with self"))
     assert himself.request.resource.id == f"s/{himself.request.user}"
@@ -144,7 +144,7 @@ tables:
 
 @pytest.mark.parametrize("inheritance", ["none", "down"])
 @pytest.mark.parametrize("flat", [False, True])
-def test_what_is_held_below(reads: Reads, inheritance: str, flat: bool) -> None:
+def test_privileges_held_below(reads: Reads, inheritance: str, flat: bool) -> None:
     types = "types: {shelf: {flat: true}, item: {flat: true}}" if flat else ""
     policy = BELOW.replace("INHERITANCE", inheritance).replace("TYPES", types)
     shelf, item = ("shelf:a", "item:x") if flat else ("shelf:s/a", "item:s/a/x")
@@ -212,7 +212,7 @@ needs:
     assert failed(wrong) == ["read document:d7 with everything but owner (folder:f9); denied READ (document:d7)"]
 
 
-def test_what_lies_nowhere_is_a_finding(refuses: Refuses) -> None:
+def test_an_unplaced_entity_is_a_finding(refuses: Refuses) -> None:
     found = refuses(f'{PLACES}\nneeds: [{{ask: read document:d8, by: [["READ (document:d7)"]]}}]', FLAT)
     assert [str(f.message) for f in found] == ["no row of `entities` tells where `document:d8` lies"]
 

@@ -97,7 +97,7 @@ def test_mutants_that_no_case_reaches_survive(reads: Reads, name: str, weaker: s
         assert unseen in [mutant.text for mutant in found.survived]
 
 
-def test_who_is_let_in_alone_does_not_show_who_is_not(reads: Reads) -> None:
+def test_allows_alone_do_not_detect_wider_mutants(reads: Reads) -> None:
     policy = HEAD.replace("SEMANTICS", "inheritance: none") + "    do: READ (shelf)\n"
     text = """\
         state: {grants: [{grantee: "user:ann", effect: allow, privilege: READ, entity: "shelf:s/a"}]}
@@ -112,7 +112,7 @@ def test_equivalent_mutants_are_no_faults(reads: Reads) -> None:
     assert found.equivalent > 0
 
 
-def test_a_fault_can_be_noticed_through_a_row_that_asks_for_it(reads: Reads) -> None:
+def test_a_mutant_can_be_killed_through_a_row_that_requires_it(reads: Reads) -> None:
     rows = "    do: READ (shelf)\n    peek: can do (shelf)\n"
     policy = HEAD.replace("SEMANTICS", "inheritance: none") + rows
     plan = reads("needs: [{ask: peek shelf:s/a, by: [[READ (shelf:s/a)]]}]", policy)
@@ -128,7 +128,7 @@ def test_a_case_that_fails_notices_nothing(reads: Reads) -> None:
 
 
 @pytest.mark.slow
-def test_equivalent_is_what_no_state_tells_apart(subtests: pytest.Subtests) -> None:
+def test_equivalent_rows_differ_in_no_state(subtests: pytest.Subtests) -> None:
     for seed in range(40):
         with subtests.test(seed=seed):
             compare_equivalence(seed)
@@ -136,7 +136,7 @@ def test_equivalent_is_what_no_state_tells_apart(subtests: pytest.Subtests) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(0, 240, 40))
-def test_equivalent_is_what_no_state_tells_apart_in_many_policies(
+def test_equivalent_rows_differ_in_no_state_of_generated_policies(
     subtests: pytest.Subtests, search_seed: int, first: int
 ) -> None:
     for seed in range(search_seed + first, search_seed + first + 40):

@@ -135,7 +135,7 @@ def test_a_removed_user_loses_what_is_in_the_office_that_they_left(reads: Reads)
     assert [(str(e), owner) for e, owner in left.owners] == [("desk:b/3", "user:ann"), ("desk:a/4", "user:bob")]
 
 
-def test_a_deleted_role_is_assigned_to_nobody(reads: Reads) -> None:
+def test_a_deleted_role_has_no_assignments(reads: Reads) -> None:
     plan = reads(
         HELD
         + '      - {user: root, action: delete, resource: "role:a/sitter", decision: allow,'

@@ -75,7 +75,7 @@ def test_mistakes_are_reported_where_they_stand(refuses: Refuses, entry: str, co
     ],
     ids=["all", "a way of all", "a set of alternatives", "a list"],
 )
-def test_what_stands_for_too_many_ways_is_refused(refuses: Refuses, entry: str) -> None:
+def test_sets_that_expand_to_too_many_ways_are_refused(refuses: Refuses, entry: str) -> None:
     [found] = refuses(f"needs:\n  - {{ask: read item:s/a/x, {entry}}}")
     assert (found.code, found.message) == ("T205", "this expands to more than 2,000 ways")
 

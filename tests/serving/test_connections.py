@@ -173,7 +173,7 @@ def large_answers(bounds: Bounds, size: int) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.slow
-def test_an_answer_that_nobody_takes_is_given_up_and_a_slow_reader_is_not() -> None:
+def test_an_unread_answer_is_abandoned_and_a_slow_reader_is_served() -> None:
     size = 20 << 20
     bounds = Bounds(stalled_seconds=0.5)
     with large_answers(bounds, size) as where:

@@ -36,7 +36,7 @@ def ask(spark: SparkSession, tmp_path: Path) -> Ask:
     return read
 
 
-def test_what_is_the_same_for_all_rows_is_no_column(ask: Ask) -> None:
+def test_arguments_equal_for_all_rows_are_no_column(ask: Ask) -> None:
     found = ask(flags=["careful"], with_={"target": ("shelf", "path")}, action="take")
     assert list(found.columns) == ["user", "path", "with_target_path"]
     assert found.constants == {"action": "take", "type": "box", "with_target_type": "shelf", "flag_careful": True}

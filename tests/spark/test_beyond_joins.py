@@ -235,7 +235,7 @@ def test_wrong_attributes_are_mistakes(
 
 
 @pytest.mark.slow
-def test_what_needs_tables_or_arrays_refuses(spark: SparkSession, files: tuple[str, str]) -> None:
+def test_functions_on_tables_or_arrays_refuse(spark: SparkSession, files: tuple[str, str]) -> None:
     with pytest.raises(UnsupportedError, match="entitlements are not supported"):
         entitlements(*files, ["drive:d"], spark=spark)
     frame = decision_rows.frame(spark, [row[:3] for row in ROWS], "user string, action string, entity string")

@@ -236,7 +236,7 @@ def test_without_spark_nothing_of_it_is_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_spark_takes_over_a_matrix_that_is_too_large_unless_this_process_is_asked_for(
+def test_spark_computes_a_too_large_matrix_unless_the_driver_is_requested(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, _ = generated_programs.read(POLICY)
@@ -270,7 +270,7 @@ def test_spark_takes_over_a_matrix_that_is_too_large_unless_this_process_is_aske
         certify(program, STATE, tmp_path / "no", plan="procss")
 
 
-def test_somebody_who_may_destroy_in_person_is_named_once(tmp_path: Path) -> None:
+def test_a_user_with_a_direct_right_to_destroy_is_named_once(tmp_path: Path) -> None:
     program, _ = generated_programs.read(POLICY)
     assert program is not None
     certified = certify(program, STATE, tmp_path / "it")

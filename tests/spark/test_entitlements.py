@@ -163,7 +163,7 @@ def test_small_portions_make_the_same_matrix(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(s, marks=pytest.mark.slow) for s in range(8, 25))])
-def test_a_group_or_a_role_has_what_somebody_has_who_holds_nothing_else(seed: int) -> None:
+def test_a_group_or_a_role_has_the_rights_of_a_user_with_nothing_else(seed: int) -> None:
     program, rnd = generated_programs.program(seed, *(worlds.IN_SPARK if seed % 2 else ())), random.Random(seed)
     state = worlds.state(program, seed)
     entities = [key for key in asked_of(program, rnd) if ":" in key]
@@ -253,7 +253,7 @@ def test_all_ways_are_a_row_each(program: Program) -> None:
     assert [row["operation"] for row in found].count("look") == 1
 
 
-def test_what_anyone_may_is_everybodys(program: Program) -> None:
+def test_operations_for_anyone_are_entitlements_of_everyone(program: Program) -> None:
     found = rows(program, STATE, ["shop:m/new"])
     assert {(row["user"], row["operation"], row["via_kind"]) for row in found} == {
         (user, "open", "anyone") for user in ("ann", "bob", "cid")

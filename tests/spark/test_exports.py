@@ -44,7 +44,7 @@ def test_the_kernel_never_needs_pandas() -> None:
     assert completed.stdout.strip() == "fine"
 
 
-def test_what_each_batch_passes_on_is_what_decide_takes() -> None:
+def test_batches_pass_on_every_argument_of_decide() -> None:
     taken = {
         name
         for name, parameter in inspect.signature(privtab.spark.decide).parameters.items()

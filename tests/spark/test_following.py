@@ -162,7 +162,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 
 @pytest.mark.slow
-def test_a_bundle_behind_an_address_is_followed_and_nobody_is_allowed_what_nobody_can_look_at(
+def test_a_bundle_behind_an_address_is_followed_and_denies_once_it_cannot_be_checked(
     stream: Stream, policy_and_state: tuple[str, str], served: tuple[Path, str]
 ) -> None:
     folder, address = served
@@ -267,7 +267,7 @@ def test_states_that_cannot_be_followed_are_refused_with_a_reason(
 
 
 @pytest.mark.slow
-def test_a_stream_that_asks_for_it_keeps_its_state(stream: Stream, policy_and_state: tuple[str, str]) -> None:
+def test_a_stream_can_keep_its_state(stream: Stream, policy_and_state: tuple[str, str]) -> None:
     stream.started(decide(stream.rows, *policy_and_state, refresh=None, **BOX))
     stream.ask()
     replaced(policy_and_state[1], REVOKED)

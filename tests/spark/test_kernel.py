@@ -99,7 +99,7 @@ def test_an_answer_is_computed_once_however_often_it_is_used(
     assert [row["n"] for row in used.collect()] == [0]
 
 
-def test_bytes_that_are_no_text_are_nobody(ready: Packed) -> None:
+def test_bytes_that_are_not_utf8_match_no_user(ready: Packed) -> None:
     batches = loaded(Shipped(digest=ready.digest, content=ready.content))
     users = pa.array([b"ann", b"a\xffnn", b"ann"]).cast(pa.binary()).view(pa.string())
     paths = pa.array([b"s/a/1", b"s/a/1", b"s/\xc3/1"]).cast(pa.binary()).view(pa.string())
@@ -115,7 +115,7 @@ def test_small_batches_are_gathered_large_ones_are_not(monkeypatch: pytest.Monke
     assert [len(part) for part in kernel.combined_batches(iter(batches), 1000)] == [1, 1, 1, 1, 1]
 
 
-def test_what_is_packed_is_the_same_by_a_file(ready: Packed, tmp_path: Path) -> None:
+def test_a_matrix_shipped_in_a_file_is_the_same(ready: Packed, tmp_path: Path) -> None:
     path = tmp_path / "state.bin"
     path.write_bytes(ready.content)
     program, arrays = mapped(path)
@@ -125,9 +125,7 @@ def test_what_is_packed_is_the_same_by_a_file(ready: Packed, tmp_path: Path) -> 
         unpacked(b"something else")
 
 
-def test_a_worker_keeps_few_states_and_says_so_where_one_did_not_come(
-    ready: Packed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_keeps_few_states_and_reports_a_missing_one(ready: Packed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipping, "MOST_OPEN", 1)
     shipped = Shipped(digest=ready.digest, content=ready.content)
     first = loaded(shipped)

@@ -26,7 +26,7 @@ def policy_and_state(tmp_path: Path) -> tuple[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
-def test_what_is_random_has_one_value_for_each_row(
+def test_random_expressions_have_one_value_for_each_row(
     plan: str, spark: SparkSession, policy_and_state: tuple[str, str]
 ) -> None:
     entity = F.when(F.rand() < 0.5, F.lit("box:s/a/1")).otherwise(F.lit("no entity"))
@@ -39,7 +39,9 @@ def test_what_is_random_has_one_value_for_each_row(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
-def test_bytes_that_are_no_text_are_nobody(plan: str, spark: SparkSession, policy_and_state: tuple[str, str]) -> None:
+def test_bytes_that_are_not_utf8_match_no_user(
+    plan: str, spark: SparkSession, policy_and_state: tuple[str, str]
+) -> None:
     wrong = "cast(X'732F612FFF' AS string)"
     df = spark.sql(
         f"SELECT 0 n, 'ann' user, 's/a/1' path, array('x') brought UNION ALL SELECT 1, {wrong}, 's/a/1', array('x') "

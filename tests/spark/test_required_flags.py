@@ -40,13 +40,13 @@ def test_rows_say_it_or_are_denied(plan: str, spark: SparkSession, files: tuple[
     assert answers(flags=["pii"]) == [no] * 3 + [yes]
 
 
-def test_one_operation_for_all_rows_asks_for_the_flag(spark: SparkSession, files: tuple[str, str]) -> None:
+def test_one_operation_for_all_rows_requires_the_flag(spark: SparkSession, files: tuple[str, str]) -> None:
     df = spark.range(1)
     with pytest.raises(InvalidRequest, match="`read` on `file` needs the flag `pii`: True, False or a column"):
         decide(df, *files, subject=F.lit("ann"), action="read", resource=("file", F.lit("w/1")))
 
 
-def test_require_and_the_matrix_ask_for_the_flag(spark: SparkSession, files: tuple[str, str]) -> None:
+def test_require_and_the_matrix_require_the_flag(spark: SparkSession, files: tuple[str, str]) -> None:
     with pytest.raises(InvalidRequest, match="needs the flag `pii`"):
         require(*files, "ann", "read", "file:w/1", spark=spark)
     assert require(*files, "ann", "read", "file:w/1", flags={"pii": False}, spark=spark).allowed

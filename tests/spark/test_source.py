@@ -107,7 +107,7 @@ def test_filters_of_a_query_reach_the_matrix_on_request(
 
 
 @pushing
-def test_what_is_pushed_makes_the_matrix_smaller() -> None:
+def test_pushed_filters_make_the_matrix_smaller() -> None:
     from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull
 
     everything = reader().partitions()
@@ -180,7 +180,7 @@ def test_an_error_reaches_the_caller(spark: SparkSession) -> None:
 
 
 @pushing
-def test_a_filter_finds_nobody_whom_the_matrix_does_not_have(tmp_path: Path) -> None:
+def test_filters_find_only_users_of_the_matrix(tmp_path: Path) -> None:
     from pyspark.sql.datasource import EqualTo
 
     policy, state = tmp_path / "shop.yaml", tmp_path / "state.yaml"

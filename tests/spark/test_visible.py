@@ -35,7 +35,7 @@ def test_only_what_a_user_may_see_stays(plan: str, spark: SparkSession, tmp_path
     assert seen(subject="who", action=F.lit("look")) == [2]
 
 
-def test_nobody_and_nothing_are_mistakes(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_user_or_type_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     policy, state = decision_rows.files(tmp_path)
     with pytest.raises(UsageError, match=r"not the name of a user|no user's name"):
         user("user:")

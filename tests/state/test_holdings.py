@@ -32,7 +32,7 @@ def state() -> State:
     )
 
 
-def test_principals_are_the_user_his_groups_and_their_roles(program: Program, state: State) -> None:
+def test_principals_are_the_user_their_groups_and_roles(program: Program, state: State) -> None:
     holdings = Holdings(program, state)
     assert holdings.principals("alice") == {"user:alice", "group:hr", "group:it", "role:analyst", "role:reader"}
     assert holdings.principals("nobody") == {"user:nobody"}

@@ -102,7 +102,7 @@ def test_an_empty_state_has_every_map(lean: Program, trusting: Program) -> None:
     assert all(part == {} for name, part in document.items() if name != "revision")
 
 
-def test_principals_that_nothing_asks_for_are_left_out(lean: Program, program: Program) -> None:
+def test_principals_without_grants_are_left_out(lean: Program, program: Program) -> None:
     state = State(memberships=(("a", "g"),), assignments=(Assignment(principal="user:a", role="r"),))
     assert index(program, state)["principals"] == {"a": "group:g\nrole:r"}
     assert index(lean, state)["principals"] == {}

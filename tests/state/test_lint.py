@@ -65,7 +65,7 @@ def test_grants_below_one_that_is_inherited(found: Callable[..., Any], program: 
     assert found(grants=[GRANT, {**above, "until": LATE}]) == []
 
 
-def test_roles_that_nobody_holds(found: Callable[..., Any]) -> None:
+def test_unassigned_roles(found: Callable[..., Any]) -> None:
     assert ("S205", "grants", 2) in found(grants=[GRANT, {**GRANT, "grantee": "role:nobody"}])
 
 

@@ -104,7 +104,7 @@ def test_a_line_break_of_some_yaml_readers_is_refused_where_it_stands(read: Read
 
 
 @pytest.mark.parametrize("format_", ["yaml", "json", "csv", "parquet"])
-def test_all_other_names_come_through_unharmed(
+def test_all_other_names_pass_unchanged(
     format_: str, program: Program, dump: Callable[[State, Path, str], Path], tmp_path: Path
 ) -> None:
     entities = [Entity("schema", f"l/{encode_name(name)}") for name in CARRIED]

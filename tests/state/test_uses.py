@@ -6,7 +6,7 @@ from privtab.ir.nodes import Program
 from privtab.state.uses import Uses, uses
 
 
-def test_everything_that_a_rule_asks_for_is_found(program: Program) -> None:
+def test_everything_used_by_a_rule_is_found(program: Program) -> None:
     assert uses(program) == Uses(
         member_types=frozenset({"lake", "group", "schema"}),
         group_membership=True,
@@ -17,7 +17,7 @@ def test_everything_that_a_rule_asks_for_is_found(program: Program) -> None:
     )
 
 
-def test_a_policy_that_asks_for_nothing(lean: Program) -> None:
+def test_a_policy_without_requirements(lean: Program) -> None:
     assert uses(lean) == Uses(
         member_types=frozenset(),
         group_membership=False,
@@ -32,7 +32,7 @@ def test_groups_may_come_with_the_request(trusting: Program) -> None:
     assert uses(trusting).request_groups
 
 
-def test_names_without_rules_may_be_asked_for_anything(lean: Program) -> None:
+def test_names_without_rules_may_use_anything(lean: Program) -> None:
     # What a compiled policy tells of its names: who is in which group must not be lost from an index that is made with it.
     found = uses(replace(lean, rules={}))
     assert found.member_types == frozenset(lean.entities)

@@ -242,7 +242,7 @@ def test_a_role_in_the_words_of_its_document_is_warned_of(checked: Checked, lean
     assert [(f.code, f.help) for f in findings] == [("S152", "did you mean `schema_administrator`?")]
 
 
-def test_service_administrators_that_nobody_asks_for_are_warned_of(checked: Checked, lean: Program) -> None:
+def test_unused_service_administrators_are_warned_of(checked: Checked, lean: Program) -> None:
     state, findings = checked(lean, service_admins=[{"user": "a"}])
     assert [(f.code, f.severity) for f in findings] == [("S162", "warning")]
     assert state.service_admins == ("a",)
@@ -295,7 +295,7 @@ def test_deprecated_names_are_warned_of(checked: Checked, privilege: str, entity
     assert state.grants[0].privilege == privilege
 
 
-def test_members_that_no_rule_asks_for_are_warned_of(checked: Checked, lean: Program) -> None:
+def test_members_used_by_no_rule_are_warned_of(checked: Checked, lean: Program) -> None:
     rows = [{"user": "a", "of": entity} for entity in ("lake:l", "group:l/g", "schema:l/s", "table:l/s/t")]
     state, findings = checked(members=rows)
     assert [(f.code, f.place.row, f.help) for f in findings] == [

@@ -80,7 +80,7 @@ def test_a_membership_is_refused_if_the_group_has_the_other_duty(office: Store) 
     office.change(BY, add={"memberships": [{"user": "ann", "group": "g"}]})
 
 
-def test_what_holds_at_other_times_or_elsewhere_or_is_denied_is_no_conflict(office: Store) -> None:
+def test_privileges_at_other_times_or_places_or_denied_are_no_conflict(office: Store) -> None:
     office.change(BY, add={"assignments": [{**MANAGER, "until": "2020-01-01T00:00:00Z"}]})
     other = asks("root", "manage", "company:b")
     office.change(other, add={"assignments": [{**MANAGER, "scope": "company:b"}]})
@@ -98,13 +98,13 @@ def test_operations_of_several_types_count_within_what_contains_them(office: Sto
         office.change(BY, add={"grants": [grant("user:ann", "SEND", "invoice:a/9")]})
 
 
-def test_who_becomes_owner_by_an_effect_counts_too(office: Store) -> None:
+def test_ownership_by_an_effect_counts_too(office: Store) -> None:
     office.change(BY, add={"grants": [grant("user:eve", "SEND", "company:a")]})
     with pytest.raises(StoreConflict, match="payment/pay"):
         office.perform(asks("eve", "ask", "payment:a/1"))
 
 
-def test_what_was_there_before_refuses_nothing_else(tmp_path: Path, office: Store) -> None:
+def test_existing_conflicts_refuse_no_other_change(tmp_path: Path, office: Store) -> None:
     loaded = Store.create(str(tmp_path / "loaded.db"), office.program, administrators=["root"])
     loaded.load({"assignments": [CLERK, MANAGER]}, actor="setup")
     loaded.change(BY, add={"grants": [grant("user:eve", "PAY", "company:a")]})

@@ -243,7 +243,7 @@ def test_errors_are_those_of_the_system_and_outsiders_learn_nothing(server: Serv
     assert done(server, "DELETE", f"{lake}/users/none", "admin") == {"removed": False}
 
 
-def test_what_is_deleted_leaves_no_rights(server: Server) -> None:
+def test_deletion_leaves_no_rights(server: Server) -> None:
     lake = "/gone"
     done(server, "POST", "", "admin", {"name": "gone"})
     table(server, "gone", "admin", "c", "s", "t")

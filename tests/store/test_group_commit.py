@@ -57,7 +57,7 @@ def transactions() -> Transactions:
     return Transactions()
 
 
-def test_what_threads_ask_for_meanwhile_is_in_the_same_transaction(transactions: Transactions) -> None:
+def test_waiting_changes_of_threads_share_a_transaction(transactions: Transactions) -> None:
     assert transactions.submit_beside([[1], [2, 3], [4]]) == []
     assert transactions.written == [[1, 2, 3, 4]]
 

@@ -91,7 +91,7 @@ def test_rows_without_an_operation_are_refused(store: Store) -> None:
         plain.change(DesiredChange(user="root"), FREE)
 
 
-def test_what_exists_cannot_be_created_again(lake: GuardedStore) -> None:
+def test_an_existing_entity_cannot_be_created_again(lake: GuardedStore) -> None:
     lake.change(rows("grants", grant("user:eve", "CREATE", "lake:l")), FREE)
     desired = DesiredChange(user="eve", operation="create", resource=Entity("schema", "l/s"))
     with pytest.raises(StoreConflict, match="schema:l/s exists"):
@@ -230,7 +230,7 @@ def test_an_entity_with_a_flat_id_is_placed_where_its_creator_may_create(houses:
         houses.perform(create("room:a/x"), FREE)
 
 
-def test_what_may_be_deleted_is_deleted_and_the_rest_is_told(houses: GuardedStore) -> None:
+def test_delete_all_deletes_what_is_allowed_and_reports_the_rest(houses: GuardedStore) -> None:
     recorded: list[tuple[Outcome, float]] = []
     houses = GuardedStore(houses.store, houses.view, houses.authority, record=lambda *done: recorded.append(done))
     for user, house in (("ann", "a"), ("ben", "b")):

@@ -167,7 +167,7 @@ def test_a_copy_in_another_process_opens_the_store_itself(lake: Store, url: str,
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_what_cannot_be_used(lake: Store, url: str, policy: Path, tmp_path: Path, program: Program) -> None:
+def test_locations_that_cannot_be_used(lake: Store, url: str, policy: Path, tmp_path: Path, program: Program) -> None:
     state, _ = validate(program, from_tables(lake.rows(), "the store"))
     packed = tmp_path / "state.tar.gz"
     packed.write_bytes(state_bundle(program, state))

@@ -190,7 +190,7 @@ def test_rows_are_removed_as_they_are_and_only_if_they_are_there(lake: Store) ->
     same(lake)
 
 
-def test_nobody_overwrites_a_change_that_they_have_not_seen(lake: Store) -> None:
+def test_a_change_based_on_an_old_revision_is_refused(lake: Store) -> None:
     seen = lake.head().number
     by, ann, ben = (
         asks("root", "grant", "lake:l"),
@@ -313,7 +313,7 @@ def test_large_states_are_changed_like_small_ones(store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_pass_unharmed(store: Store, name: str) -> None:
+def test_hostile_names_pass_unchanged(store: Store, name: str) -> None:
     lake = f"lake:{name}"
     store.perform(asks("root", "create", lake), request_id=name[:200])
     who = name.replace("%", "percent")
@@ -361,7 +361,7 @@ def test_characters_that_no_name_has_are_refused(store: Store, program: Program,
         ("update head set system = 'other'", "says otherwise"),
     ],
 )
-def test_what_was_altered_by_hand_is_found(lake: Store, url: str, statement: str, found: str) -> None:
+def test_manual_alterations_are_found(lake: Store, url: str, statement: str, found: str) -> None:
     lake.change(asks("root", "grant", "lake:l"), add={"grants": [grant("user:eve", "SELECT", "lake:l")]})
     same(lake)
     with create_engine(f"sqlite:///{url}").begin() as connection:

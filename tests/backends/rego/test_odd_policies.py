@@ -89,7 +89,7 @@ def written(text: str, name: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_odd_policies_compile_to_passes_the_strict_check(opa_binary: Path, tmp_path: Path) -> None:
+def test_rego_of_odd_policies_passes_the_strict_check(opa_binary: Path, tmp_path: Path) -> None:
     for name, text in POLICIES.items():
         written(text, name, tmp_path)
     for command in (("check", "--strict"), ("fmt", "--fail", "--list")):

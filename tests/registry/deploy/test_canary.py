@@ -107,7 +107,7 @@ def test_a_part_of_the_fleet(text: str, share: float, labels: dict[str, str]) ->
 
 
 @pytest.mark.parametrize("text", ["", "0%", "150%", "-1", "half", "=a", "a=", "10%,20%"])
-def test_what_is_no_part(text: str) -> None:
+def test_values_that_are_no_share(text: str) -> None:
     with pytest.raises(UsageError, match="--canary"):
         part(text)
 
@@ -185,7 +185,7 @@ def test_a_canary_of_a_state_needs_one_before() -> None:
 
 
 @pytest.mark.parametrize(("zones", "alone"), [("bb", 2), ("b", 1), ("ab", 0), ("", 0)])
-def test_a_canary_that_all_are_in_has_nobody_beside_it(tmp_path: Path, zones: str, alone: int) -> None:
+def test_a_canary_of_all_sidecars_has_no_baseline(tmp_path: Path, zones: str, alone: int) -> None:
     feed = Feed(channel="dev", system="shop", kind="policy", holds="old")
     sidecars = [Sidecar(id=f"{at}", labels={"zone": zone}, feeds=(feed,)) for at, zone in enumerate(zones)]
     long_ago = Sidecar(id="x", feeds=(feed,), seen=datetime(2001, 1, 1, tzinfo=UTC))

@@ -102,7 +102,7 @@ def test_a_wider_row_stops_and_a_narrower_does_not(tmp_path: Path) -> None:
     assert compared(original, original, FailingOn.ANY).says == "no operation changed"
 
 
-def test_what_is_wider_here_and_narrower_there_stops_too(tmp_path: Path) -> None:
+def test_wider_in_one_place_and_narrower_in_another_fails_the_gate(tmp_path: Path) -> None:
     original = load_program(write(tmp_path))
     other = load_program(write(tmp_path, POLICY.replace("read: READ (item)", "read: WRITE (item)")))
     assert compared(original, other, FailingOn.WIDER).outcome is Outcome.FAILED
@@ -126,7 +126,7 @@ tables:
 """
 
 
-def test_what_changed_only_through_can_is_folded_into_the_row_that_changed(
+def test_changes_through_can_are_folded_into_the_changed_row(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
@@ -155,7 +155,7 @@ def test_the_cause_of_a_difference_is_reported_where_the_cells_are_the_same(
     assert lines[at + 1] == "by inheritance"
 
 
-def test_a_row_stays_where_the_one_it_asks_for_does_not_stop(tmp_path: Path) -> None:
+def test_a_row_is_listed_where_the_row_it_requires_passes_the_gate(tmp_path: Path) -> None:
     waiver = "waivers:\n  - {operation: site/load, change: wider, who: ada, why: writers too, until: 2026-02-01}\n"
     changed = NESTED.replace("load: READ (site)", "load: READ/WRITE (site)")
     before, after = (load_program(write(tmp_path, text)) for text in (NESTED, changed))
@@ -186,7 +186,7 @@ def test_a_waiver_lets_through_until_its_day(tmp_path: Path) -> None:
     assert [d.name for d in late.diagnostics] == ["expired-waiver"]
 
 
-def test_where_nothing_runs_there_is_nothing_to_compare(tmp_path: Path) -> None:
+def test_an_empty_channel_has_nothing_to_compare(tmp_path: Path) -> None:
     gate = diff_gate(
         None, load_program(write(tmp_path)), fail_on=FailingOn.ANY, waivers=(), today=TODAY, shown="shop.yaml"
     )

@@ -73,7 +73,7 @@ def test_a_module_that_the_new_policy_has_not_is_removed(opa: OpaServer, tmp_pat
     assert pushed.removed == ("privtab_push/studio/rows_project",)
 
 
-def test_what_a_bundle_holds_is_left_alone(tmp_path: Path) -> None:
+def test_policies_of_active_bundles_are_left_alone(tmp_path: Path) -> None:
     pushed = program(tmp_path)
     bundle = tmp_path / "policy.tar.gz"
     bundle.write_bytes(policy_bundle(pushed))

@@ -58,7 +58,7 @@ def last(looks: Iterable[FleetSnapshot]) -> FleetSnapshot:
         (Sidecar(id="x", problem="no answer"), SidecarProgress.UNREACHABLE, "no answer"),
     ],
 )
-def test_how_far_a_sidecar_is(seen: Sidecar, standing: SidecarProgress, why: str) -> None:
+def test_progress_of_a_sidecar(seen: Sidecar, standing: SidecarProgress, why: str) -> None:
     found = judge(seen, WANTED, "shop", NOW)
     assert (found.standing, found.why) == (standing, why)
 
@@ -74,7 +74,7 @@ def test_no_shard_may_be_an_old_one() -> None:
     assert (found.standing, found.why) == (SidecarProgress.WAITING, "still runs a a1")
 
 
-def test_what_a_sidecar_shows_when_it_asks_counts_too() -> None:
+def test_the_revision_in_a_sidecar_s_request_counts_too() -> None:
     feed = Feed(channel="dev", system="shop", kind="policy", holds="new")
     assert judge(sidecar(policy="old", feeds=(feed,)), WANTED, "shop", NOW).standing is SidecarProgress.ACTIVE
 
@@ -107,7 +107,7 @@ def test_a_bundle_that_all_refuse_ends_the_watch_before_its_time(monkeypatch: py
     assert not look.complete
 
 
-def test_what_was_refused_before_the_switch_says_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_before_the_release_do_not_count_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "PATIENCE", 0.05)
 
     def tried(at: str) -> Sidecar:
@@ -119,7 +119,7 @@ def test_what_was_refused_before_the_switch_says_nothing_of_it(monkeypatch: pyte
     assert look.seconds < 30
 
 
-def test_a_fleet_that_nobody_has_heard_of_is_given_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_fleet_is_awaited_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "GRACE", 0.1)
     look = last(watch(read([]), WANTED, "shop", timeout=60, every=0.02))
     assert look.complete
@@ -193,7 +193,7 @@ def test_ages_are_written_for_people(seconds: float, expected: str) -> None:
     assert age(timedelta(seconds=seconds)) == expected
 
 
-def test_a_server_whose_clock_is_wrong_makes_nobody_silent() -> None:
+def test_a_server_with_a_wrong_clock_marks_no_sidecar_silent() -> None:
     """Else nobody would be waited for, and a deployment would be done at once."""
     entry = {"id": "one", "last_seen": "2001-01-01T00:00:00.000Z", "bundles": {"policy": {"revision": "old"}}}
     feeds = {"dev/shop/policy": {"holds": "old", "waiting": False}}
@@ -204,7 +204,7 @@ def test_a_server_whose_clock_is_wrong_makes_nobody_silent() -> None:
 
 
 @pytest.mark.parametrize("waiting", [True, False])
-def test_who_asks_the_server_has_reached_it(waiting: bool) -> None:
+def test_a_sidecar_that_polls_has_reached_the_server(waiting: bool) -> None:
     gone = 'request failed: Get "http://h/channels/dev/shop/state.tar.gz": dial tcp: connect: connection refused'
     other = gone.replace("dev/shop", "prod/shop")
     bundles = {"state": {"message": gone, "code": "bundle_error"}, "theirs": {"message": other, "code": "bundle_error"}}

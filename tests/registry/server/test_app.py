@@ -74,7 +74,7 @@ def test_only_some_channels_are_served(registry: Registry) -> None:
     within(registry, body, only=["prod"])
 
 
-def test_a_long_poll_ends_with_the_switch(registry: Registry, packed: ExampleBundles) -> None:
+def test_a_long_poll_ends_with_the_release(registry: Registry, packed: ExampleBundles) -> None:
     new = registry.put(packed.policies[1]).id
 
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
@@ -95,7 +95,7 @@ def test_a_long_poll_ends_with_the_switch(registry: Registry, packed: ExampleBun
     within(registry, body)
 
 
-def test_a_long_poll_of_what_did_not_change_goes_on(registry: Registry, packed: ExampleBundles) -> None:
+def test_a_long_poll_continues_while_nothing_changes(registry: Registry, packed: ExampleBundles) -> None:
     new = registry.put(packed.policies[1]).id
 
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
@@ -111,7 +111,7 @@ def test_a_long_poll_of_what_did_not_change_goes_on(registry: Registry, packed: 
     within(registry, body)
 
 
-def test_who_waits_on_through_a_canary_is_seen_in_it_and_out_again(registry: Registry, packed: ExampleBundles) -> None:
+def test_a_waiting_sidecar_enters_and_leaves_a_canary(registry: Registry, packed: ExampleBundles) -> None:
     new = registry.put(packed.policies[1]).id
 
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
@@ -273,7 +273,7 @@ def test_a_storage_that_never_answered_is_no_registry(tmp_path: Path) -> None:
     within(Down(Registry.open(str(tmp_path)).store), body)
 
 
-def test_a_switch_is_announced_only_when_its_bundle_can_be_sent(registry: Registry, packed: ExampleBundles) -> None:
+def test_a_release_is_announced_only_when_its_bundle_can_be_sent(registry: Registry, packed: ExampleBundles) -> None:
     new = registry.put(packed.policies[1])
     lost = [True]
     blob = registry.blob
@@ -380,7 +380,7 @@ def test_reports_of_thousands_of_sidecars_are_bounded(monkeypatch: pytest.Monkey
     assert sum(map(len, fleet.counts.to_json().values())) <= 500
 
 
-def test_what_one_tells_harms_nobody_s_view(registry: Registry) -> None:
+def test_a_false_status_of_one_sidecar_does_not_change_others(registry: Registry) -> None:
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         assert (await client.post("/status", content=r'{"labels": {"id": "\ud800"}, "bundles": {}}')).status_code == 400
         report = r'{"labels": {"id": "\u001b[31m"}, "bundles": {"p": {"code": "\u202e", "message": "\u001b]0;x\u0007", "size": 1e999}}}'
@@ -395,7 +395,7 @@ def test_what_one_tells_harms_nobody_s_view(registry: Registry) -> None:
     within(registry, body)
 
 
-def test_a_long_log_holds_nobody_up(registry: Registry) -> None:
+def test_a_long_decision_log_blocks_no_other_request(registry: Registry) -> None:
     event = {"labels": {"id": "o"}, "path": "privtab/shop/decisions", "result": [True, False] * 200_000}
     log = gzip.compress(json.dumps([event]).encode(), 1)
 

@@ -45,7 +45,7 @@ def fleet(server: Server, **more: Any) -> dict[str, Any]:
     return {sidecar["id"]: sidecar for sidecar in found["sidecars"]} | {"": found}
 
 
-def test_a_switch_is_there_within_a_second_as_a_delta(
+def test_a_release_arrives_within_a_second_as_a_delta(
     serving: Any, opas: Any, registry: Registry, packed: ExampleBundles
 ) -> None:
     server = serving()
@@ -260,7 +260,7 @@ def test_tls_with_an_authority_of_ones_own(serving: Any, opas: Any, registry: Re
     assert [sidecar["id"] for sidecar in fleet(server, verify=str(files.authority))[""]["sidecars"]] == ["trusts"]
 
 
-def test_a_killed_server_is_missed_by_nobody(
+def test_sidecars_survive_a_killed_server(
     serving: Any, opas: Any, registry: Registry, packed: ExampleBundles, tmp_path: Path
 ) -> None:
     server = serving()
@@ -290,7 +290,7 @@ def test_open_long_polls_do_not_hold_up_an_end(serving: Any, opas: Any, registry
     assert opa.allows("ann", "read", "s/a/i")
 
 
-def test_storage_in_trouble_is_seen_and_what_ran_goes_on(
+def test_failing_storage_is_reported_and_served_releases_continue(
     serving: Any, opas: Any, registry: Registry, packed: ExampleBundles, tmp_path: Path
 ) -> None:
     server = serving("--poll", "0.1")

@@ -255,7 +255,7 @@ async def channel_of(client: httpx.AsyncClient) -> dict[str, Any]:
     return found
 
 
-def test_nothing_moves_while_the_last_switch_cannot_be_read(
+def test_nothing_moves_while_the_last_release_cannot_be_read(
     registry: Registry, packed: ExampleBundles, caplog: pytest.LogCaptureFixture
 ) -> None:
     new = registry.put(packed.policies[1]).id
@@ -284,7 +284,7 @@ def test_nothing_moves_while_the_last_switch_cannot_be_read(
     within(registry, body)
 
 
-def test_what_a_server_knows_goes_on_when_its_switch_is_spoilt(
+def test_a_server_keeps_serving_a_release_whose_record_is_damaged(
     registry: Registry, packed: ExampleBundles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from privtab.registry.server import feeds
@@ -304,7 +304,7 @@ def test_what_a_server_knows_goes_on_when_its_switch_is_spoilt(
     within(registry, body)
 
 
-def test_a_server_that_starts_anew_and_cannot_know_gives_nobody_anything_older(
+def test_a_restarted_server_that_cannot_read_the_last_release_serves_no_older_one(
     registry: Registry, packed: ExampleBundles
 ) -> None:
     old = registry.channel("dev", "shop")

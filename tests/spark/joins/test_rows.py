@@ -110,7 +110,7 @@ def test_rows_that_are_no_requests_are_denied_with_a_reason(
 
 
 @pytest.mark.slow
-def test_what_is_constant_needs_no_column_and_other_columns_stay(spark: SparkSession, program: Program) -> None:
+def test_constants_need_no_column_and_other_columns_stay(spark: SparkSession, program: Program) -> None:
     rows = spark.createDataFrame(
         [("c/s/t", 1, "ann", None), ("c/s/t", 2, "it's", [""]), (None, 3, "ann", [])],
         "path string, `n. 1` int, user string, groups array<string>",  # groups: nothing that this policy asks for

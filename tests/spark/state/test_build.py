@@ -232,7 +232,7 @@ def test_random_worlds(spark: SparkSession, seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_who_signs_may_change_and_opa_takes_it(
+def test_the_signing_key_may_change_and_opa_accepts_it(
     spark: SparkSession, shop: Program, tmp_path: Path, opa_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, next_one = (signing_keys.pair("ES256", number) for number in (0, 1))

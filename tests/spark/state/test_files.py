@@ -74,7 +74,7 @@ def test_a_folder(tmp_path: Path) -> None:
         place(tmp_path).read("a")
 
 
-def test_what_fsspec_opens() -> None:
+def test_addresses_that_fsspec_opens() -> None:
     use(place(f"memory://{uuid.uuid4().hex}/state"))
     with pytest.raises(UsageError, match="nothing://x"):
         place("nothing://x").read("a")

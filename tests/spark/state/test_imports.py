@@ -48,7 +48,7 @@ def test_an_imported_state_decides_and_has_the_report_of_the_command(spark: Spar
     assert decision_rows.answer_rows(answers, "allowed") == [(False,), (True,)]
 
 
-def test_what_a_state_cannot_say_stops_it_as_it_stops_the_command(tmp_path: Path) -> None:
+def test_rights_that_a_state_cannot_express_fail_strict_imports(tmp_path: Path) -> None:
     lake, export = files(tmp_path, ranger_policy(1, **UNKNOWN), ranger_policy(2, policyType=1))
     with pytest.raises(StateInvalid, match="denial") as lost:
         import_state(lake, "ranger", export)

@@ -159,7 +159,7 @@ def test_errors_of_spark_are_its_own_after_a_state_was_read(
 
 
 @pytest.mark.usefixtures("fresh_loggers")
-def test_what_came_from_the_environment_is_in_no_log(
+def test_secrets_from_the_environment_are_not_logged(
     spark: SparkSession, shop: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SHOP_SECRET", "pa55word")
