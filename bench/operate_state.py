@@ -25,13 +25,13 @@ from measure import Report, Spread, Table, markdown, resident
 from prepared import POLICY
 
 from privtab.bundle.archive import archive
-from privtab.bundle.delta import contents, delta_for, proof
+from privtab.bundle.delta import contents, delta_for, verify_delta
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.request import Entity
-from privtab.state.index import stamped_bytes, unstamped
+from privtab.state.index import stamped_bytes, without_revision
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.shards import PEOPLE
 
@@ -242,7 +242,7 @@ def report(sizes: Sequence[str], repetitions: int, grants: int = GRANTS) -> Repo
     shards: dict[str, bytes] = {}
     same = True
     for repetition in range(repetitions):
-        document = steps.timed("sort the rows into the index", unstamped, program, state)
+        document = steps.timed("sort the rows into the index", without_revision, program, state)
         _, text = steps.timed("write it as JSON, with its hash", stamped_bytes, document)
         steps.timed("gzip", archive, {"data.json": text})
         del document, text
@@ -254,7 +254,7 @@ def report(sizes: Sequence[str], repetitions: int, grants: int = GRANTS) -> Repo
         delta = steps.timed("the delta of one grant", delta_for, bundle, changed) or b""
     shuffled = replace(state, grants=state.grants[::-1], assignments=state.assignments[::-1])
     same = same and state_bundle(program, shuffled) == bundle
-    proof(bundle, delta, changed)
+    verify_delta(bundle, delta, changed)
     other_shards = shard_bundles(program, other)
     moved = [key for key in other_shards if other_shards[key] != shards.get(key)]
     shard_delta = delta_for(shards[moved[0]], other_shards[moved[0]]) or b""

@@ -8,7 +8,7 @@ import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privtab.analysis.changes import AddToGroup, Assign, Give, apply, change_text
+from privtab.analysis.changes import AddToGroup, Assign, GrantChange, apply, change_text
 from privtab.analysis.explain import explain
 from privtab.analysis.proposals import proposals
 from privtab.analysis.turns import ways
@@ -120,7 +120,7 @@ def test_every_proposal_turns_the_answer_and_needs_all_of_its_changes(policy: in
                 some = [change for n, change in enumerate(proposal.changes) if n != at]
                 decision = Reference(program, apply(state, request.user, some)).decide(request)
                 assert decision.allowed is (at == -1), (request, proposal, some)
-            assert proposal.new_role or proposal.direct is any(isinstance(c, Give) for c in proposal.changes)
+            assert proposal.new_role or proposal.direct is any(isinstance(c, GrantChange) for c in proposal.changes)
         direct = [proposal.direct for proposal in found]
         assert direct == sorted(direct)
         assert all(isinstance(c, Assign | AddToGroup) or c for p in found for c in p.changes)

@@ -10,7 +10,7 @@ import pytest
 
 from privtab.analysis.explain import explain
 from privtab.analysis.who_can import who_can
-from privtab.authzen.messages import Searched
+from privtab.authzen.messages import SearchKind
 from privtab.authzen.points import LocalDecisionPoint
 from privtab.authzen.service import Service
 from privtab.bundle.pack import state_bundle
@@ -64,7 +64,7 @@ def engine(tmp_path: Path) -> Embedded:
     return Embedded(tmp_path, mode="enforce")
 
 
-def search(engine: Embedded, kind: Searched, request: Request) -> list[Any]:
+def search(engine: Embedded, kind: SearchKind, request: Request) -> list[Any]:
     answer = asyncio.run(Service(LocalDecisionPoint(engine), page_size=100).search(kind, request.to_json()))
     return [result.get("id", result.get("name")) for result in answer["results"]]
 
@@ -74,19 +74,19 @@ def read(user: str, document: str = "d1", action: str = "read") -> Request:
 
 
 def test_resources_are_those_that_the_state_places(engine: Embedded) -> None:
-    assert search(engine, Searched.RESOURCE, read("ann")) == ["d1"]
-    assert search(engine, Searched.RESOURCE, read("bob")) == ["d1", "d2", "d3"]
-    assert search(engine, Searched.RESOURCE, read("nobody", action="ping")) == ["d1", "d2", "d3"]
+    assert search(engine, SearchKind.RESOURCE, read("ann")) == ["d1"]
+    assert search(engine, SearchKind.RESOURCE, read("bob")) == ["d1", "d2", "d3"]
+    assert search(engine, SearchKind.RESOURCE, read("nobody", action="ping")) == ["d1", "d2", "d3"]
     folders = Request(user="ann", action="list", resource=Entity("folder", "f1"))
-    assert search(engine, Searched.RESOURCE, folders) == ["f2"]
+    assert search(engine, SearchKind.RESOURCE, folders) == ["f2"]
 
 
 def test_subjects_and_actions(engine: Embedded) -> None:
-    assert search(engine, Searched.SUBJECT, read("ann")) == ["ann", "bob", "cy"]
-    assert search(engine, Searched.SUBJECT, read("ann", "d3")) == ["bob", "cy"]
-    assert search(engine, Searched.SUBJECT, read("ann", "d9")) == []
-    assert search(engine, Searched.ACTION, read("ann")) == ["ping", "read"]
-    assert search(engine, Searched.ACTION, read("ann", "d9")) == []
+    assert search(engine, SearchKind.SUBJECT, read("ann")) == ["ann", "bob", "cy"]
+    assert search(engine, SearchKind.SUBJECT, read("ann", "d3")) == ["bob", "cy"]
+    assert search(engine, SearchKind.SUBJECT, read("ann", "d9")) == []
+    assert search(engine, SearchKind.ACTION, read("ann")) == ["ping", "read"]
+    assert search(engine, SearchKind.ACTION, read("ann", "d9")) == []
 
 
 def test_questions_follow_a_moved_entity(tmp_path: Path) -> None:

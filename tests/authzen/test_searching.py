@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from privtab import InvalidRequest
 from privtab.analysis.universe import universe
 from privtab.analysis.who_can import who_can
-from privtab.authzen.messages import Searched
+from privtab.authzen.messages import SearchKind
 from privtab.authzen.paging import PagePosition
 from privtab.authzen.points import LocalDecisionPoint
 from privtab.authzen.searching import AT_ONCE, SearchPlan, page
@@ -58,7 +58,7 @@ def check(number: int, turn: int, *, per_rule: int) -> None:
         named = universe(program, state)
         for request in worlds.requests(program, turn, per_rule=per_rule):
             expected = who_can(reference, state, request)
-            answer = search(service, Searched.SUBJECT, request)
+            answer = search(service, SearchKind.SUBJECT, request)
             found = {result["id"] for result in answer["results"]}
             if expected.anyone and not request.groups:
                 assert answer["context"] == {"anyone": True}
@@ -67,13 +67,13 @@ def check(number: int, turn: int, *, per_rule: int) -> None:
                 assert "context" not in answer
             assert all(reference.decide(replace(request, user=user)).allowed for user in found)
 
-            paths = [result["id"] for result in search(service, Searched.RESOURCE, request)["results"]]
+            paths = [result["id"] for result in search(service, SearchKind.RESOURCE, request)["results"]]
             pool = named.by_type[request.resource.type]
             assert paths == sorted(
                 p for p in pool if reference.decide(replace(request, resource=Entity(request.resource.type, p))).allowed
             )
 
-            operations = [result["name"] for result in search(service, Searched.ACTION, request)["results"]]
+            operations = [result["name"] for result in search(service, SearchKind.ACTION, request)["results"]]
             known = [operation for type_, operation in program.rules if type_ == request.resource.type]
             assert operations == sorted(o for o in known if allowed(reference, replace(request, action=o)))
 
@@ -86,7 +86,7 @@ def allowed(reference: Reference, request: Request) -> bool:
     return reference.decide(request).allowed
 
 
-def search(service: Service, kind: Searched, request: Request) -> dict[str, Any]:
+def search(service: Service, kind: SearchKind, request: Request) -> dict[str, Any]:
     return asyncio.run(service.search(kind, request.to_json()))
 
 

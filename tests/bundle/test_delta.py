@@ -19,8 +19,8 @@ from privtab.bundle.delta import (
     delta_for,
     difference,
     patch,
-    proof,
     segments,
+    verify_delta,
 )
 from privtab.bundle.pack import shard_bundles
 from privtab.errors import BrokenBundle
@@ -149,11 +149,11 @@ def test_base_and_delta_are_the_full_bundle(lake: Program, seed: int) -> None:
         return
     before_, after_ = contents(old), contents(new)
     delta = _bundle(difference(before_.data, after_.data, after_.roots), after_.manifest, before_.manifest)
-    proof(old, delta, new)
+    verify_delta(old, delta, new)
     before, after = shard_bundles(lake, state), shard_bundles(lake, changed(state, seed + 100))
     for key in before.keys() & after.keys():
         if (found := delta_for(before[key], after[key])) is not None:
-            proof(before[key], found, after[key])
+            verify_delta(before[key], found, after[key])
             assert len(found) < len(after[key])
 
 
@@ -217,11 +217,11 @@ def test_the_proof_fails_where_it_must() -> None:
     old, new, third = (data_bundle({"r": rows | {"last": last}}, str(last)) for last in (1, 2, 3))
     delta = delta_for(old, new)
     assert delta is not None
-    proof(old, delta, new)
+    verify_delta(old, delta, new)
     with pytest.raises(BrokenBundle, match="leads to revision 2, not to 3"):
-        proof(old, delta, third)
+        verify_delta(old, delta, third)
     with pytest.raises(BrokenBundle, match="has no operations"):
-        proof(old, archive({".manifest": json_bytes({"roots": ["r"]}), "patch.json": b'{"data":[]}'}), new)
+        verify_delta(old, archive({".manifest": json_bytes({"roots": ["r"]}), "patch.json": b'{"data":[]}'}), new)
     wrong = archive(
         {
             ".manifest": json_bytes({"roots": ["r"], "revision": "2"}),
@@ -229,7 +229,7 @@ def test_the_proof_fails_where_it_must() -> None:
         }
     )
     with pytest.raises(BrokenBundle, match="differ at `/r/last`"):
-        proof(old, wrong, new)
+        verify_delta(old, wrong, new)
     outside = archive(
         {
             ".manifest": json_bytes({"roots": ["r"], "revision": "2"}),
@@ -237,7 +237,7 @@ def test_the_proof_fails_where_it_must() -> None:
         }
     )
     with pytest.raises(BrokenBundle, match="outside the roots"):
-        proof(old, outside, new)
+        verify_delta(old, outside, new)
 
 
 def test_an_empty_delta_is_never_made(lake: Program) -> None:

@@ -14,7 +14,7 @@ from bundle_service import BundleService, changed, unusual_state
 
 from privtab import pipeline
 from privtab.bundle import state_bundle
-from privtab.bundle.delta import contents, delta_for, proof
+from privtab.bundle.delta import contents, delta_for, verify_delta
 from privtab.bundle.pack import shard_bundles
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
@@ -72,7 +72,7 @@ def test_deltas_in_a_row_lead_where_the_full_bundles_are(
             full = state_bundle(lake, state)
             delta = delta_for(before, full)
             if delta is not None:
-                proof(before, delta, full)
+                verify_delta(before, delta, full)
                 deltas += 1
             service.put("state", f'"{number}"', full, delta)
             expected = contents(full).data["privtab_state"]["lake"]

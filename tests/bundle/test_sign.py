@@ -15,7 +15,7 @@ import signing_keys
 from privtab import pipeline
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
-from privtab.bundle.sign import PASSWORD_VARIABLE, SigningKey, new_key, sealed, signed
+from privtab.bundle.sign import PASSWORD_VARIABLE, SigningKey, new_key, signed, signed_bundle
 from privtab.bundle.verify import verify
 from privtab.errors import BrokenBundle, FileError, SignatureRefused, UsageError
 from privtab.keys import VerificationKey, verification_keys
@@ -60,7 +60,7 @@ def test_the_same_bundle_has_the_same_signature(bundle: bytes, kind: str) -> Non
     key = signing_keys.pair(kind).signing()
     once = signed(bundle, key)
     assert signed(bundle, key) == once == signed(once, key)
-    assert sealed(signing_keys.files(bundle), key) == once, "packed and signed at once, or signed later"
+    assert signed_bundle(signing_keys.files(bundle), key) == once, "packed and signed at once, or signed later"
 
 
 def test_a_state_is_signed_as_well() -> None:

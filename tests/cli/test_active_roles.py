@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from privtab import Client, Embedded, Request
-from privtab.authzen.messages import Searched
+from privtab.authzen.messages import SearchKind
 from privtab.authzen.points import LocalDecisionPoint
 from privtab.authzen.service import Service
 from privtab.bundle import state_bundle
@@ -130,14 +130,14 @@ def test_authzen_reads_them_from_the_context(folder: Path) -> None:
         answer = decided(wrong)
         assert not answer["decision"]
         assert "must be a list of names" in answer["context"]["error"]["message"]
-    for kind, part in ((Searched.RESOURCE, {"resource": {"type": "item"}}), (Searched.ACTION, {"action": {}})):
+    for kind, part in ((SearchKind.RESOURCE, {"resource": {"type": "item"}}), (SearchKind.ACTION, {"action": {}})):
         request = {**body, **part}
         found = [
             asyncio.run(service.search(kind, {**request, "context": {"active_roles": active}}))["results"]
             for active in (["clerk"], ["idle"], ["boss"])
         ]
         assert found[1:] == [[], []]
-        assert bool(found[0]) is (kind is Searched.ACTION), "the state names no item"
+        assert bool(found[0]) is (kind is SearchKind.ACTION), "the state names no item"
 
 
 def test_commands_take_active_roles(privtab: Callable[..., Any], folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privtab.bundle.delta import contents, proof
+from privtab.bundle.delta import contents, verify_delta
 from privtab.registry import Registry
 
 Privtab = Callable[..., Any]
@@ -204,7 +204,7 @@ def test_a_delta_of_two_states(privtab: Privtab, policy: Path, tmp_path: Path) -
     for path in paths:
         assert privtab("state", "pack", path, "-p", policy, "-o", path.with_suffix(".tar.gz")).code == 0
         bundles.append(path.with_suffix(".tar.gz").read_bytes())
-    proof(bundles[0], delta.read_bytes(), bundles[1])
+    verify_delta(bundles[0], delta.read_bytes(), bundles[1])
     assert contents(delta.read_bytes()).patch
     assert len(delta.read_bytes()) < len(bundles[1])
     ran = privtab("state", "diff", paths[0], paths[0], "-p", policy, "--delta", tmp_path / "none.tar.gz")

@@ -22,11 +22,11 @@ from privtab.client._fetch import Fetcher, FetchError
 from privtab.client._transport import RequestsTransport
 from privtab.pipeline import policy_artifacts
 from privtab.registry import Registry
-from privtab.registry.deploy.fleet import OpaReader, ServerReader, TroubleError
+from privtab.registry.deploy.fleet import FleetUnreadable, OpaReader, ServerReader
 from privtab.registry.deploy.push import push
 
 TOKEN = "a-token-of-the-test"  # noqa: S105
-TROUBLE = (PrivtabError, TroubleError)
+TROUBLE = (PrivtabError, FleetUnreadable)
 
 
 def embedded(url: str, folder: Path) -> None:
@@ -61,12 +61,12 @@ def bucket(url: str, folder: Path) -> None:
 
 def server(url: str, folder: Path) -> None:
     if problem := ServerReader(url, TOKEN)().problem:
-        raise TroubleError(problem)
+        raise FleetUnreadable(problem)
 
 
 def opa(url: str, folder: Path) -> None:
     if problem := OpaReader([url], TOKEN)().sidecars[0].problem:
-        raise TroubleError(problem)
+        raise FleetUnreadable(problem)
 
 
 def pushed(url: str, folder: Path) -> None:

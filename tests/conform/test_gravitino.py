@@ -13,7 +13,7 @@ from privtab.conform.document import load
 from privtab.conform.nodes import Answer, Verdict
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
-from privtab.conform.rest import HttpDriver, judged
+from privtab.conform.rest import HttpDriver, read_answer
 from privtab.conform.run import Settings, run
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
@@ -92,4 +92,4 @@ def test_answers_of_the_documented_shape_are_classified(
     table: Program, status: int, content: object, answer: Answer
 ) -> None:
     signs = load(DRIVER, table).operations["tag", "get"].signs
-    assert judged(signs, status, json.dumps(content).encode()) is answer
+    assert read_answer(signs, status, json.dumps(content).encode()) is answer

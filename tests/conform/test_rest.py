@@ -13,11 +13,11 @@ from threading import Thread
 
 import pytest
 
-from privtab.conform.document import Signs, load
+from privtab.conform.document import AnswerPatterns, load
 from privtab.conform.nodes import Answer, Plan, Verdict
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
-from privtab.conform.rest import HttpDriver, judged
+from privtab.conform.rest import HttpDriver, read_answer
 from privtab.conform.run import Settings, run
 from privtab.pipeline import load_program
 
@@ -192,5 +192,5 @@ def test_a_missing_check_is_reported_with_a_command_to_paste(library: tuple[Libr
     ],
 )
 def test_statuses_and_bodies_are_judged(status: int, body: bytes, answer: Answer) -> None:
-    signs = Signs(allowed=("409",), refused=("403", "not authorized"))
-    assert judged(signs, status, body) is answer
+    signs = AnswerPatterns(allowed=("409",), refused=("403", "not authorized"))
+    assert read_answer(signs, status, body) is answer

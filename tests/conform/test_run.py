@@ -188,17 +188,17 @@ def test_a_driver_that_gives_another_number_of_answers_is_ended(library: Program
 
 
 def test_each_answer_is_judged_once(library: Program, planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    judged: list[str] = []
+    read_answer: list[str] = []
 
     def rows(question: Question) -> int:
-        judged.append(question.id)
+        read_answer.append(question.id)
         return 1
 
     monkeypatch.setattr(Question, "rows", property(rows))
     questions = [replace(planned.questions[0], id=str(number), expected=True) for number in range(200)]
     outcome = run(planned, questions, Obeying(library), Settings())
     assert len(outcome.answers) == 200
-    assert len(judged) == 200
+    assert len(read_answer) == 200
 
 
 def test_a_system_without_the_state_is_not_called_narrower() -> None:

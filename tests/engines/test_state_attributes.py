@@ -25,7 +25,7 @@ from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
-from privtab.state.index import index, unstamped
+from privtab.state.index import index, without_revision
 from privtab.state.nodes import Assignment, AttributeRow, Grant, State
 from privtab.state.shards import merged, parts, shards
 
@@ -189,7 +189,7 @@ def test_parts_of_a_sharded_state_are_the_whole() -> None:
         further,
         replace(further, grants=(*STATE.grants, timed), windows={"grants": (ALWAYS, Window(1, 2))}),
     ):
-        found = parts(program, unstamped(program, state))
+        found = parts(program, without_revision(program, state))
         assert merged(found) == index(program, state)
     # A root entity with attributes alone has a shard.
     assert sorted(shards(program, further)) == ["catalog:c", "catalog:e", "people"]
@@ -238,7 +238,7 @@ def test_generated_states_in_parts(seed: int) -> None:
     program = generated_programs.program(seed, "attributes", *worlds.TIMED)
     state = worlds.state(program, seed)
     whole = index(program, state)
-    assert merged(parts(program, unstamped(program, state))) == whole
+    assert merged(parts(program, without_revision(program, state))) == whole
     asked_ = worlds.requests(program, seed, 4)
     artifacts = policy_artifacts(program).program
     engines = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import privtab
-from privtab.ir.algebra import Rebuilt
+from privtab.ir.algebra import Rebuilder
 from privtab.ir.formula import Truth, flat
 from privtab.ir.nodes import ALWAYS, NEVER, And, Atom, ByType, Formula, Has, Or, Owner, ServiceAdmin, Target, When
 from privtab.pipeline import load_program
@@ -60,7 +60,7 @@ def test_conditions_are_walked_in_one_place() -> None:
 def test_a_condition_rebuilt_is_itself(name: str) -> None:
     for rule in load_program(name).rules.values():
         for formula in (rule.gate, rule.requires, rule.each):
-            assert formula is None or Rebuilt().fold(formula) == formula
+            assert formula is None or Rebuilder().fold(formula) == formula
 
 
 def test_flat_keeps_each_part_once() -> None:

@@ -12,7 +12,7 @@ from example_bundles import POLICY, READS, ExampleBundles, bundles
 from fuzzing import LENGTHS, fuzzed
 
 from privtab.bundle.archive import archive
-from privtab.bundle.delta import delta_for, proof
+from privtab.bundle.delta import delta_for, verify_delta
 from privtab.cli._stored import load_policy, load_rows
 from privtab.diagnostics import Diagnostic
 from privtab.errors import BrokenBundle, FileError, RegistryError, UsageError
@@ -89,13 +89,13 @@ def test_deltas(packed: ExampleBundles, seconds: float | None) -> None:
     base, full = packed.states[0], packed.states[1]
     delta = delta_for(base, full)
     assert delta is not None
-    proof(base, delta, full)
+    verify_delta(base, delta, full)
     files = signing_keys.files(delta)
     seeds = [delta, *(json.dumps(name).encode() + b"\n" + files[name] for name in files)]
 
     def read(text: bytes) -> None:
         with contextlib.suppress(BrokenBundle):
-            proof(base, text, full)
+            verify_delta(base, text, full)
         head, _, changed = text.partition(b"\n")
         try:
             name = json.loads(head)
@@ -104,7 +104,7 @@ def test_deltas(packed: ExampleBundles, seconds: float | None) -> None:
             return
         if changed_delta is not None:
             with contextlib.suppress(BrokenBundle):
-                proof(base, changed_delta, full)
+                verify_delta(base, changed_delta, full)
 
     fuzzed(seeds, read, seconds)
 

@@ -18,7 +18,7 @@ from privtab.importing.run import run
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.pushdown.document import load
-from privtab.pushdown.run import Pushed, push
+from privtab.pushdown.run import PushReport, push
 from privtab.pushdown.target import Options
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, Effect, Grant, State
@@ -52,14 +52,14 @@ def server(tmp_path: Path, program: Program) -> Iterator[Server]:
     assert started.stop() == 0
 
 
-Pusher = Callable[..., Pushed]
+Pusher = Callable[..., PushReport]
 
 
 @pytest.fixture
 def pushes(server: Server, program: Program, tmp_path: Path) -> Pusher:
     document = load("gravitino", program, {"metalake": "prod"})
 
-    def call(state: State, **options: object) -> Pushed:
+    def call(state: State, **options: object) -> PushReport:
         reached = Options(token=token("admin"), record=tmp_path / "record.json")
         options = {"pusher": "gravitino", "apply": True, "options": reached, **options}
         return push(program, state, document, server.url, **options)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.pushdown.document import Document, load
 from privtab.pushdown.rights import Account, NativeGrant, Object
-from privtab.pushdown.run import Pushed, push
+from privtab.pushdown.run import PushReport, push
 from privtab.pushdown.targets.mariadb import TRAITS
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
@@ -110,12 +110,12 @@ def tries(url: str, user: str, statement: str) -> bool:
     return True
 
 
-Pusher = Callable[..., Pushed]
+Pusher = Callable[..., PushReport]
 
 
 @pytest.fixture
 def pushes(url: str, program: Program, document: Document) -> Pusher:
-    def call(state: State, **options: object) -> Pushed:
+    def call(state: State, **options: object) -> PushReport:
         options = {"pusher": "lake", "expand": True, "apply": True, **options}
         return push(program, state, document, url, **options)  # type: ignore[arg-type]
 

@@ -19,7 +19,7 @@ from privtab.importing.run import Imported, run
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.pushdown.document import load
-from privtab.pushdown.run import Pushed, push
+from privtab.pushdown.run import PushReport, push
 from privtab.request import Entity
 from privtab.state.nodes import Effect, Grant, State
 
@@ -34,14 +34,14 @@ def program(request: pytest.FixtureRequest, tmp_path: Path) -> Program:
     return load_program(path)
 
 
-Pusher = Callable[..., Pushed]
+Pusher = Callable[..., PushReport]
 
 
 @pytest.fixture
 def pushes(program: Program, tmp_path: Path) -> Pusher:
     document = load("ranger", program, {})
 
-    def call(state: State, **options: object) -> Pushed:
+    def call(state: State, **options: object) -> PushReport:
         options = {"pusher": "lake", "apply": True, **options}
         return push(program, state, document, str(tmp_path / "policies.json"), **options)  # type: ignore[arg-type]
 

@@ -70,7 +70,7 @@ def test_an_incomplete_release_is_skipped_and_its_number_is_not_reused(
     assert (after.sequence, after.policy, after.trouble) == (3, ran[0].policy, "")
     assert registry.channel("dev", "shop") == after
     assert [entry.sequence for entry in registry.history("dev", "shop")] == [1, 3]
-    assert [release.sequence for release in registry.unread("dev", "shop")] == [2]
+    assert [release.sequence for release in registry.unreadable_releases("dev", "shop")] == [2]
     assert [problem.path[-13:] for problem in check(registry).problems] == ["00000002.json"]
     assert sweep(registry).kept == 2
 

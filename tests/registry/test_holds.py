@@ -167,7 +167,7 @@ def test_a_hold_of_a_dead_process_expires(local: tuple[Registry, list[str]], mon
     registry.release("dev", "shop", policy=ids[1])
     registry.release("dev", "shop", policy=ids[0])
     old = note(registry, "keep", [digest], timedelta(minutes=70))
-    assert old in sweep(registry).litter
+    assert old in sweep(registry).abandoned_files
     swept = sweep(registry, keep=1, older_than=0, remove=True)
     assert [revision.id for revision in swept.revisions] == [ids[1]]
     whole(registry)

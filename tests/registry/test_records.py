@@ -90,7 +90,7 @@ def test_a_sweep_goes_on_and_spares_bundles_without_a_record(
     states = [registry.put(state).id for state in packed.states[1:]]
     swept = sweep(registry, keep=1, older_than=0, remove=True)
     assert {revision.id for revision in swept.revisions} == set(states)
-    assert (swept.orphans, swept.unread) == ((), (path,))
+    assert (swept.orphans, swept.unreadable_releases) == ((), (path,))
     assert check(registry, repair=True).problems[0].repaired, "its bundle is there still"
     assert [revision.id for revision in sweep(registry, keep=1, older_than=0, remove=True).revisions] == [ids[1]]
     assert run(["registry", "gc", registry.url]) == 0

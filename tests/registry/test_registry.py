@@ -162,7 +162,7 @@ def test_a_sweep_removes_the_remains_of_writers(registry: Registry, packed: Exam
         (folder / name).write_bytes(b"half")
         at = (folder / name).stat().st_mtime - old
         os.utime(folder / name, (at, at))
-    assert sweep(registry).litter == ("channels/dev/shop/.new-old",)
+    assert sweep(registry).abandoned_files == ("channels/dev/shop/.new-old",)
     sweep(registry, remove=True)
     assert sorted(path.name for path in folder.glob(".new-*")) == [".new-young"]
 

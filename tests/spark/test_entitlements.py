@@ -19,7 +19,7 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.spark import entitlements
 from privtab.spark.matrix import candidates
-from privtab.spark.matrix.broadcast import opened, parcel
+from privtab.spark.matrix.broadcast import opened, pickled_matrix
 from privtab.spark.matrix.compute import Matrix, Question
 from privtab.spark.matrix.opening import open_state, open_world
 from privtab.spark.policies import open_policy
@@ -83,7 +83,7 @@ def rows(
     """The matrix without Spark."""
     policy = open_policy(program)
     world = open_world(policy, open_state(policy, state), users=users, principals=principals)
-    matrix = opened(parcel(Matrix(world, question or Question())))
+    matrix = opened(pickled_matrix(Matrix(world, question or Question())))
     return [row for batch in matrix.of(entities) for row in batch.to_pylist()]
 
 

@@ -18,7 +18,7 @@ from privtab.errors import DecisionUnavailable
 from privtab.spark import decide, kernel, shipping
 from privtab.spark.arguments import read_arguments
 from privtab.spark.policies import open_policy
-from privtab.spark.shipping import Packed, Shipped, loaded
+from privtab.spark.shipping import PackedState, Shipped, loaded
 from privtab.spark.states import prepared
 
 USERS, BOXES = ("ann", "bob", "cy"), ("s/a/1", "s/a/2", "s/b/1", "s//", "s/100%25/a%2Fb")
@@ -26,7 +26,7 @@ MAY = {("ann", "s/a/1"), ("ann", "s/b/1"), ("ann", "s/100%25/a%2Fb"), ("bob", "s
 
 
 @pytest.fixture
-def ready(spark: SparkSession, tmp_path: Path) -> Packed:
+def ready(spark: SparkSession, tmp_path: Path) -> PackedState:
     policy, state = decision_rows.files(tmp_path)
     return prepared(open_policy(policy), state, spark)
 
@@ -68,7 +68,9 @@ def test_batches_of_any_size_give_every_row_its_own_answer(
     assert {row["reason"] for row in rows if row["box"] == "s//"} == {"malformed path"}
 
 
-def test_a_large_state_comes_as_a_file_that_is_sent_once(spark: SparkSession, ready: Packed, tmp_path: Path) -> None:
+def test_a_large_state_comes_as_a_file_that_is_sent_once(
+    spark: SparkSession, ready: PackedState, tmp_path: Path
+) -> None:
     policy, _ = decision_rows.files(tmp_path)
     df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
     request = read_arguments(df, open_policy(policy), subject="user", action="look", resource=("box", "path"))
@@ -99,7 +101,7 @@ def test_an_answer_is_computed_once_however_often_it_is_used(
     assert [row["n"] for row in used.collect()] == [0]
 
 
-def test_bytes_that_are_not_utf8_match_no_user(ready: Packed) -> None:
+def test_bytes_that_are_not_utf8_match_no_user(ready: PackedState) -> None:
     batches = loaded(Shipped(digest=ready.digest, content=ready.content))
     users = pa.array([b"ann", b"a\xffnn", b"ann"]).cast(pa.binary()).view(pa.string())
     paths = pa.array([b"s/a/1", b"s/a/1", b"s/\xc3/1"]).cast(pa.binary()).view(pa.string())
@@ -115,7 +117,7 @@ def test_small_batches_are_gathered_large_ones_are_not(monkeypatch: pytest.Monke
     assert [len(part) for part in kernel.combined_batches(iter(batches), 1000)] == [1, 1, 1, 1, 1]
 
 
-def test_a_matrix_shipped_in_a_file_is_the_same(ready: Packed, tmp_path: Path) -> None:
+def test_a_matrix_shipped_in_a_file_is_the_same(ready: PackedState, tmp_path: Path) -> None:
     path = tmp_path / "state.bin"
     path.write_bytes(ready.content)
     program, arrays = mapped(path)
@@ -125,7 +127,9 @@ def test_a_matrix_shipped_in_a_file_is_the_same(ready: Packed, tmp_path: Path) -
         unpacked(b"something else")
 
 
-def test_a_worker_keeps_few_states_and_reports_a_missing_one(ready: Packed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_keeps_few_states_and_reports_a_missing_one(
+    ready: PackedState, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shipping, "MOST_OPEN", 1)
     shipped = Shipped(digest=ready.digest, content=ready.content)
     first = loaded(shipped)

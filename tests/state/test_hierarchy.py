@@ -18,7 +18,7 @@ from privtab.source import SourceFile
 from privtab.state import chains, raw
 from privtab.state.hierarchy import closed
 from privtab.state.holdings import Holdings
-from privtab.state.index import index, index_bytes, unstamped
+from privtab.state.index import index, index_bytes, without_revision
 from privtab.state.load import from_tables, to_tables
 from privtab.state.nodes import State
 from privtab.state.validate import validate
@@ -116,7 +116,7 @@ def test_the_index_is_that_of_a_state_with_each_pair_assigned(seed: int) -> None
         assignments=tuple(row for row in whole.assignments if not row.principal.startswith("role:")),
     )
     plain = replace(program, semantics=replace(program.semantics, hierarchy=()))
-    nested, assigned = unstamped(program, state), unstamped(plain, flat)
+    nested, assigned = without_revision(program, state), without_revision(plain, flat)
     for part in ("principals", "scoped", "owners", "members"):
         assert nested[part] == assigned[part]
 

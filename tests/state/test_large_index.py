@@ -7,7 +7,7 @@ from seeds import seeds
 
 from privtab.ir.nodes import Program
 from privtab.state import large_index, raw
-from privtab.state.index import index, index_bytes, unstamped
+from privtab.state.index import index, index_bytes, without_revision
 from privtab.state.load import from_tables, to_tables
 from privtab.state.nodes import State
 from privtab.state.validate import validate
@@ -54,12 +54,12 @@ def test_columns_give_the_index_that_rows_give(
         rows, large = columns(program, named)
         assert index_bytes(program, large) == index_bytes(program, rows)
         assert index(program, large) == index(program, rows)
-        assert unstamped(program, large) == unstamped(program, rows)
+        assert without_revision(program, large) == without_revision(program, rows)
 
 
 def test_the_worlds_have_what_an_index_can_hold() -> None:
     documents = [
-        unstamped(program, worlds.state(program, seed))
+        without_revision(program, worlds.state(program, seed))
         for seed, program in ((seed, generated_programs.program(seed)) for seed in SEEDS)
     ]
     assert all(any(document[part] for document in documents) for part in documents[0])

@@ -3,11 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from privtab.ir.nodes import Program
-from privtab.state.uses import Uses, uses
+from privtab.state.uses import UsedParts, uses
 
 
 def test_everything_used_by_a_rule_is_found(program: Program) -> None:
-    assert uses(program) == Uses(
+    assert uses(program) == UsedParts(
         member_types=frozenset({"lake", "group", "schema"}),
         group_membership=True,
         holds=True,
@@ -18,7 +18,7 @@ def test_everything_used_by_a_rule_is_found(program: Program) -> None:
 
 
 def test_a_policy_without_requirements(lean: Program) -> None:
-    assert uses(lean) == Uses(
+    assert uses(lean) == UsedParts(
         member_types=frozenset(),
         group_membership=False,
         holds=False,

@@ -17,7 +17,7 @@ MAX_LISTED = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Give:
+class GrantChange:
     """The caller is granted the privilege on the entity; a grant on an ancestor in `also_at` has the same result."""
 
     privilege: str
@@ -66,14 +66,14 @@ class RemoveDenial:
     row: Grant
 
 
-Change: TypeAlias = Give | MakeOwner | Join | Assign | AddToGroup | Appoint | RemoveDenial
+Change: TypeAlias = GrantChange | MakeOwner | Join | Assign | AddToGroup | Appoint | RemoveDenial
 Changes: TypeAlias = frozenset[Change]
 
 
 def change_text(change: Change, user: str) -> str:
     """Describe a change in words."""
     match change:
-        case Give():
+        case GrantChange():
             return f"grant {change.privilege} at {change.entity} to user:{user}"
         case MakeOwner():
             return f"make user:{user} owner of {change.entity}"
@@ -96,7 +96,7 @@ def change_text(change: Change, user: str) -> str:
 def change_kind(change: Change) -> str:
     """The kind of a change, as a stable key."""
     match change:
-        case Give():
+        case GrantChange():
             return "grant"
         case MakeOwner():
             return "owner"
@@ -118,20 +118,20 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
     """Return the state with the changes made for a user."""
     for change in changes:
         match change:
-            case Give():
+            case GrantChange():
                 grant = Grant(grantee=f"user:{user}", effect="allow", privilege=change.privilege, entity=change.entity)
-                state = state.plus("grants", grant)
+                state = state.with_row("grants", grant)
             case MakeOwner():
-                state = state.plus("owners", (change.entity, f"user:{user}"))
+                state = state.with_row("owners", (change.entity, f"user:{user}"))
             case Join():
-                state = state.plus("members", (user, change.entity))
+                state = state.with_row("members", (user, change.entity))
             case Assign():
                 assignment = Assignment(principal=f"user:{user}", role=change.role, scope=change.scope)
-                state = state.plus("assignments", assignment)
+                state = state.with_row("assignments", assignment)
             case AddToGroup():
-                state = state.plus("memberships", (user, change.group))
+                state = state.with_row("memberships", (user, change.group))
             case Appoint():
-                state = state.plus("service_admins", user)
+                state = state.with_row("service_admins", user)
             case RemoveDenial():
                 state = replace(state, grants=tuple(grant for grant in state.grants if grant != change.row))
             case _:
@@ -145,7 +145,7 @@ def in_order(found: Iterable[Changes]) -> tuple[tuple[Change, ...], ...]:
     return tuple(sorted(ordered, key=lambda way: (len(way), [order(change) for change in way])))
 
 
-class Smallest:
+class SmallestChanges:
     """Computes smallest sets of changes within a budget; `truncated` tells whether some were left out."""
 
     def __init__(self) -> None:

@@ -105,7 +105,7 @@ class RelevantFacts:
                 self._required.add((atom.target.slot, "member", ""))
         self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in (*self._required, *self._below))}
 
-    def may_help(self, fact: GainedFact) -> bool:
+    def can_contribute(self, fact: GainedFact) -> bool:
         """Whether a fact may help. May be true for facts that do not."""
         for slot in self._slots:
             path = self._paths.get(slot)

@@ -282,7 +282,7 @@ class ReachableRights:
         found: set[Action] = set()
         while queue:
             relevance = queue.pop()
-            helpful = [action for action, facts in remaining.items() if any(map(relevance.may_help, facts))]
+            helpful = [action for action, facts in remaining.items() if any(map(relevance.can_contribute, facts))]
             for action in helpful:
                 del remaining[action]
                 found.add(action)

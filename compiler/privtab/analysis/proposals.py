@@ -19,9 +19,9 @@ from privtab.analysis.changes import (
     Assign,
     Change,
     Changes,
-    Give,
+    GrantChange,
     RemoveDenial,
-    Smallest,
+    SmallestChanges,
     apply,
 )
 from privtab.analysis.turns import HypotheticalDecision, Ways
@@ -57,7 +57,7 @@ class Proposal:
 
 def proposals(reference: Reference, state: State, request: Request, turns: Ways) -> tuple[tuple[Proposal, ...], bool]:
     """Return proposals for a denial, best first, and whether they are complete. `turns`: from `turns.ways`."""
-    budget = Smallest()
+    budget = SmallestChanges()
     unchanged = HypotheticalDecision(reference, state, request, (), budget)
     found: list[Changes] = [frozenset(changes) for changes in turns.sets]
     for candidate in _candidates(reference, unchanged):
@@ -83,7 +83,7 @@ def proposals(reference: Reference, state: State, request: Request, turns: Ways)
 
 
 def _is_direct(changes: tuple[Change, ...]) -> bool:
-    return any(isinstance(change, Give) for change in changes)
+    return any(isinstance(change, GrantChange) for change in changes)
 
 
 def _rank(proposal: Proposal) -> tuple[bool, bool, bool, float, int]:

@@ -20,11 +20,11 @@ from privtab.analysis.changes import (
     Assign,
     Change,
     Changes,
-    Give,
+    GrantChange,
     Join,
     MakeOwner,
     RemoveDenial,
-    Smallest,
+    SmallestChanges,
     apply,
     order,
 )
@@ -71,7 +71,7 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
     check_support(reference.program, Tool.TURNS)
     if _is_unplaced(reference, request):
         return Ways(())  # no change of what the caller holds turns it
-    budget = Smallest()
+    budget = SmallestChanges()
     unchanged = HypotheticalDecision(reference, state, request, (), budget)
     found: list[Changes] = []
     for roles in _role_sets(unchanged.roles(), budget):
@@ -91,7 +91,7 @@ def all_changes(reference: Reference, state: State, request: Request) -> tuple[C
     required_roles = HypotheticalDecision(reference, state, request, ()).roles()
     found = {
         change
-        for roles in _role_sets(required_roles, Smallest())
+        for roles in _role_sets(required_roles, SmallestChanges())
         for change in HypotheticalDecision(reference, state, request, roles).candidate_changes()
     }
     return tuple(sorted(found | set(required_roles), key=order))
@@ -103,7 +103,7 @@ def _is_unplaced(reference: Reference, request: Request) -> bool:
     return bool(EvaluationContext(reference, request).unplaced)
 
 
-def _role_sets(roles: tuple[Assign, ...], budget: Smallest) -> Iterator[tuple[Assign, ...]]:
+def _role_sets(roles: tuple[Assign, ...], budget: SmallestChanges) -> Iterator[tuple[Assign, ...]]:
     """The sets of roles to try, smallest first."""
     all_sets = chain.from_iterable(combinations(roles, size) for size in range(len(roles) + 1))
     yield from islice(all_sets, ROLE_SETS)
@@ -119,9 +119,9 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         state: State,
         request: Request,
         additions: Iterable[Assign | AddToGroup],
-        budget: Smallest | None = None,
+        budget: SmallestChanges | None = None,
     ) -> None:
-        self.budget = Smallest() if budget is None else budget
+        self.budget = SmallestChanges() if budget is None else budget
         reference.vocabulary.check(request)
         rule = reference.program.rules[request.resource.type, request.action]
         self.caller = Caller(
@@ -211,7 +211,9 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             entity = Entity.parse(path[-1])
             match atom:
                 case Has():
-                    yield Give(privilege=atom.privilege, entity=entity, also_at=self._ancestors(atom.privilege, path))
+                    yield GrantChange(
+                        privilege=atom.privilege, entity=entity, also_at=self._ancestors(atom.privilege, path)
+                    )
                     if owner is not None and atom.privilege in owner.holds:
                         yield MakeOwner(entity=entity)
                     yield from (RemoveDenial(row=grant) for grant, _ in self.provenance.denied(atom))
@@ -222,12 +224,12 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
                 case _:
                     assert_never(atom)
 
-    def _grants_giving(self) -> Mapping[tuple[str, str], list[Give]]:
+    def _grants_giving(self) -> Mapping[tuple[str, str], list[GrantChange]]:
         """The candidate grants by (privilege, key) of what they give, also by implication."""
         names = PrivilegeNames(self.program)
-        found: dict[tuple[str, str], list[Give]] = {}
+        found: dict[tuple[str, str], list[GrantChange]] = {}
         for candidate in dict.fromkeys(self.candidate_changes()):
-            if isinstance(candidate, Give):
+            if isinstance(candidate, GrantChange):
                 for privilege in names.privileges_of(candidate.privilege, candidate.entity.type, "allow"):
                     found.setdefault((privilege, str(candidate.entity)), []).append(candidate)
         return found

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from privtab.authzen import messages
-from privtab.authzen.messages import Body, Malformed, Searched
+from privtab.authzen.messages import Body, Malformed, SearchKind
 from privtab.authzen.metadata import EVALUATION, EVALUATIONS, SEARCH, WELL_KNOWN, metadata
 from privtab.authzen.service import Answer, Service, Unsupported
 from privtab.errors import DecisionUnavailable, PolicyError, PrivtabError
@@ -86,7 +86,7 @@ def _methods(service: Service) -> Sequence[tuple[str, Method, Scope]]:
         (EVALUATION, service.evaluation, Scope.EVALUATE),
         (EVALUATIONS, service.evaluations, Scope.EVALUATE),
     ]
-    methods += [(f"{SEARCH}/{kind}", partial(service.search, kind), Scope.SEARCH) for kind in Searched]
+    methods += [(f"{SEARCH}/{kind}", partial(service.search, kind), Scope.SEARCH) for kind in SearchKind]
     return methods
 
 

@@ -37,7 +37,7 @@ class Semantic(StrEnum):
     PERMIT_ON_FIRST_PERMIT = "permit_on_first_permit"
 
 
-class Searched(StrEnum):
+class SearchKind(StrEnum):
     """The kind of search."""
 
     SUBJECT = "subject"
@@ -65,14 +65,14 @@ class Paging:
 class Search:
     """A search: its checked body, and its page."""
 
-    kind: Searched
+    kind: SearchKind
     body: Body
     page: Paging
 
     @property
     def type(self) -> str:
         """The type searched for; empty for actions, which have none."""
-        return "" if self.kind is Searched.ACTION else str(self.body[self.kind.value]["type"])
+        return "" if self.kind is SearchKind.ACTION else str(self.body[self.kind.value]["type"])
 
 
 # --- text → body -----------------------------------------------------------------------------------------------------
@@ -116,9 +116,9 @@ def evaluation(body: Body) -> Body:
     return body
 
 
-def search(kind: Searched, body: Body) -> Search:
+def search(kind: SearchKind, body: Body) -> Search:
     """Read a search (§8.4 to §8.6), ignoring the id of what is searched; raises Malformed."""
-    parts = ("subject", "resource") if kind is Searched.ACTION else ("subject", "action", "resource")
+    parts = ("subject", "resource") if kind is SearchKind.ACTION else ("subject", "action", "resource")
     for part in parts:
         needed = ("type",) if part == kind.value else _NEEDED[part]
         _part(body, part, needed)

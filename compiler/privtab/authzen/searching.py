@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from privtab.authzen.directory import Directory
-from privtab.authzen.messages import Malformed, Search, Searched, request
+from privtab.authzen.messages import Malformed, Search, SearchKind, request
 from privtab.authzen.paging import PagePosition
 from privtab.errors import InvalidRequest
 from privtab.names import last_name
@@ -117,7 +117,7 @@ async def anyone(plan: SearchPlan, check_many: CheckMany) -> bool:
 
 def entries(search: Search, results: Page) -> list[dict[str, Any]]:
     """The results in the format of the specification."""
-    if search.kind is Searched.ACTION:
+    if search.kind is SearchKind.ACTION:
         return [{"name": name} for name in results.names]
     return [{"type": search.type, "id": name} for name in results.names]
 

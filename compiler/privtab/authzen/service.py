@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from privtab.authzen import messages, paging, searching
-from privtab.authzen.messages import Body, Evaluations, Malformed, Search, Searched, Semantic
+from privtab.authzen.messages import Body, Evaluations, Malformed, Search, SearchKind, Semantic
 from privtab.authzen.paging import PagePosition
 from privtab.authzen.points import DecisionPoint
 from privtab.errors import InvalidRequest, PrivtabError
@@ -63,7 +63,7 @@ class Service:
                     return {"evaluations": answers}
         return {"evaluations": answers}
 
-    async def search(self, kind: Searched, body: Body) -> Answer:
+    async def search(self, kind: SearchKind, body: Body) -> Answer:
         """Subject, Resource and Action Search (§8). For names unknown to the policy there are no results, and `context` says why."""
         search = messages.search(kind, body)
         position = paging.page_position(search, self.system, self._page_size)
@@ -118,14 +118,14 @@ class Service:
         return [_decision_json(decision, request) for decision, request in zip(decisions, requests, strict=True)]
 
     async def _plan(self, search: Search, vocabulary: Vocabulary) -> searching.SearchPlan:
-        if search.kind is Searched.ACTION:
+        if search.kind is SearchKind.ACTION:
             return searching.actions(search, vocabulary)
         directory = await self.point.directory()
         if directory is None:
             raise Unsupported(
                 f"this decision point cannot search for a {search.kind}: it cannot list users and entities"
             )
-        plan_for = searching.subjects if search.kind is Searched.SUBJECT else searching.resources
+        plan_for = searching.subjects if search.kind is SearchKind.SUBJECT else searching.resources
         return await asyncio.to_thread(plan_for, search, vocabulary, directory)
 
     async def _page(
@@ -133,7 +133,7 @@ class Service:
     ) -> tuple[searching.Page, bool]:
         page = await searching.page(plan, position, self.point.check_many)
         # Only the first page has it, since it applies to all.
-        is_first_page = search.kind is Searched.SUBJECT and position.after is None and search.type == "user"
+        is_first_page = search.kind is SearchKind.SUBJECT and position.after is None and search.type == "user"
         return page, is_first_page and await searching.anyone(plan, self.point.check_many)
 
     def _denied(self, error: Malformed | InvalidRequest) -> Answer:

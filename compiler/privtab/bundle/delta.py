@@ -72,7 +72,7 @@ def delta_for(old: bytes, new: bytes, *, unsigned: bool = False) -> bytes | None
     return delta if len(delta) < len(new) else None
 
 
-def proof(base: bytes, delta: bytes, full: bytes) -> None:
+def verify_delta(base: bytes, delta: bytes, full: bytes) -> None:
     """Raise BrokenBundle unless the base bundle and the delta give the data, revision and roots of the full bundle."""
     before, change, after = contents(base), contents(delta), contents(full)
     if not change.patch:

@@ -12,7 +12,7 @@ from privtab._worker import LARGE, beside
 from privtab.backends import Compilation, rego
 from privtab.bundle.archive import json_bytes, json_object
 from privtab.bundle.provenance import Provenance
-from privtab.bundle.sign import SigningKey, sealed
+from privtab.bundle.sign import SigningKey, signed_bundle
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.moments import WINDOWED, parts_of
@@ -54,7 +54,7 @@ class PolicyArtifacts:
 
     def bundle(self, signing: SigningKey | None = None) -> bytes:
         """The bundle as a gzipped tar, signed if there is a key."""
-        return sealed(self.files(), signing)
+        return signed_bundle(self.files(), signing)
 
     def wasm_bundle(self, module: bytes, signing: SigningKey | None = None) -> bytes:
         """The bundle for engines that run Wasm: the compiled `pipeline.wasm_modules`, and the program."""
@@ -65,7 +65,7 @@ class PolicyArtifacts:
             "metadata": dict(self.metadata) | {"kind": "wasm"},
         }
         program = {f"privtab_program/{self.name}/data.json": self.program_bytes}
-        return sealed({".manifest": json_bytes(manifest), "policy.wasm": module, **program}, signing)
+        return signed_bundle({".manifest": json_bytes(manifest), "policy.wasm": module, **program}, signing)
 
     @property
     def entrypoints(self) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ def packed_state(
         ".manifest": json_bytes(manifest),
         f"privtab_state/{program.system}/data.json": document,
     }
-    return revision, sealed(files, signing)
+    return revision, signed_bundle(files, signing)
 
 
 def shard_bundles(
@@ -201,4 +201,4 @@ def shard_bundle(
         ".manifest": json_bytes(manifest),
         f"privtab_state/{system}/data.json": json_bytes(content(key, document)),
     }
-    return sealed(files, signing)
+    return signed_bundle(files, signing)

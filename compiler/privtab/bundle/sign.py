@@ -75,7 +75,7 @@ class SigningKey:
         return VerificationKey.of(self.key.public_key(), id=self.id)
 
 
-def sealed(files: Mapping[str, bytes], signing: SigningKey | None) -> bytes:
+def signed_bundle(files: Mapping[str, bytes], signing: SigningKey | None) -> bytes:
     """The bundle of the files, signed if there is a key. `json_bytes` must have written its JSON. The same input gives the same bytes."""
     if signing is None:
         return archive(files)

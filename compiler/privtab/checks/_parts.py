@@ -34,9 +34,9 @@ class Node:
     flag: str = ""
     grid: tuple[tuple[m.Condition, ...], ...] = ()
     """A row for each privilege, a column for each object."""
-    spots: tuple[m.Spot | None, ...] = ()
+    spots: tuple[m.CellPart | None, ...] = ()
     """The spots of the parts, for a grid those of its privileges; None for parts that are not checked."""
-    place_spots: tuple[m.Spot, ...] = ()
+    place_spots: tuple[m.CellPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Part:
 
     path: Path
     kind: Kind
-    spot: m.Spot
+    spot: m.CellPart
     node: Node
 
 
@@ -116,15 +116,15 @@ def _grid(term: m.HoldsPrivilege, path: Path) -> Node:
     )
 
 
-def _use_spots(term: m.HoldsPrivilege) -> tuple[m.Spot | None, ...]:
+def _use_spots(term: m.HoldsPrivilege) -> tuple[m.CellPart | None, ...]:
     """The spots of the privileges; None for a set listed beside its members, which tables do on purpose."""
 
-    def spells_out(use: m.PrivilegeUse, other: m.PrivilegeUse) -> bool:
+    def lists_members_of(use: m.PrivilegeUse, other: m.PrivilegeUse) -> bool:
         members, other_members = frozenset(use.members), frozenset(other.members)
         return (use.is_set or other.is_set) and (members <= other_members if term.every else other_members <= members)
 
     return tuple(
-        None if any(spells_out(candidate, o) for o in term.uses if o is not candidate) else candidate.spot
+        None if any(lists_members_of(candidate, o) for o in term.uses if o is not candidate) else candidate.spot
         for candidate in term.uses
     )
 

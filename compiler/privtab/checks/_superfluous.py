@@ -46,7 +46,7 @@ class Superfluous:
 
     path: Path
     kind: Kind
-    spot: m.Spot
+    spot: m.CellPart
     why: Why
 
 

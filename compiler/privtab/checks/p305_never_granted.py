@@ -10,7 +10,7 @@ from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.hints import listed
 
 if TYPE_CHECKING:
-    from privtab.model.nodes import Policy, Spot
+    from privtab.model.nodes import CellPart, Policy
 
 KIND = FindingKind("P305", "never-granted", Severity.WARNING)
 
@@ -26,7 +26,7 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
     if not any(o.kind == "grant" for row in policy.rows.values() for o in row.outcomes):
         return
     lacking: dict[tuple[str, bool], list[str]] = {}
-    first: dict[tuple[str, bool], Spot] = {}
+    first: dict[tuple[str, bool], CellPart] = {}
     for (privilege, type_), spot in _required(policy).items():
         above = policy.hierarchy.chain(type_) if policy.semantics.inheritance == "down" else (type_,)
         if policy.entities[type_].parent is None or any((privilege, t) in by_rows for t in above):
@@ -43,12 +43,12 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
         )
 
 
-def _required(policy: Policy) -> dict[tuple[str, str], Spot]:
+def _required(policy: Policy) -> dict[tuple[str, str], CellPart]:
     """The privileges that conditions require, with the first place of each."""
     from privtab.model.nodes import HoldsPrivilege
     from privtab.model.walk import row_terms
 
-    first: dict[tuple[str, str], Spot] = {}
+    first: dict[tuple[str, str], CellPart] = {}
     for row in policy.rows.values():
         for term in row_terms(row):
             if not isinstance(term, HoldsPrivilege):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from privtab.registry.deploy.canary import CanaryOutcome, CanaryPlan
-    from privtab.registry.deploy.rollout import Packed, Rollout
+    from privtab.registry.deploy.rollout import PackedBundles, Rollout
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
@@ -152,7 +152,7 @@ def _to_channel(
 def _store_and_release(
     request: DeployRequest,
     rollout: Rollout,
-    packed: Packed,
+    packed: PackedBundles,
     before: Channel,
     canary: CanaryPlan | None,
     report: DeployReport,
@@ -173,7 +173,7 @@ def _store_and_release(
         running = before
     if not (target.changes(before) or before.canary or before.broken) and request.signing_key is None:
         report.after = before
-        rollout.settle(before)
+        rollout.update_mirror(before)
         print_unless_json(
             request.format,
             f"{rollout.channel}/{rollout.system} runs this already ({before.sequence}); nothing to release",

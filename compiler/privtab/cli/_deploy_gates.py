@@ -79,7 +79,7 @@ def state_comparison_gate(
     request: DeployRequest, registry: Registry, before: Channel, program: Program, after: State
 ) -> Gate:
     """The comparison with the channel's current state."""
-    from privtab.cli._state_diff import telling
+    from privtab.cli._state_diff import comparison_progress
     from privtab.cli._stored import as_stored, rows_of_bundles, running_states
     from privtab.registry.deploy.gates import state_diff_gate
     from privtab.state.validate import validate
@@ -87,7 +87,7 @@ def state_comparison_gate(
     shown = f"{before.channel}: {before.state or 'state in shards'}"
     # Rows with names that the new policy no longer knows decide nothing under it.
     running, _ = validate(program, rows_of_bundles(program, running_states(registry, before), shown))
-    with telling() as tell:
+    with comparison_progress() as tell:
         return state_diff_gate(
             program,
             as_stored(program, running),

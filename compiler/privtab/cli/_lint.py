@@ -11,7 +11,7 @@ from privtab._staged import write
 from privtab.cli._output import as_json, diagnostic_json, err, out, recorder, table
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.errors import UsageError
-from privtab.lint.codes import Code, codes, unknown
+from privtab.lint.codes import CatalogueEntry, codes, unknown
 from privtab.lint.settings import FailOn, LintFormat, Settings
 from privtab.report.nodes import Case, Failure, Rule, Suite, Suppressed
 
@@ -200,7 +200,7 @@ def explain(word: str) -> None:
     show_page(_page(entry), out())
 
 
-def _page(code: Code) -> str:
+def _page(code: CatalogueEntry) -> str:
     page = code.page()
     if not page:
         raise UsageError(f"this installation has no page for `{code.code}`")

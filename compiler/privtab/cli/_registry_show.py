@@ -33,7 +33,7 @@ def show_channels(channels: list[Channel]) -> None:
             _short(channel.policy),
             state,
             *canary_cell,
-            when(channel.when),
+            time_text(channel.when),
             channel.by,
             channel.why,
         )
@@ -91,7 +91,7 @@ def kind_of(revision: Revision) -> str:
     return f"shard {revision.shard}" if revision.shard else revision.kind
 
 
-def when(text: str) -> str:
+def time_text(text: str) -> str:
     """A time to the second."""
     return text[:19].replace("T", " ")
 

@@ -246,7 +246,7 @@ def complain_late(snapshot: FleetSnapshot) -> None:
         complain(f"{name_of(status)}: {status.standing}: {status.why}{suffix}")
     uncertain = (
         [status for status in snapshot.active if not status.sidecar.certain]
-        if len(snapshot.sure) < snapshot.expected
+        if len(snapshot.confirmed) < snapshot.expected
         else []
     )
     for status in uncertain:

@@ -156,7 +156,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @contextmanager
-def telling() -> Iterator[Callable[[int, int], None]]:
+def comparison_progress() -> Iterator[Callable[[int, int], None]]:
     """A progress bar for the comparison."""
     with progress(1) as bar:
         task = bar.task_ids[0]
@@ -206,21 +206,21 @@ class _Sides:
             if self.after is None:
                 states = states[0], self._less(states[0], places[0])
                 self._packed[1] = states[1]
-        with telling() as tell:
+        with comparison_progress() as tell:
             found = state_diff(self.program, *states, places=places, moment=moment, tell=tell)
         return replace(found, notes=(*notes, *found.notes)) if found.rows else found
 
     def write_delta(self, path: Path) -> None:
         """Write the delta bundle, verified; complain if there is none."""
         from privtab._staged import write
-        from privtab.bundle.delta import contents, delta_for, proof
+        from privtab.bundle.delta import contents, delta_for, verify_delta
 
         old, new = self._bundle(self.before, 0), self._bundle(self.after, 1)
         delta = delta_for(old, new)
         if delta is None:
             complain("no delta bundle: nothing differs, or the whole bundle is smaller, signed or of another policy")
             return
-        proof(old, delta, new)
+        verify_delta(old, delta, new)
         write(path, delta)
         err().print(f"{path}: a delta bundle of {count(len(contents(delta).patch), 'operation')}", soft_wrap=True)
 

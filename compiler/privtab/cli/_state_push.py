@@ -28,7 +28,7 @@ from privtab.plural import count
 from privtab.source import read_text
 
 if TYPE_CHECKING:
-    from privtab.pushdown.run import Pushed
+    from privtab.pushdown.run import PushReport
 
 MAX_SHOWN = 20
 """How many lines of each list are shown."""
@@ -149,7 +149,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("push")(push)
 
 
-def _as_json(result: Pushed) -> dict[str, Any]:
+def _as_json(result: PushReport) -> dict[str, Any]:
     from privtab.pushdown.rights import in_order
     from privtab.state.findings import to_json
 
@@ -175,7 +175,7 @@ def _as_json(result: Pushed) -> dict[str, Any]:
     }
 
 
-def _show(result: Pushed) -> None:
+def _show(result: PushReport) -> None:
     from privtab.pushdown.rights import in_order
 
     desired, plan = result.desired, result.plan

@@ -55,7 +55,7 @@ UntilOption = Annotated[str | None, typer.Option("--until", metavar="TIME", help
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
+class RequestedChange:
     """Rows to add and to remove."""
 
     add: Tables = field(default_factory=dict)
@@ -114,7 +114,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class AppliedChange:
     """What a change did."""
 
     number: int
@@ -128,10 +128,10 @@ class Session(Protocol):
     def rows(self, table: str, **cells: str) -> list[Row]:
         """The rows of a table with these cells."""
 
-    def propose(self, intent: Intent) -> Proposal:
+    def propose(self, intent: RequestedChange) -> Proposal:
         """What a change would do."""
 
-    def change(self, intent: Intent, request_id: str | None, expect: int | None) -> Done:
+    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> AppliedChange:
         """Make a change."""
 
 
@@ -146,7 +146,7 @@ def session(settings: Settings) -> Iterator[Session]:
         raise typer.Exit(ExitCode.FINDINGS) from None
 
 
-def carry_out(settings: Settings, opened: Session, intent: Intent) -> None:
+def carry_out(settings: Settings, opened: Session, intent: RequestedChange) -> None:
     """Show what a change does, ask before it gives sensitive operations, and make it."""
     expected = settings.expect
     if settings.dry_run or not settings.yes:
@@ -201,20 +201,20 @@ class _Local:
     def rows(self, table: str, **cells: str) -> list[Row]:
         return _matching(self._guarded.view.now().tables[table], cells)
 
-    def propose(self, intent: Intent) -> Proposal:
+    def propose(self, intent: RequestedChange) -> Proposal:
         from privtab.store.guarded import effect_of
 
         planned = self._guarded.propose(self._desired(intent))
         effect, undecided = effect_of(planned)
         return Proposal(number=planned.number, changes=planned.changes, effect=effect, undecided=undecided)
 
-    def change(self, intent: Intent, request_id: str | None, expect: int | None) -> Done:
+    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> AppliedChange:
         from privtab.store.guarded import WriteOptions
 
         outcome = self._guarded.change(self._desired(intent), WriteOptions(request_id=request_id, expect=expect))
-        return Done(number=outcome.number, changes=outcome.changes, repeated=outcome.repeated)
+        return AppliedChange(number=outcome.number, changes=outcome.changes, repeated=outcome.repeated)
 
-    def _desired(self, intent: Intent) -> DesiredChange:
+    def _desired(self, intent: RequestedChange) -> DesiredChange:
         from privtab.store.guarded import DesiredChange
 
         add, remove = (
@@ -254,18 +254,18 @@ class _Remote:
             if after is None:
                 return listed
 
-    def propose(self, intent: Intent) -> Proposal:
+    def propose(self, intent: RequestedChange) -> Proposal:
         answer = self._ask("POST", "/changes", {"dry_run": "true"}, _body(intent))
         undecided = str(answer.get("undecided", ""))
         return Proposal(
             number=answer["number"], changes=_changes(answer), effect=answer.get("effect"), undecided=undecided
         )
 
-    def change(self, intent: Intent, request_id: str | None, expect: int | None) -> Done:
+    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> AppliedChange:
         headers = {} if request_id is None else {"Idempotency-Key": request_id}
         headers |= {} if expect is None else {"If-Match": f'"{expect}"'}
         answer = self._ask("POST", "/changes", {}, _body(intent), headers)
-        return Done(number=answer["number"], changes=_changes(answer), repeated=answer["repeated"])
+        return AppliedChange(number=answer["number"], changes=_changes(answer), repeated=answer["repeated"])
 
     def _ask(
         self,
@@ -346,7 +346,7 @@ def _matching(rows: Sequence[Row], cells: Mapping[str, str]) -> list[Row]:
     return [row for row in rows if cells.items() <= row.items()]
 
 
-def _body(intent: Intent) -> dict[str, Any]:
+def _body(intent: RequestedChange) -> dict[str, Any]:
     body: dict[str, Any] = {"add": intent.add, "remove": intent.remove}
     return body if intent.resource is None else body | {"resource": str(intent.resource)}
 

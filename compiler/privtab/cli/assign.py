@@ -9,7 +9,7 @@ import typer
 from privtab.cli._ask import entity
 from privtab.cli._options import with_options
 from privtab.cli._store_session import (
-    Intent,
+    RequestedChange,
     ResourceOption,
     ScopeOption,
     Settings,
@@ -54,4 +54,4 @@ def run(
         **window(since, until),
     }
     with session(settings) as opened:
-        carry_out(settings, opened, Intent(add={"assignments": [row]}, resource=resource_of(resource)))
+        carry_out(settings, opened, RequestedChange(add={"assignments": [row]}, resource=resource_of(resource)))

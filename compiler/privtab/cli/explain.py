@@ -252,18 +252,18 @@ class _Screen:
             self.console.print("  not all ways are listed: there are too many", style="dim")
 
     def _way(self, number: int, proposal: Proposal, digits: int) -> None:
-        from privtab.analysis.changes import Give, change_text
+        from privtab.analysis.changes import GrantChange, change_text
 
         user = self.explanation.request.user
         for n, change in enumerate(proposal.changes):
             label = f"{number:>{digits + 2}}  " if n == 0 else " " * (digits + 4)
             text = ("and " if n else "") + change_text(change, user)
-            if proposal.new_role and isinstance(change, Give):
+            if proposal.new_role and isinstance(change, GrantChange):
                 text = text.removesuffix(f"user:{user}") + "a new role"
             self.console.print(label, style="dim", end="")
             self.console.print(text, end="", soft_wrap=True)
             show_place(self.console, self._place(change), at=len(label) + len(text))
-            if isinstance(change, Give) and change.also_at:
+            if isinstance(change, GrantChange) and change.also_at:
                 show_list(self.console, "or at ", [str(above) for above in change.also_at], indent=digits + 6)
         if proposal.new_role:
             self.console.print(" " * (digits + 4) + f"and assign that role to user:{user}", soft_wrap=True)

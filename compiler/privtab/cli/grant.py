@@ -9,7 +9,7 @@ import typer
 from privtab.cli._ask import entity
 from privtab.cli._options import with_options
 from privtab.cli._store_session import (
-    Intent,
+    RequestedChange,
     Settings,
     SinceOption,
     UntilOption,
@@ -52,4 +52,4 @@ def run(
         **window(since, until),
     }
     with session(settings) as opened:
-        carry_out(settings, opened, Intent(add={"grants": [row]}))
+        carry_out(settings, opened, RequestedChange(add={"grants": [row]}))

@@ -9,7 +9,7 @@ import typer
 from privtab.cli._ask import entity
 from privtab.cli._options import with_options
 from privtab.cli._store_session import (
-    Intent,
+    RequestedChange,
     Settings,
     carry_out,
     principal,
@@ -40,4 +40,4 @@ def run(
     with session(settings) as opened:
         owners = [other for other in opened.rows("owners", entity=row["entity"]) if other != row]
         remove = {"owners": owners} if owners else {}
-        carry_out(settings, opened, Intent(add={"owners": [row]}, remove=remove))
+        carry_out(settings, opened, RequestedChange(add={"owners": [row]}, remove=remove))

@@ -30,7 +30,7 @@ from privtab.cli._registry_show import (
     no_wrapping,
     read_file,
     show_channels,
-    when,
+    time_text,
     yes_no,
 )
 from privtab.cli._stored import release_at
@@ -171,7 +171,7 @@ def list_(
             kind_of(revision),
             revision.id,
             version,
-            when(revision.created),
+            time_text(revision.created),
             size,
             signed,
             ", ".join(running_channels),
@@ -331,8 +331,8 @@ def gc(
         "removed": swept.removed,
         "revisions": [revision.to_json() for revision in swept.revisions],
         "orphans": list(swept.orphans),
-        "litter": list(swept.litter),
-        "unread": list(swept.unread),
+        "litter": list(swept.abandoned_files),
+        "unread": list(swept.unreadable_releases),
         "kept": swept.kept,
         "bytes": swept.bytes,
     }
@@ -340,18 +340,18 @@ def gc(
         return
     if swept.revisions:
         lines = (
-            (revision.system, kind_of(revision), revision.id, when(revision.created), f"{revision.size:,}")
+            (revision.system, kind_of(revision), revision.id, time_text(revision.created), f"{revision.size:,}")
             for revision in swept.revisions
         )
         out().print(table("system", "kind", "revision", "created", "bytes", rows=lines, right=("bytes",)))
     summary = f"{count(len(swept.revisions), 'revision')} with {swept.bytes:,} bytes"
     if swept.orphans:
         summary += f", {count(len(swept.orphans), 'bundle')} without a record"
-    if swept.litter:
-        summary += f", {count(len(swept.litter), 'file')} of writers that died"
-    if swept.unread:
+    if swept.abandoned_files:
+        summary += f", {count(len(swept.abandoned_files), 'file')} of writers that died"
+    if swept.unreadable_releases:
         complain(
-            f"{count(len(swept.unread), 'record')} cannot be read, so bundles without a record stay: "
+            f"{count(len(swept.unreadable_releases), 'record')} cannot be read, so bundles without a record stay: "
             "`privtab registry check` tells more"
         )
     fate = "removed" if swept.removed else "would go (`--remove` removes them)"

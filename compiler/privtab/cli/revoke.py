@@ -9,7 +9,7 @@ import typer
 from privtab.cli._ask import entity
 from privtab.cli._options import with_options
 from privtab.cli._store_session import (
-    Intent,
+    RequestedChange,
     Settings,
     carry_out,
     found,
@@ -47,4 +47,4 @@ def run(
     }
     with session(settings) as opened:
         rows = found(opened.rows("grants", **cells), f"{privilege} on {on} for {cells['grantee']}")
-        carry_out(settings, opened, Intent(remove={"grants": rows}))
+        carry_out(settings, opened, RequestedChange(remove={"grants": rows}))

@@ -123,7 +123,7 @@ def run(
                 f"{channel}/{system}: {unchanged if after is before else changed}", soft_wrap=True, style="bold"
             )
         if after is before:
-            rollout.settle(before)
+            rollout.update_mirror(before)
         snapshot = rollout.wait(before, after, "watching")
     if quiet:
         outcome = "unwatched" if snapshot is None else "back" if snapshot.complete else "late"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from privtab.registry.deploy.nodes import Fleet, SidecarStatus, Tally
+    from privtab.registry.deploy.nodes import DecisionCount, Fleet, SidecarStatus
     from privtab.registry.deploy.watch import FleetReader
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
@@ -215,14 +215,14 @@ def _json(snapshot: ChannelSnapshot) -> dict[str, Any]:
         if snapshot.fleet is None
         else [
             {
-                "revision": tally.revision,
-                "kind": tally.kind or None,
-                "rule": tally.rule,
-                "allowed": tally.allowed,
-                "denied": tally.denied,
-                "undefined": tally.undefined,
+                "revision": count.revision,
+                "kind": count.kind or None,
+                "rule": count.rule,
+                "allowed": count.allowed,
+                "denied": count.denied,
+                "undefined": count.undefined,
             }
-            for tally in snapshot.fleet.tallies
+            for count in snapshot.fleet.decision_counts
         ],
     }
 
@@ -246,8 +246,8 @@ def _render(snapshot: ChannelSnapshot) -> RenderableType:
         elif not snapshot.fleet.problem:
             parts.append(Text("no sidecar has reported yet", style="yellow"))
         parts += [Text(text, style="red") for text in snapshot.fleet.refused[-MAX_REFUSED:]]
-        if tallies := _tallies_by_policy(snapshot):
-            parts += [Text(), _decisions(tallies)]
+        if decision_counts := _counts_by_policy(snapshot):
+            parts += [Text(), _decisions(decision_counts)]
     for entries in snapshot.histories.values():
         if entries:
             parts += [Text(), _history(entries)]
@@ -283,23 +283,23 @@ def _channel(channel: Channel) -> list[RenderableType]:
     return lines
 
 
-def _tallies_by_policy(snapshot: ChannelSnapshot) -> list[Tally]:
+def _counts_by_policy(snapshot: ChannelSnapshot) -> list[DecisionCount]:
     """The counts by revision of the policy, without those by state, since each decision is counted for both."""
     releases = [*snapshot.channels, *(entry for entries in snapshot.histories.values() for entry in entries)]
     states = {release.state for release in releases} | {
         identity for release in releases for identity in release.shards.values()
     }
-    tallies = snapshot.fleet.tallies if snapshot.fleet is not None else ()
-    return [tally for tally in tallies if tally.kind not in {"state", "shard"} and tally.revision not in states]
+    decision_counts = snapshot.fleet.decision_counts if snapshot.fleet is not None else ()
+    return [count for count in decision_counts if count.kind not in {"state", "shard"} and count.revision not in states]
 
 
-def _decisions(tallies: Sequence[Tally]) -> RenderableType:
+def _decisions(decision_counts: Sequence[DecisionCount]) -> RenderableType:
     from privtab.registry.deploy.nodes import RuleCount
 
     grid = table("rule", "policy", "decisions", "allowed", "undefined", right=("decisions", "allowed", "undefined"))
-    keys = sorted({(tally.rule, tally.revision) for tally in tallies})
+    keys = sorted({(count.rule, count.revision) for count in decision_counts})
     for rule, revision in keys:
-        matching = (tally for tally in tallies if (tally.rule, tally.revision) == (rule, revision))
+        matching = (count for count in decision_counts if (count.rule, count.revision) == (rule, revision))
         decisions: RuleCount = sum(matching, RuleCount())
         grid.add_row(
             rule,

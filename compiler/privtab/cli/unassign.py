@@ -9,7 +9,7 @@ import typer
 from privtab.cli._ask import entity
 from privtab.cli._options import with_options
 from privtab.cli._store_session import (
-    Intent,
+    RequestedChange,
     ResourceOption,
     ScopeOption,
     Settings,
@@ -47,4 +47,6 @@ def run(
     with session(settings) as opened:
         rows = [row for row in opened.rows("assignments", **cells) if (scope is None) == ("scope" not in row)]
         held = f"role:{cells['role']} for {cells['principal']}"
-        carry_out(settings, opened, Intent(remove={"assignments": found(rows, held)}, resource=resource_of(resource)))
+        carry_out(
+            settings, opened, RequestedChange(remove={"assignments": found(rows, held)}, resource=resource_of(resource))
+        )

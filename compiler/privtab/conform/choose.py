@@ -61,11 +61,11 @@ class Choice:
                 elif others:
                     elsewhere.append(others)
         preferred = {key: self._preferred(row) for key, row in self.rows.items()}
-        taken = {key: hitting(masks, preferred[key]) for key, masks in required.items()}
+        taken = {key: hitting_set(masks, preferred[key]) for key, masks in required.items()}
         for others in elsewhere:
             if not any(taken[key] & mask for key, mask in others):
                 key, mask = others[0]
-                taken[key] |= hitting([mask], preferred[key])
+                taken[key] |= hitting_set([mask], preferred[key])
         for key in self.rows if self._separate else ():
             taken[key] = self._separated(key, taken[key])
         return {key: tuple(bits(mask)) for key, mask in taken.items()}
@@ -120,7 +120,7 @@ class Choice:
         masks = list(dict.fromkeys(row.differing(rule) for rule in (*rules, *row.readings.values())))
         allowed = row.observed.allowed
         both = (part for mask in masks for part in (mask & allowed, mask & ~allowed))
-        taken |= hitting((part for part in both if not part & taken), row.observed.all_cases)
+        taken |= hitting_set((part for part in both if not part & taken), row.observed.all_cases)
         groups = [masks]
         while groups:
             by_answers: defaultdict[Mask, list[Mask]] = defaultdict(list)
@@ -128,7 +128,7 @@ class Choice:
                 by_answers[mask & taken].append(mask)
             for alike in by_answers.values():
                 if len(alike) > 1:
-                    taken |= hitting([alike[0] ^ alike[1]], row.observed.all_cases)
+                    taken |= hitting_set([alike[0] ^ alike[1]], row.observed.all_cases)
                     groups.append(alike)
         return taken
 
@@ -143,7 +143,7 @@ class Choice:
         )
 
 
-def hitting(masks: Iterable[Mask], preferred: Mask) -> Mask:
+def hitting_set(masks: Iterable[Mask], preferred: Mask) -> Mask:
     """Few positions, of which each mask has one; rare positions first, then those that most masks have."""
     distinct = sorted({mask & preferred or mask for mask in masks} - {0}, key=lambda mask: (mask.bit_count(), mask))
     hits: defaultdict[int, int] = defaultdict(int)

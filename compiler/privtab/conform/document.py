@@ -14,7 +14,7 @@ from privtab.errors import PolicyInvalid
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
 from privtab.state.nodes import ALL_TABLES
-from privtab.syntax.node_reader import DocumentReader, Mistake, near
+from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 
 MARK = "conform"
@@ -45,7 +45,7 @@ Calls: TypeAlias = tuple[Call, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signs:
+class AnswerPatterns:
     """What in an answer tells what the system did: codes of errors, statuses, or parts of messages."""
 
     allowed: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Signs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Lifecycle:
     """How something is created and removed; without `drop` it is removed with its container."""
 
     make: Calls
@@ -68,7 +68,7 @@ class Operation:
     """How an operation is asked. `shows`: a JMESPath expression for the names that a listing shows."""
 
     calls: Calls
-    signs: Signs
+    signs: AnswerPatterns
     login: bool = False
     changes: bool = False
     shows: str | None = None
@@ -81,8 +81,8 @@ class DriverDocument:
     path: str
     title: str
     kind: Kind
-    principals: MappingOf[str, Made]
-    entities: MappingOf[str, Made]
+    principals: MappingOf[str, Lifecycle]
+    entities: MappingOf[str, Lifecycle]
     rows: MappingOf[tuple[str, str], Calls]
     privileges: MappingOf[str, MappingOf[str, str]]
     operations: MappingOf[tuple[str, str], Operation]
@@ -111,7 +111,7 @@ class _DriverReader(DocumentReader):
     """The reader of driver documents."""
 
     NAMES: ClassVar = {"C001": "bad-driver-document"}
-    CODES: ClassVar = dict.fromkeys(Mistake, "C001")
+    CODES: ClassVar = dict.fromkeys(DocumentProblem, "C001")
 
     def __init__(self, file: source.SourceFile, found: list[Diagnostic], program: Program) -> None:
         super().__init__(file, found)
@@ -141,7 +141,7 @@ class _DriverReader(DocumentReader):
                 f"unknown type `{database.value}`",
                 near(database.value, self.program.entities, "types"),
             )
-        signs = self.signs(inner, Signs())
+        signs = self.signs(inner, AnswerPatterns())
         http = self.kind == "http"
         return DriverDocument(
             path=self.source.path,
@@ -177,11 +177,11 @@ class _DriverReader(DocumentReader):
                 self.unknown(key, value, what, names)
         return found
 
-    def made(self, node: Node, what: str) -> Made:
+    def made(self, node: Node, what: str) -> Lifecycle:
         """How something is created and removed."""
         fields = self.fields(node, what, ("make", "drop", "outside"), ("make",)) or {}
         outside = "outside" in fields and self.word(fields["outside"], "`outside`", ("true", "false")) == "true"
-        return Made(
+        return Lifecycle(
             make=self.calls(fields.get("make"), "`make`"),
             drop=self.calls(fields.get("drop"), "`drop`"),
             outside=outside,
@@ -198,7 +198,7 @@ class _DriverReader(DocumentReader):
                 found[key.text, ""] = self.calls(value, f"`{key.text}`")
         return found
 
-    def operations(self, node: Node, signs: Signs) -> Iterable[tuple[tuple[str, str], Operation]]:
+    def operations(self, node: Node, signs: AnswerPatterns) -> Iterable[tuple[tuple[str, str], Operation]]:
         """How operations are asked, by type and name; several names may share one entry: `alter, drop`."""
         for type_, value in self.known(node, "`operations`", self.program.entities):
             names = tuple(operation for entity, operation in self.program.rules if entity == type_.text)
@@ -214,7 +214,7 @@ class _DriverReader(DocumentReader):
                     else:
                         yield (type_.text, name), self.operation(entry, signs)
 
-    def operation(self, node: Node, signs: Signs) -> Operation:
+    def operation(self, node: Node, signs: AnswerPatterns) -> Operation:
         """One operation: its calls, or a mapping that says more."""
         if not isinstance(node, Mapping):
             return Operation(calls=self.calls(node, "an operation"), signs=signs)
@@ -269,7 +269,7 @@ class _DriverReader(DocumentReader):
                 method=methods[0],
                 headers=self.headers(fields.get("headers")),
                 body=None if body is None else Template(body.value),
-                allowed=self.signs(fields, Signs()).allowed,
+                allowed=self.signs(fields, AnswerPatterns()).allowed,
             ),
         )
 
@@ -277,13 +277,13 @@ class _DriverReader(DocumentReader):
         """Headers by name."""
         return tuple((name.value, Template(text.value)) for name, text in self.pairs(node, "`headers`"))
 
-    def signs(self, fields: MappingOf[str, Node], usual: Signs) -> Signs:
+    def signs(self, fields: MappingOf[str, Node], usual: AnswerPatterns) -> AnswerPatterns:
         """What tells the answers, where it is otherwise than usual."""
 
         def words(name: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(text.value for text in self.texts(fields[name], f"`{name}`")) if name in fields else otherwise
 
-        return Signs(
+        return AnswerPatterns(
             allowed=words("allowed", usual.allowed),
             refused=words("refused", usual.refused),
             hidden=words("hidden", usual.hidden),

@@ -13,7 +13,7 @@ import jmespath
 
 from privtab import strict_json
 from privtab.client._http import HttpTransport, header
-from privtab.conform.document import Call, DriverDocument, Signs
+from privtab.conform.document import AnswerPatterns, Call, DriverDocument
 from privtab.conform.documented import DocumentedDriver
 from privtab.conform.nodes import Answer
 from privtab.conform.values import Step, SystemNames
@@ -23,7 +23,7 @@ from privtab.ir.nodes import Program
 from privtab.names import decode_name
 from privtab.request import Request
 
-USUAL = Signs(allowed=("2xx",), refused=("401", "403"), hidden=("404",))
+USUAL = AnswerPatterns(allowed=("2xx",), refused=("401", "403"), hidden=("404",))
 """What statuses mean unless the document says otherwise."""
 MAX_BODY = 1 << 26
 """The most bytes of one answer."""
@@ -50,7 +50,7 @@ class HttpDriver(DocumentedDriver):
         answer, status, body = Answer.BROKEN, 0, b""
         for call in operation.calls:
             status, body = self._sent(call, values, self._document.headers)
-            answer = judged(operation.signs, status, body)
+            answer = read_answer(operation.signs, status, body)
             if answer is not Answer.ALLOWED:
                 break
         if answer is Answer.ALLOWED and operation.shows is not None and self.is_named(request):
@@ -120,7 +120,7 @@ def _shown(names_in: str, request: Request, body: bytes) -> Answer:
     return Answer.ALLOWED if decode_name(request.resource.names[-1]) in names else Answer.HIDDEN
 
 
-def judged(signs: Signs, status: int, body: bytes) -> Answer:
+def read_answer(signs: AnswerPatterns, status: int, body: bytes) -> Answer:
     """What a status and a body mean; a mark is a status, a class of them as in `2xx`, or a part of the body."""
 
     def fits(marks: tuple[str, ...]) -> bool:

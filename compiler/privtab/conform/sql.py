@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from privtab._install import how_to_install
-from privtab.conform.document import Call, Calls, DriverDocument, Signs
+from privtab.conform.document import AnswerPatterns, Call, Calls, DriverDocument
 from privtab.conform.documented import DocumentedDriver
 from privtab.conform.nodes import Answer
 from privtab.conform.values import Step, SystemNames
@@ -60,7 +60,7 @@ class SqlDriver(DocumentedDriver):
         try:
             for statement in self._statements(self._document.become, request):
                 connection.exec_driver_sql(statement)
-            return self._judged(request, lambda: self._execute(connection, statements), operation.signs)
+            return self._read_answer(request, lambda: self._execute(connection, statements), operation.signs)
         finally:
             with contextlib.suppress(Exception):
                 transaction.rollback()
@@ -88,7 +88,7 @@ class SqlDriver(DocumentedDriver):
         for statement in statements:
             connection.exec_driver_sql(statement)
 
-    def _judged(self, request: Request, execute: Callable[[], None], signs: Signs) -> Answer:
+    def _read_answer(self, request: Request, execute: Callable[[], None], signs: AnswerPatterns) -> Answer:
         """What the statements came to. Raises DriverError if the connection broke."""
         from sqlalchemy.exc import DBAPIError
 
@@ -108,7 +108,7 @@ class SqlDriver(DocumentedDriver):
             return self.broken(request, " ".join((*sorted(codes - {message, _message(error)}), _message(error))))
         return Answer.ALLOWED
 
-    def _asked_as(self, request: Request, statements: list[str], signs: Signs) -> Answer:
+    def _asked_as(self, request: Request, statements: list[str], signs: AnswerPatterns) -> Answer:
         """Ask on a connection that the user opens."""
         import sqlalchemy
 
@@ -125,7 +125,7 @@ class SqlDriver(DocumentedDriver):
                 connection.rollback()
 
         try:
-            return self._judged(request, execute, signs)
+            return self._read_answer(request, execute, signs)
         finally:
             engine.dispose()
 

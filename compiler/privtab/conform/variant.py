@@ -150,7 +150,7 @@ class _AnsweredRows:
         outcome = row.outcome(rule or row.rule, replacement, self.dependencies if replacement else None)
         return (outcome ^ self._allowed[key]).bit_count()
 
-    def wrong_with(self, rule: Rule) -> int:
+    def wrong_answers(self, rule: Rule) -> int:
         """How many answers a changed row does not give, with those about rows that refer to it."""
         key = rule.entity, rule.operation
         others = self.dependencies.dependents(key)
@@ -202,10 +202,10 @@ def _found(
         fitting: list[tuple[int, int, str, Rule]] = []
         for number, (text, rule) in enumerate(_candidates(observed, culprit, readings)):
             if not observed.wrong(culprit, rule) and (culprit == key or not observed.wrong(key, replacement=rule)):
-                fitting.append((observed.wrong_with(rule), number, text, rule))
+                fitting.append((observed.wrong_answers(rule), number, text, rule))
         for wrong, _, text, rule in sorted(fitting, key=lambda found: found[:2]):
             change = _written(file, observed.program.rules[culprit], rule, text)
-            if change is not None and observed.wrong_with(change.rule) == wrong:
+            if change is not None and observed.wrong_answers(change.rule) == wrong:
                 return change
     return None
 

@@ -50,7 +50,7 @@ class NoShortcuts(dict[tuple[str, str], Callable[[str, str], bool | None]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenEngine:
     """An engine over a policy and a state."""
 
     engine: Engine
@@ -72,7 +72,7 @@ class Opener(Protocol):
     def keep(self, document: Mapping[str, Any]) -> Any:
         """Return what the engine keeps of a state's document, or of that of one of its parts."""
 
-    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None, moment: int) -> Opened:
+    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None, moment: int) -> OpenEngine:
         """Open the engine for a moment. Raises PolicyError, UsageError.
 
         `state`: what was kept, whole or in parts; `module`: the policy's Wasm.

@@ -272,7 +272,7 @@ class Arrays:
 
     def index(self) -> Index:
         """Rebuild the index for evaluation row by row; it has no origins, so it cannot explain decisions."""
-        found = self.hollow()
+        found = self.plan_only()
         people = self.people
         names = list(people.principals)
         users = list(people.users)
@@ -295,7 +295,7 @@ class Arrays:
                 found.scoped.setdefault(users[key >> 32], {})[f"{type_}:{type_paths[key & 0xFFFFFFFF]}"] = tuple(roles)
         return found
 
-    def hollow(self) -> Index:
+    def plan_only(self) -> Index:
         """An index that serves only to make plans: it has the numbers of privileges, but no grants and no members."""
         found = Index.__new__(Index)
         found.revision = self.revision

@@ -27,7 +27,7 @@ from privtab.engines.columns import (
     REASONS,
     Paths,
     Reasons,
-    Texts,
+    TextPool,
     texts,
     well_formed,
     widths,
@@ -72,7 +72,7 @@ class Batches:
         """Make batches from arrays alone, without an index, or from an index."""
         if isinstance(state, Index):
             return cls(RowEngine(program, state))
-        batches = cls(RowEngine(program, state.hollow()))
+        batches = cls(RowEngine(program, state.plan_only()))
         batches._arrays = state
         batches._hollow = True
         return batches
@@ -110,12 +110,12 @@ class Batches:
 
     def decide_columns(
         self,
-        users: Texts,
-        resources: Texts,
+        users: TextPool,
+        resources: TextPool,
         *,
         action: Value,
         type: Value,  # noqa: A002  (as in Entity)
-        with_: Mapping[str, tuple[Value, Texts]] | None = None,
+        with_: Mapping[str, tuple[Value, TextPool]] | None = None,
         flags: Iterable[str] | Mapping[str, bool | Truths] = (),
         groups: pa.Array | None = None,
         active_roles: pa.Array | None = None,

@@ -16,7 +16,7 @@ from privtab.arrow import Codes, Truth
 from privtab.engines.arrays import Arrays
 from privtab.names import ESCAPES
 
-Texts: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]
+TextPool: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]
 """A column of texts."""
 Reasons: TypeAlias = npt.NDArray[np.uint8]
 
@@ -38,7 +38,7 @@ WELL_SPELT = r"\A(?:(?:[^%]|%2F|%25)*|(?:%2A|%3F)+)\z"
 WILDCARD = r"\A[*?]+\z"
 
 
-def texts(column: Texts) -> pa.Array:
+def texts(column: TextPool) -> pa.Array:
     """A column as one array of strings. Raises pyarrow.ArrowException if it is not text."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.arrow import Codes
-from privtab.engines.columns import FLAG, NULL, OK, UNKNOWN, WITH, Texts, texts
+from privtab.engines.columns import FLAG, NULL, OK, UNKNOWN, WITH, TextPool, texts
 from privtab.request import NOT_SET, flag_name
 
-Value: TypeAlias = str | Texts
+Value: TypeAlias = str | TextPool
 """A constant, or a column."""
 Truths: TypeAlias = pa.Array | npt.NDArray[np.bool_] | Sequence[bool | None]
 """A column of booleans."""

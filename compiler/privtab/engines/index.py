@@ -48,7 +48,7 @@ class PrivilegeNumbers:
         return self.allowed(privilege) << 1
 
 
-class Texts(dict[str, str]):
+class TextPool(dict[str, str]):
     """Shares one object for equal texts: `texts[text]` is the first one."""
 
     def __missing__(self, text: str) -> str:
@@ -65,7 +65,7 @@ class Principals(Mapping[str, tuple[str, ...]]):
             raise TypeError("principals are no text")
         self._joined = document
         self._split: dict[str, tuple[str, ...]] = {}
-        self._texts = Texts()
+        self._texts = TextPool()
 
     def get(self, name: str, default: Any = None) -> Any:
         """As Mapping.get, in one look-up for names that were looked up before."""
@@ -99,7 +99,7 @@ class Principals(Mapping[str, tuple[str, ...]]):
 class EntityHoldings:
     """What is held on entities, in a whole state or in one shard. Equal texts and equal numbers share one object."""
 
-    def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers, texts: Texts) -> None:
+    def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers, texts: TextPool) -> None:
         self.tables: dict[str, Table] = {}
         self.origins: dict[tuple[str, str, str, str], tuple[str, ...]] = {}
         self.members: dict[str, dict[str, frozenset[str]]] = {}
@@ -152,7 +152,7 @@ class StatePart:
             self.people: Mapping[str, Any] | None = always if "shards" in document else None
             self.windows: dict[str, Mapping[str, Any]] = {_PEOPLE: windows}
             """What holds for a time, by the name below `at`, and of the people."""
-            texts = Texts()
+            texts = TextPool()
             self.shards: dict[str, tuple[str, EntityHoldings]] = {}
             """By the name below `at`: revision and content."""
             for name, shard in document.get("at", {}).items():
@@ -184,7 +184,7 @@ class Index:
             if in_parts(document):
                 self._combine([StatePart(document, PrivilegeNumbers())])
             else:
-                numbers, texts = PrivilegeNumbers(), Texts()
+                numbers, texts = PrivilegeNumbers(), TextPool()
                 self._merge(document["revision"], numbers, [EntityHoldings(document, numbers, texts)])
                 self._read_people(document)
         except _SHAPE_ERRORS as error:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from privtab import moments
-from privtab.engines import NoShortcuts, Opened
+from privtab.engines import NoShortcuts, OpenEngine
 from privtab.engines.index import Index, PrivilegeNumbers, StatePart, in_parts
 from privtab.engines.rows import RowEngine
 from privtab.engines.shortcuts import Shortcut, shortcut
@@ -17,7 +17,7 @@ from privtab.request import Request
 
 if TYPE_CHECKING:
     from privtab.engines.batches import Answers, Batches
-    from privtab.engines.columns import Texts
+    from privtab.engines.columns import TextPool
 
 MANY = 1000
 """Requests from which on columns pay off."""
@@ -95,7 +95,7 @@ class TimedBatches:
         """As `Opener.open`."""
         self._program = program
         self._state = state
-        self._opened: Opened | None = None
+        self._opened: OpenEngine | None = None
 
     def __getstate__(self) -> tuple[Mapping[str, Any], Sequence[Any]]:
         return self._program, self._state
@@ -103,7 +103,7 @@ class TimedBatches:
     def __setstate__(self, state: tuple[Mapping[str, Any], Sequence[Any]]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
-    def decide_columns(self, users: Texts, resources: Texts, **options: Any) -> Answers:
+    def decide_columns(self, users: TextPool, resources: TextPool, **options: Any) -> Answers:
         """As Batches.decide_columns."""
         now, opened = moments.now(), self._opened
         if opened is None or not opened.window.holds(now):
@@ -128,7 +128,7 @@ class Opener:
         self._numbers = self._numbers or PrivilegeNumbers()
         return StatePart(document, self._numbers)
 
-    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None, moment: int) -> Opened:
+    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None, moment: int) -> OpenEngine:
         """As engines.Opener.open."""
         del module
         index = Index.of(state) if isinstance(state[0], StatePart) else state[0]
@@ -140,4 +140,4 @@ class Opener:
             return replace(now, window=windowed.window(moment))
         engine = PythonEngine(program, index, partial=True)
         shortcuts = NoShortcuts() if index.missing else LazyShortcuts(engine)
-        return Opened(engine=engine, revision=index.revision, missing=index.missing, shortcuts=shortcuts)
+        return OpenEngine(engine=engine, revision=index.revision, missing=index.missing, shortcuts=shortcuts)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from privtab.engines import Opened
+from privtab.engines import OpenEngine
 from privtab.engines.index import combined_document, in_parts
 from privtab.engines.opa_wasm import Instance
 from privtab.engines.windowed import is_windowed, revision_of
@@ -253,8 +253,8 @@ class Opener:
         """Keep the document itself, which is loaded into the module's memory."""
         return document
 
-    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None, moment: int) -> Opened:
+    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None, moment: int) -> OpenEngine:
         """As engines.Opener.open; each call is answered for the moment at which it is made."""
         del moment
         document, missing = combined_document(state) if in_parts(state[0]) else (state[0], frozenset[str]())
-        return Opened(engine=WasmEngine(module, program, document), revision=revision_of(document), missing=missing)
+        return OpenEngine(engine=WasmEngine(module, program, document), revision=revision_of(document), missing=missing)

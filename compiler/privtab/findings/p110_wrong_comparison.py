@@ -7,7 +7,7 @@ from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 KIND = FindingKind("P110", "wrong-comparison", Severity.ERROR)
 
 
-def unlike(span: Span, left: str, left_type: str, right: str, right_type: str) -> Diagnostic:
+def different_types(span: Span, left: str, left_type: str, right: str, right_type: str) -> Diagnostic:
     """Build the finding for attributes of types that do not compare."""
     return KIND.at(span, f"`{left}` is {left_type}, `{right}` is {right_type}", "compare values of one type")
 

@@ -17,7 +17,7 @@ from privtab.hints import did_you_mean
 from privtab.importing.template import Template
 from privtab.names import WILDCARDS
 from privtab.state.raw import COLUMNS
-from privtab.syntax.node_reader import DocumentReader, Mistake, is_empty
+from privtab.syntax.node_reader import DocumentProblem, DocumentReader, is_empty
 from privtab.syntax.yaml_tree import Mapping, Node, compose
 
 MARK = "import"
@@ -70,7 +70,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotTaken:
+class Excluded:
     """What has no rows, and why."""
 
     each: Expression
@@ -92,7 +92,7 @@ class Step:
     keep: MappingOf[str, tuple[Template, Template]]
     """Look-ups that items are entered in: by name, the key and the value."""
     rows: tuple[tuple[str, MappingOf[str, Template]], ...]
-    not_taken: tuple[NotTaken, ...]
+    not_taken: tuple[Excluded, ...]
     steps: tuple[Step, ...]
 
 
@@ -138,7 +138,7 @@ class _MappingReader(DocumentReader):
     """The reader of import documents."""
 
     NAMES: ClassVar = {"I001": "bad-import-document"}
-    CODES: ClassVar = dict.fromkeys(Mistake, "I001")
+    CODES: ClassVar = dict.fromkeys(DocumentProblem, "I001")
 
     def document(self, root: Node) -> Document | None:
         """The whole document."""
@@ -249,7 +249,7 @@ class _MappingReader(DocumentReader):
                 found[name.text] = (Template(key.value), Template(value_text.value))
         return found
 
-    def not_taken(self, node: Node | None) -> tuple[NotTaken, ...]:
+    def not_taken(self, node: Node | None) -> tuple[Excluded, ...]:
         """What has no rows."""
         if node is None or is_empty(node):
             return ()
@@ -260,5 +260,5 @@ class _MappingReader(DocumentReader):
                 continue
             each, why = self.expressions(fields["each"], "`each`"), self.text(fields["why"], "`why`")
             if len(each) == 1 and why is not None:
-                found.append(NotTaken(each=each[0], why=Template(why.value)))
+                found.append(Excluded(each=each[0], why=Template(why.value)))
         return tuple(found)

@@ -28,7 +28,7 @@ Row = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotTaken:
+class Untranslated:
     """Something that the system says and the state cannot. `denies`: without it callers may be allowed more."""
 
     what: str
@@ -49,9 +49,9 @@ class Imported:
     """Rows by table, each once."""
     translated: tuple[str, ...]
     """What stands otherwise in the state than in the system."""
-    not_taken: tuple[NotTaken, ...]
+    not_taken: tuple[Untranslated, ...]
 
-    def refused(self, *, strict: bool, allow_partial: bool) -> tuple[NotTaken, ...]:
+    def refused(self, *, strict: bool, allow_partial: bool) -> tuple[Untranslated, ...]:
         """What keeps the state from being used: anything not taken if `strict`, otherwise what may deny unless `allow_partial`."""
         if strict:
             return self.not_taken
@@ -62,7 +62,7 @@ class Imported:
 class _Collected:
     rows: dict[str, dict[tuple[tuple[str, str], ...], None]] = field(default_factory=dict)
     translated: dict[str, None] = field(default_factory=dict)
-    not_taken: dict[NotTaken, None] = field(default_factory=dict)
+    not_taken: dict[Untranslated, None] = field(default_factory=dict)
 
     def row(self, table: str, cells: Row) -> None:
         self.rows.setdefault(table, {})[tuple(cells.items())] = None
@@ -134,7 +134,7 @@ class _Collector:
             text = template.plain(values)
         except FormatError:
             text = template.text
-        self.found.not_taken[NotTaken(what=text, why="")] = None
+        self.found.not_taken[Untranslated(what=text, why="")] = None
 
     def _data(self, step: Step, context: Mapping[str, Any]) -> Iterator[Any]:
         """The input of a step: the pages of an answer, the rows of a query, or values of the steps above."""
@@ -211,7 +211,7 @@ class _Collector:
             }
         except FormatError as error:
             denies = _denies(table, cells["effect"].text if table == "grants" else "")
-            self.found.not_taken[NotTaken(what=f"a row of {table}", why=str(error), denies=denies)] = None
+            self.found.not_taken[Untranslated(what=f"a row of {table}", why=str(error), denies=denies)] = None
             return
         column = next((name for name in ENTITIES if name in row), None)
         if column is None or not self._is_pattern(row[column]):
@@ -223,7 +223,7 @@ class _Collector:
                 "no entity of the list fits it" if self._entities else "there is no list of entities that it stands for"
             )
             denies = _denies(table, row.get("effect", ""))
-            self.found.not_taken[NotTaken(what=_row_text(table, row), why=reason, denies=denies)] = None
+            self.found.not_taken[Untranslated(what=_row_text(table, row), why=reason, denies=denies)] = None
             return
         self.found.translated[f"`{row[column]}` stands for {len(matched):,} entities of the list"] = None
         for entity in matched:
@@ -250,14 +250,14 @@ def _checked(program: Program, document: Document, found: _Collected) -> Importe
     for (table, number), messages in messages_by_row.items():
         row = tables[table][number - 1] if number else {}
         denies = _denies(table, row.get("effect", "allow"))
-        not_taken[NotTaken(what=_row_text(table, row), why="; ".join(messages), denies=denies)] = None
+        not_taken[Untranslated(what=_row_text(table, row), why="; ".join(messages), denies=denies)] = None
     deny = program.semantics.deny != "none"
     return Imported(
         state=state,
         taken={table: len(getattr(state, table)) for table in tables},
         translated=tuple(found.translated),
         not_taken=tuple(
-            item if deny or not item.denies else NotTaken(what=item.what, why=item.why) for item in not_taken
+            item if deny or not item.denies else Untranslated(what=item.what, why=item.why) for item in not_taken
         ),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from privtab.ir.algebra import Rebuilt
+from privtab.ir.algebra import Rebuilder
 from privtab.ir.formula import ATOMS, conjunction, disjunction
 from privtab.ir.nodes import And, Atom, Formula, Or
 
@@ -30,7 +30,7 @@ def absorbed(form: Canonical, formula: Formula) -> Formula:
     return _Absorbed(form).fold(formula)
 
 
-class _Absorbed(Rebuilt):
+class _Absorbed(Rebuilder):
     def __init__(self, form: Canonical) -> None:
         self._form = form
 

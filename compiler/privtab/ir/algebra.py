@@ -81,7 +81,7 @@ class Algebra(ABC, Generic[T]):
         """The value of a choice by the type of an object."""
 
 
-class Rebuilt(Algebra[Formula]):
+class Rebuilder(Algebra[Formula]):
     """Rebuilds a condition unchanged; subclasses override the methods for the parts that they replace."""
 
     def atom(self, atom: Atom) -> Formula:

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from privtab import paths
 from privtab._once import once, once_for_each
-from privtab.ir.algebra import Algebra, Rebuilt, T
+from privtab.ir.algebra import Algebra, Rebuilder, T
 from privtab.ir.nodes import (
     ALWAYS,
     NEVER,
@@ -80,7 +80,7 @@ def item_condition(rule: Rule) -> Formula:
     return call_condition(rule) if rule.each is None else conjunction(rule.gate, rule.requires, rule.each)
 
 
-class _Mapped(Rebuilt):
+class _Mapped(Rebuilder):
     def __init__(self, leaf: Callable[[Atom | Can], Formula], of_type: Callable[[str], str]) -> None:
         self._of_type = of_type
         self._leaf = leaf
@@ -102,7 +102,7 @@ def mapped(
     return _Mapped(leaf, of_type).fold(formula)
 
 
-class _Flat(Rebuilt):
+class _Flat(Rebuilder):
     def all_of(self, values: Iterable[Formula]) -> Formula:
         return conjunction(*values)
 

@@ -14,7 +14,7 @@ from itertools import product
 from typing import TypeAlias
 
 from privtab._once import once
-from privtab.ir.algebra import Rebuilt
+from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import Leaf, MinimalSets
 from privtab.ir.formula import ATOMS, conjunction, disjunction, followed, located, with_targets
 from privtab.ir.nodes import (
@@ -203,7 +203,7 @@ class Unrolled:
         return frozenset(varying)
 
 
-class _AtLevels(Rebuilt):
+class _AtLevels(Rebuilder):
     """Replaces targets by those of single levels, and the types of cases by those of the objects' levels."""
 
     def __init__(self, unrolling: Unrolled, levels: Levels) -> None:

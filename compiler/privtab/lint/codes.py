@@ -18,7 +18,7 @@ FIRST_CONFIGURABLE = "P300"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class CatalogueEntry:
     """A finding of the catalogue."""
 
     code: str
@@ -49,9 +49,11 @@ class Code:
 
 
 @cache
-def codes() -> dict[str, Code]:
+def codes() -> dict[str, CatalogueEntry]:
     """Every code, in order."""
-    return {m.KIND.code: Code(code=m.KIND.code, name=m.KIND.name, severity=m.KIND.severity) for m in catalogue()}
+    return {
+        m.KIND.code: CatalogueEntry(code=m.KIND.code, name=m.KIND.name, severity=m.KIND.severity) for m in catalogue()
+    }
 
 
 def intended_code(word: str) -> str | None:

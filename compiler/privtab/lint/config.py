@@ -18,7 +18,7 @@ from privtab.lint.codes import codes, unknown
 from privtab.lint.settings import FailOn, Level, LintFormat, Override, Settings
 from privtab.lint.toml_tree import toml_tree
 from privtab.source import SourceFile
-from privtab.syntax.node_reader import DocumentReader, Mistake
+from privtab.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 OWN_FILE, SHARED_FILE = "privtab.toml", "pyproject.toml"
@@ -94,7 +94,7 @@ class _SettingsReader(DocumentReader):
         "C004": "unknown-code",
     }
     MAPPING: ClassVar = "a table"
-    CODES: ClassVar = dict.fromkeys(Mistake, "C003") | {Mistake.UNKNOWN_KEY: "C002"}
+    CODES: ClassVar = dict.fromkeys(DocumentProblem, "C003") | {DocumentProblem.UNKNOWN_KEY: "C002"}
 
     def unknown(self, key: Scalar, value: Node, what: str, known: Words[str]) -> None:
         """See `DocumentReader.unknown`."""

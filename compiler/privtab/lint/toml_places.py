@@ -14,14 +14,14 @@ _BARE_VALUE = re.compile(r"[^\s,\]}#]+(?: [0-9][^\s,\]}#]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
+class KeyOffsets:
     """Offsets of a key and of its value; for items of a list both are the same."""
 
     key: tuple[int, int]
     value: tuple[int, int]
 
 
-def places(text: str) -> dict[Path, Spot]:
+def places(text: str) -> dict[Path, KeyOffsets]:
     """The positions of all keys of a valid TOML text by their path, including tables."""
     return _Scanner(text).scan()
 
@@ -30,10 +30,10 @@ def places(text: str) -> dict[Path, Spot]:
 class _Scanner:
     text: str
     position: int = 0
-    found: dict[Path, Spot] = field(default_factory=dict)
+    found: dict[Path, KeyOffsets] = field(default_factory=dict)
     lists: Counter[Path] = field(default_factory=Counter)
 
-    def scan(self) -> dict[Path, Spot]:
+    def scan(self) -> dict[Path, KeyOffsets]:
         table: Path = ()
         while self.blank() < len(self.text):
             if self.text[self.position] == "[":
@@ -59,11 +59,11 @@ class _Scanner:
             if self.lists[path]:
                 path = (*path, self.lists[path] - 1)
         path = (*path, names[-1])
-        self.found.setdefault(path, Spot(key=(start, self.position), value=(start, self.position)))
+        self.found.setdefault(path, KeyOffsets(key=(start, self.position), value=(start, self.position)))
         if double:
             self.lists[path] += 1
             path = (*path, self.lists[path] - 1)
-            self.found[path] = Spot(key=(start, self.position), value=(start, self.position))
+            self.found[path] = KeyOffsets(key=(start, self.position), value=(start, self.position))
         return path
 
     def names(self) -> list[str]:
@@ -83,7 +83,7 @@ class _Scanner:
         path: Path = (*table, *self.names())
         end = len(self.text[start : self.position].rstrip()) + start
         self.position = self.text.index("=", self.position) + 1
-        self.found[path] = Spot(key=(start, end), value=self.value(path))
+        self.found[path] = KeyOffsets(key=(start, end), value=self.value(path))
 
     def value(self, path: Path) -> tuple[int, int]:
         start = self.blank()
@@ -98,7 +98,7 @@ class _Scanner:
                     self.pair(path)
                 else:
                     spot = self.value((*path, number))
-                    self.found[(*path, number)] = Spot(key=spot, value=spot)
+                    self.found[(*path, number)] = KeyOffsets(key=spot, value=spot)
                     number += 1
                 if self.text[self.blank()] == ",":
                     self.position += 1

@@ -6,8 +6,8 @@ import tomllib
 from collections.abc import Mapping as Values
 from typing import Any
 
+from privtab.lint.toml_places import KeyOffsets, places
 from privtab.lint.toml_places import Path as KeyPath
-from privtab.lint.toml_places import Spot, places
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 
@@ -21,7 +21,7 @@ def toml_tree(text: str) -> Mapping:
     return Mapping(_entries(document, (), spots, (0, 0)), 0, 0)
 
 
-def _node(value: Any, path: KeyPath, spots: Values[KeyPath, Spot], parent_span: tuple[int, int]) -> Node:
+def _node(value: Any, path: KeyPath, spots: Values[KeyPath, KeyOffsets], parent_span: tuple[int, int]) -> Node:
     start, end = spots[path].value if path in spots else parent_span
     if isinstance(value, dict):
         return Mapping(_entries(value, path, spots, (start, end)), start, end)
@@ -35,7 +35,7 @@ def _node(value: Any, path: KeyPath, spots: Values[KeyPath, Spot], parent_span: 
 
 
 def _entries(
-    table: dict[str, Any], path: KeyPath, spots: Values[KeyPath, Spot], parent_span: tuple[int, int]
+    table: dict[str, Any], path: KeyPath, spots: Values[KeyPath, KeyOffsets], parent_span: tuple[int, int]
 ) -> tuple[tuple[Scalar, Node], ...]:
     entries = []
     for name, value in table.items():

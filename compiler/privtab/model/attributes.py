@@ -38,7 +38,7 @@ def compared(scope: Scope, comparison: x.Comparison, cell: Cell) -> m.Compared |
     right = _term(scope, comparison.right, cell) if isinstance(comparison.right, x.Name) else comparison.right
     if left is None or right is None:
         return None
-    spot = m.Spot(cell, comparison.left.start, comparison.left.end)
+    spot = m.CellPart(cell, comparison.left.start, comparison.left.end)
     wrong = _mismatch(comparison, left, right, cell)
     if wrong is not None:
         scope.fail(wrong)
@@ -104,14 +104,16 @@ def _mismatch(
         return None
     other = right.type
     assert isinstance(comparison.right, x.Name)
-    unlike = p110_wrong_comparison.unlike(span, word.text, own.describe(), comparison.right.text, other.describe())
+    different_types = p110_wrong_comparison.different_types(
+        span, word.text, own.describe(), comparison.right.text, other.describe()
+    )
     if relation == "in":
         fits = other.type == "set" and (own.type == "text" or (own.type == "enum" and _share(own, other)))
-        return None if fits else unlike
+        return None if fits else different_types
     refused = _refused(own, relation, word.text)
     if refused is not None:
         return p110_wrong_comparison.relation(span, word.text, own.describe(), relation, refused)
-    return None if own.type == other.type and (own.type != "enum" or _share(own, other)) else unlike
+    return None if own.type == other.type and (own.type != "enum" or _share(own, other)) else different_types
 
 
 def _refused(type_: Attribute, relation: str, written: str) -> str | None:

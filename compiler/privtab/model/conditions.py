@@ -86,9 +86,9 @@ class Scope:
                 return self._can(expression, cell)
             case x.Word(kind="self", word=word):
                 self._principal(word, self.entity, "user", cell)
-                return m.IsSelf(self.entity, m.Spot(cell, word.start, word.end))
+                return m.IsSelf(self.entity, m.CellPart(cell, word.start, word.end))
             case x.Word(kind="service_admin", word=word):
-                return m.IsServiceAdmin(m.Spot(cell, word.start, word.end))
+                return m.IsServiceAdmin(m.CellPart(cell, word.start, word.end))
             case x.Word():
                 return m.AllOf()
             case x.AllOf(parts=parts):
@@ -104,7 +104,7 @@ class Scope:
                     self.fail(p009_wrong_value.other(cell.part(flag.start, flag.end), message, "choose another word"))
                 if flag.text in self.names.attributes.request:
                     self.fail(p222_attribute_hides_flag.finding(cell.part(flag.start, flag.end), flag.text))
-                return None if inner is None else m.Required(inner, flag.text, m.Spot(cell, word.start, flag.end))
+                return None if inner is None else m.Required(inner, flag.text, m.CellPart(cell, word.start, flag.end))
             case x.Comparison():
                 condition = compared(self, expression, cell)
                 self.poisoned |= condition is None
@@ -168,14 +168,14 @@ class Scope:
                 self.found.append(self.names.finding_for(("privilege", name.text), span, make))
             self.poisoned = True
             return None
-        return m.PrivilegeUse(name.text, members, name.text in self.names.sets, m.Spot(cell, name.start, name.end))
+        return m.PrivilegeUse(name.text, members, name.text in self.names.sets, m.CellPart(cell, name.start, name.end))
 
     def _places(self, targets: tuple[x.Name, ...], cell: Cell) -> tuple[m.TargetSlot, ...]:
         return tuple(place for target in targets if (place := self.place(target, cell)) is not None)
 
     def place(self, target: x.Name, cell: Cell, *, children: bool = False) -> m.TargetSlot | None:
         """The object that a target names; with `children`, also a type directly inside the row's entity type."""
-        name, spot = target.text, m.Spot(cell, target.start, target.end)
+        name, spot = target.text, m.CellPart(cell, target.start, target.end)
         if target.below and self.names.nests:
             self.fail(p219_misplaced_nested.below(cell.part(target.start, target.end)))
             return None
@@ -215,10 +215,10 @@ class Scope:
         if not nests:
             self.fail(p218_selector_without_nesting.finding(span, selector.text, target.text))
             return None
-        spot = m.Spot(cell, selector.start, target.end)
+        spot = m.CellPart(cell, selector.start, target.end)
         return replace(place, level=_SELECTORS[selector.text], written=f"{selector.text} {target.text}", spot=spot)
 
-    def _report_unresolved(self, name: str, spot: m.Spot) -> None:
+    def _report_unresolved(self, name: str, spot: m.CellPart) -> None:
         """Report a target that cannot be resolved."""
         self.poisoned = True
         if not self.names.types_known or name in self.names.lost:
@@ -226,7 +226,7 @@ class Scope:
         key = ("target", name, self.entity, *self.objects)
         self.found.append(self.names.finding_for(key, spot.span, lambda: self._unresolved(name, spot)))
 
-    def _unresolved(self, name: str, spot: m.Spot) -> Diagnostic:
+    def _unresolved(self, name: str, spot: m.CellPart) -> Diagnostic:
         entities = self.names.entities
         targets = self.names.hierarchy.targets(self.entity)
         if name in entities or name == "parent":
@@ -272,7 +272,7 @@ class Scope:
 
     def _can(self, term: x.CanDo, cell: Cell) -> m.Condition | None:
         operation = term.operation.text
-        spot = m.Spot(cell, term.operation.start, term.operation.end)
+        spot = m.CellPart(cell, term.operation.start, term.operation.end)
         places = self._places(term.targets, cell)
         self.refuse_below("`can`", term.targets, cell)
         valid: list[m.TargetSlot] = []

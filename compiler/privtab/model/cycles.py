@@ -18,7 +18,7 @@ def find_cycles(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
         if start in done:
             continue
         path: list[m.PairKey] = [start]
-        spots: list[m.Spot] = []
+        spots: list[m.CellPart] = []
         todo = [_edges(rows, start)]
         on_path = {start: 0}
         while todo:
@@ -92,21 +92,21 @@ def _levels(row: m.Row) -> Iterator[tuple[m.PairKey | None, int]]:
                 yield None, level
 
 
-def _cycle_finding(path: list[m.PairKey], spots: list[m.Spot]) -> Diagnostic:
+def _cycle_finding(path: list[m.PairKey], spots: list[m.CellPart]) -> Diagnostic:
     spans = [spot.span for spot in spots]
     first = min(range(len(spans)), key=lambda i: (spans[i].line, spans[i].column))
     names = [f"{type_}/{operation}" for type_, operation in path]
     return p204_can_cycle.finding([*spans[first:], *spans[:first]], [*names[first:], *names[:first]])
 
 
-def _edges(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> Iterator[tuple[m.PairKey, m.Spot]]:
+def _edges(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> Iterator[tuple[m.PairKey, m.CellPart]]:
     row = rows[pair]
     for condition in (row.gate, row.requires, row.each):
         if condition is not None:
             yield from _references(condition)
 
 
-def _references(condition: m.Condition) -> Iterator[tuple[m.PairKey, m.Spot]]:
+def _references(condition: m.Condition) -> Iterator[tuple[m.PairKey, m.CellPart]]:
     match condition:
         case m.CanDo(operation=operation, places=places, spot=spot):
             for place in places:

@@ -30,7 +30,7 @@ PairKey: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class CellPart:
     """A part of a cell; its span is computed on demand."""
 
     cell: Cell
@@ -50,7 +50,7 @@ class TargetSlot:
     slot: str
     types: tuple[str, ...]
     written: str
-    spot: Spot
+    spot: CellPart
     below: bool = False
     """Whether it is enough to hold something on an entity below."""
     level: Level = "nearest"
@@ -63,7 +63,7 @@ class PrivilegeUse:
     written: str
     members: tuple[str, ...]
     is_set: bool
-    spot: Spot
+    spot: CellPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ class IsSelf:
     """The caller is the object of the request."""
 
     type: str
-    spot: Spot
+    spot: CellPart
 
 
 @dataclass(frozen=True, slots=True)
 class IsServiceAdmin:
     """The caller is a service administrator."""
 
-    spot: Spot
+    spot: CellPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class CanDo:
 
     operation: str
     places: tuple[TargetSlot, ...]
-    spot: Spot
+    spot: CellPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Required:
 
     body: Condition
     flag: str
-    spot: Spot
+    spot: CellPart
     """`when FLAG`."""
 
 
@@ -148,7 +148,7 @@ class Compared:
     left: TermUse
     operator: Operator
     right: TermUse | tuple[Scalar, ...]
-    spot: Spot
+    spot: CellPart
 
     @property
     def places(self) -> tuple[TargetSlot, ...]:

@@ -114,7 +114,7 @@ def row_terms(row: m.Row) -> Iterator[Term]:
         yield from terms(condition)
 
 
-def first_spot(condition: m.Condition) -> m.Spot | None:
+def first_spot(condition: m.Condition) -> m.CellPart | None:
     """The position of a condition's first term, or None."""
     for term in terms(condition):
         match term:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from privtab.ir.algebra import Rebuilt
+from privtab.ir.algebra import Rebuilder
 from privtab.ir.formula import ATOMS, resolve, targets_of, walk
 from privtab.ir.nodes import And, Can, Formula, Program
 
@@ -29,7 +29,7 @@ def narrowest_first(program: Program) -> Program:
     )
 
 
-class _Ordered(Rebuilt):
+class _Ordered(Rebuilder):
     def __init__(self, program: Program) -> None:
         self._program = program
         self._depths = {name: len(program.chain(name)) for name in program.entities}

@@ -17,7 +17,7 @@ from privtab.names import KINDS
 from privtab.pushdown.rights import OWNER, Object
 from privtab.pushdown.target import TARGETS, Traits, target_module
 from privtab.state.nodes import ALL_TABLES
-from privtab.syntax.node_reader import DocumentReader, Mistake, near
+from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 
 MARK = "push"
@@ -96,7 +96,7 @@ class _Reader(DocumentReader):
     """The reader of mapping documents."""
 
     NAMES: ClassVar = {"N001": "bad-mapping-document"}
-    CODES: ClassVar = dict.fromkeys(Mistake, "N001")
+    CODES: ClassVar = dict.fromkeys(DocumentProblem, "N001")
 
     def __init__(
         self, file: source.SourceFile, found: list[Diagnostic], program: Program, values: MappingOf[str, str]

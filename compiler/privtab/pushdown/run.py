@@ -16,7 +16,7 @@ from privtab.state.places import NOWHERE, Places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pushed:
+class PushReport:
     """What a push found, and what it did or would do."""
 
     where: str
@@ -50,7 +50,7 @@ def push(
     revoke_foreign: bool = False,
     compare: bool = False,
     apply: bool = False,
-) -> Pushed:
+) -> PushReport:
     """Push a state to the target at an address. Changes nothing unless `apply`, and nothing if a row cannot be expressed.
 
     `compare`: decide the operations of the mapping document by the policy and by the rights, and change nothing if they disagree. `pusher`: the name under which granted rights are recorded in the target. Raises PushError and UsageError.
@@ -65,7 +65,7 @@ def push(
         requests: tuple[str, ...] = ()
         compared: tuple[Disagreement, ...] | None = None
         if not desired.findings:
-            rights = session.natural(desired.rights, inventory)
+            rights = session.normalised(desired.rights, inventory)
             named = frozenset(account for right in rights for account in accounts_of(right))
             if not document.traits.knows_names:
                 objects = {right.object for right in rights if isinstance(right, NativeGrant)}
@@ -78,7 +78,7 @@ def push(
             applied = apply and not compared
             if applied and (plan.changes or plan.record != inventory.recorded):
                 session.apply(plan)
-        return Pushed(
+        return PushReport(
             where=session.where,
             desired=desired,
             plan=plan,

@@ -75,7 +75,7 @@ class Session(Protocol):
     def read(self) -> Inventory:
         """What is there now. Raises PushError."""
 
-    def natural(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+    def normalised(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
         """The desired rights in the target's own terms."""
 
     def moved(self, inventory: Inventory, desired: frozenset[Right]) -> Inventory:

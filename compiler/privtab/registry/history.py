@@ -90,7 +90,7 @@ class History:
                 found.append(entry)
         return found[::-1]
 
-    def unread(self) -> list[UnreadableRelease]:
+    def unreadable_releases(self) -> list[UnreadableRelease]:
         """All unreadable releases."""
         found = [self.entry(sequence) for sequence in range(1, self.newest().last + 1)]
         return [release for release in found if isinstance(release, UnreadableRelease)]

@@ -46,12 +46,12 @@ class GcReport:
     revisions: tuple[Revision, ...]
     orphans: tuple[str, ...]
     """SHA-256."""
-    litter: tuple[str, ...]
+    abandoned_files: tuple[str, ...]
     """Files left behind by writers that died."""
     kept: int
     bytes: int
     removed: bool
-    unread: tuple[str, ...] = ()
+    unreadable_releases: tuple[str, ...] = ()
     """Unreadable records. Since their bundles are unknown, bundles without a record are kept."""
 
 
@@ -78,11 +78,13 @@ def check(registry: Registry, *, repair: bool = False) -> CheckReport:
     for current in channels:
         history = registry.history(current.channel, current.system)
         entries += len(history)
-        broken = registry.unread(current.channel, current.system)
-        known = {entry.sequence for entry in history} | {unread.sequence for unread in broken}
+        broken = registry.unreadable_releases(current.channel, current.system)
+        known = {entry.sequence for entry in history} | {unreadable_releases.sequence for unreadable_releases in broken}
         missing = known ^ set(range(1, current.last + 1))
         folder = names.channel(current.channel, current.system)
-        problems += [_unread_problem(registry, current, unread, repair=repair) for unread in broken]
+        problems += [
+            _unreadable_problem(registry, current, unreadable_releases, repair=repair) for unreadable_releases in broken
+        ]
         problems += [
             Problem(path=f"{folder}/history", message=f"release {sequence} is missing") for sequence in sorted(missing)
         ]
@@ -106,7 +108,7 @@ def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remo
     found = _unneeded(registry, keep, older_than)
     if not remove:
         return found
-    for path in found.litter:
+    for path in found.abandoned_files:
         registry.store.remove(path)
     with registry.holds.remove([*(revision.digest for revision in found.revisions), *found.orphans]) as removable:
         # From here on none of them can be released; earlier releases are visible now.
@@ -121,7 +123,7 @@ def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remo
         current,
         revisions=revisions,
         orphans=orphans,
-        litter=found.litter,
+        abandoned_files=found.abandoned_files,
         kept=current.kept + len(current.revisions) - len(revisions),
         bytes=sum(revision.size for revision in revisions),
         removed=True,
@@ -148,11 +150,11 @@ def _unneeded(registry: Registry, keep: int, older_than: float) -> GcReport:
     return GcReport(
         revisions=tuple(unneeded),
         orphans=() if broken else tuple(digest for digest in _blobs(registry) if digest not in known),
-        litter=(*registry.store.litter(HOUR), *registry.holds.dead()),
+        abandoned_files=(*registry.store.abandoned_files(HOUR), *registry.holds.dead()),
         kept=len(revisions) - len(unneeded),
         bytes=sum(revision.size for revision in unneeded),
         removed=False,
-        unread=tuple(record.path for record in broken),
+        unreadable_releases=tuple(record.path for record in broken),
     )
 
 
@@ -235,14 +237,14 @@ def _revision_problems(registry: Registry, revision: Revision) -> Iterator[Probl
             yield Problem(path=path, message=str(error))
 
 
-def _unread_problem(registry: Registry, current: Channel, unread: UnreadableRelease, *, repair: bool) -> Problem:
+def _unreadable_problem(registry: Registry, current: Channel, release: UnreadableRelease, *, repair: bool) -> Problem:
     """An unreadable release; the active one has a copy, from which `repair` restores it."""
-    path = names.entry(current.channel, current.system, unread.sequence)
-    active = current.sequence == unread.sequence
+    path = names.entry(current.channel, current.system, release.sequence)
+    active = current.sequence == release.sequence
     if active and repair:
         registry.store.replace(path, encoded(current.to_json()))
     advice = "; its copy is intact" if active else "; the next release takes its place" if current.held else ""
-    return Problem(path=path, message=f"cannot be read: {unread.why}{advice}", repaired=active and repair)
+    return Problem(path=path, message=f"cannot be read: {release.why}{advice}", repaired=active and repair)
 
 
 def _missing_bundles(registry: Registry, current: Channel) -> Iterator[Problem]:

@@ -260,9 +260,9 @@ class Registry:
         """All readable releases, or the `last` ones of them, oldest first."""
         return self._history(channel, system).all(last)
 
-    def unread(self, channel: str, system: str) -> list[UnreadableRelease]:
+    def unreadable_releases(self, channel: str, system: str) -> list[UnreadableRelease]:
         """All unreadable releases."""
-        return self._history(channel, system).unread()
+        return self._history(channel, system).unreadable_releases()
 
     # --- private ---
 

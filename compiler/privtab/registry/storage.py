@@ -34,7 +34,7 @@ class Store(Protocol):
     def remove(self, path: str) -> None:
         """Remove a file, if it exists."""
 
-    def litter(self, seconds: float) -> list[str]:
+    def abandoned_files(self, seconds: float) -> list[str]:
         """Paths of temporary files older than `seconds`, left by writers that died; object stores have none."""
 
     def names(self, path: str) -> list[str]:

@@ -89,8 +89,8 @@ class LocalStore:
         except OSError as error:
             raise RegistryError(f"{self.folder / path}: {error.strerror or error}") from error
 
-    def litter(self, seconds: float) -> list[str]:
-        """As Store.litter."""
+    def abandoned_files(self, seconds: float) -> list[str]:
+        """As Store.abandoned_files."""
         oldest = time.time() - seconds
         found = []
         with self._storage_errors(""):
@@ -183,8 +183,8 @@ class FsspecStore:
         with contextlib.suppress(Missing), self._storage_errors(path), self._lock:
             self._fs.rm_file(self._full_path(path))
 
-    def litter(self, seconds: float) -> list[str]:  # noqa: ARG002
-        """As Store.litter."""
+    def abandoned_files(self, seconds: float) -> list[str]:  # noqa: ARG002
+        """As Store.abandoned_files."""
         return []
 
     def names(self, path: str) -> list[str]:

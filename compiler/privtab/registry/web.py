@@ -89,8 +89,8 @@ class HttpStore:
         """Raises: the storage is read only."""
         raise self._read_only(path)
 
-    def litter(self, seconds: float) -> list[str]:  # noqa: ARG002
-        """As Store.litter."""
+    def abandoned_files(self, seconds: float) -> list[str]:  # noqa: ARG002
+        """As Store.abandoned_files."""
         return []
 
     def names(self, path: str) -> list[str]:

@@ -102,11 +102,11 @@ class Mutants:
     def _of(self, rule: Rule) -> Iterator[Mutant]:
         point = _Point(self, rule)
         types = {RESOURCE: rule.entity, **{slot.name: slot.types[0] for slot in rule.withs if not slot.polymorphic}}
-        for change, text, formula in point.whole_cell(rule.requires, types):
+        for change, text, formula in point.whole_cell_mutants(rule.requires, types):
             yield Mutant(change=change, text=text, original=rule, rule=replace(rule, requires=formula))
         if rule.each is not None:
             # Dropping all of `each` is the same as `each` dropped, which is reported once.
-            for change, text, formula in point.whole_cell(rule.each, types):
+            for change, text, formula in point.whole_cell_mutants(rule.each, types):
                 if formula != ALWAYS:
                     yield Mutant(change=change, text=text, original=rule, rule=replace(rule, each=formula))
             yield Mutant(change="each", text="`each` dropped", original=rule, rule=replace(rule, each=None))
@@ -169,7 +169,7 @@ class _Point:
             if isinstance(atom, Has):
                 self.used.setdefault(atom.target, set()).add(atom.privilege)
 
-    def whole_cell(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
+    def whole_cell_mutants(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
         """The changes of a whole cell, including dropping it if it is a single part."""
         if not (isinstance(formula, And | Or)):
             yield "drop", f"without `{self.text(formula)}`: anyone may", ALWAYS

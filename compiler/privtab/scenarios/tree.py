@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from privtab.scenarios.findings import CODES
-from privtab.syntax.node_reader import DocumentReader, Mistake, is_empty
+from privtab.syntax.node_reader import DocumentProblem, DocumentReader, is_empty
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value
 
 PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)?)\}")
@@ -24,11 +24,11 @@ class ScenarioReader(DocumentReader):
 
     NAMES: ClassVar = CODES
     CODES: ClassVar = {
-        Mistake.UNKNOWN_KEY: "T001",
-        Mistake.MISSING_KEY: "T002",
-        Mistake.WRONG_TYPE: "T003",
-        Mistake.WRONG_VALUE: "T004",
-        Mistake.DUPLICATE_KEY: "T005",
+        DocumentProblem.UNKNOWN_KEY: "T001",
+        DocumentProblem.MISSING_KEY: "T002",
+        DocumentProblem.WRONG_TYPE: "T003",
+        DocumentProblem.WRONG_VALUE: "T004",
+        DocumentProblem.DUPLICATE_KEY: "T005",
     }
 
     def advice(self, key: Scalar, value: Node, known: Words[str]) -> str:

@@ -29,7 +29,7 @@ from privtab.spark.following import REFRESH, check_refresh
 from privtab.spark.frames import Frame, opened
 from privtab.spark.kernel import CODE, CODES, Layout, answer_columns, combined_batches, mapped, readable
 from privtab.spark.preflight import check_executors
-from privtab.spark.shipping import Opened
+from privtab.spark.shipping import WorkerCache
 from privtab.vocabulary import Vocabulary
 
 Connect: TypeAlias = "str | os.PathLike[str] | Asker | Callable[[], Asker]"
@@ -144,7 +144,7 @@ def _function(
 
 # --- on executors ----------------------------------------------------------------------------------------------------
 
-_CLIENTS: Opened[str, Asker] = Opened(lambda client: client.close())
+_CLIENTS: WorkerCache[str, Asker] = WorkerCache(lambda client: client.close())
 
 
 def _client(point: _Point) -> Asker:

@@ -18,7 +18,7 @@ from privtab.client._bundles import BundleLocation, Content, Keep, ReadBundle
 from privtab.client.embedded import bundle_location
 from privtab.errors import DecisionUnavailable, FileError, PrivtabError, UsageError
 from privtab.spark.policies import OpenPolicy
-from privtab.spark.shipping import Opened, Shipped, loaded
+from privtab.spark.shipping import Shipped, WorkerCache, loaded
 from privtab.spark.state.bundles import is_bundle, missing_shards_error
 from privtab.spark.state.schemas import is_written
 from privtab.spark.states import cache_key
@@ -97,7 +97,7 @@ def current_engine(source: Shipped | Followed) -> Batches:
     return batches
 
 
-_FOLLOWED: Opened[tuple[str, str, float], BundledEngine] = Opened()
+_FOLLOWED: WorkerCache[tuple[str, str, float], BundledEngine] = WorkerCache()
 
 
 def _engine(source: Followed) -> BundledEngine:

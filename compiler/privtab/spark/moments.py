@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from privtab.errors import HasWindows, UsageError
 from privtab.moments import FIRST, WrongTime, moment, now, text
-from privtab.spark.states import remembered
+from privtab.spark.states import memoised
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -63,7 +63,7 @@ def at_moment(at: Moment, state: Any, run: Callable[[Any], T], report: Callable[
 def state_at(state: Timed, moment_: int) -> Any:
     """The state at a moment; the same object for moments between which it does not change."""
     edges = state.edges()
-    return remembered(("at", id(state), bisect_right(edges, moment_)), state, lambda: state.at(moment_))
+    return memoised(("at", id(state), bisect_right(edges, moment_)), state, lambda: state.at(moment_))
 
 
 def each_moment(

@@ -43,14 +43,14 @@ class Shipped:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Packed:
+class PackedState:
     """A program and the arrays or the index of a state, serialised."""
 
     digest: str
     content: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, batches: Batches) -> Packed:
+    def of(cls, batches: Batches) -> PackedState:
         """Serialise the program and the state of `batches`."""
         content = packed((dict(batches.engine.program), batches.state))
         return cls(digest=digest(content), content=content)
@@ -91,7 +91,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Opened(Generic[K, V]):
+class WorkerCache(Generic[K, V]):
     """What a worker process has opened, by key: each once, and only the last `MOST_OPEN` are kept. Threads may share it."""
 
     def __init__(self, close: Callable[[V], object] | None = None) -> None:
@@ -112,7 +112,7 @@ class Opened(Generic[K, V]):
             return self._values[key]
 
 
-_STATES: Opened[str, Batches] = Opened()
+_STATES: WorkerCache[str, Batches] = WorkerCache()
 
 
 def loaded(shipped: Shipped) -> Batches:

@@ -16,7 +16,7 @@ from privtab.errors import UsageError
 from privtab.hints import hint
 from privtab.request import Entity
 from privtab.spark.matrix import named
-from privtab.spark.matrix.broadcast import opened, parcel
+from privtab.spark.matrix.broadcast import opened, pickled_matrix
 from privtab.spark.matrix.compute import COLUMNS, DDL, Matrix, Question, check
 from privtab.spark.matrix.opening import all_users, open_state, open_world, principals_asked_for
 from privtab.spark.policies import open_policy
@@ -161,7 +161,7 @@ class EntitlementReader(DataSourceReader):
             matrix = Matrix(open_world(self._policy, self._source, users=users, principals=principals), self._question)
             if "operation" in self.pushed:
                 matrix.narrow(self.pushed["operation"])
-            self._shipped = parcel(matrix)
+            self._shipped = pickled_matrix(matrix)
         return self._shipped
 
     def _subjects(

@@ -14,7 +14,7 @@ from privtab.engines.python import PythonEngine
 from privtab.errors import HasWindows, UsageError
 from privtab.ir.support import Tool, lacking
 from privtab.spark.policies import OpenPolicy
-from privtab.spark.shipping import Packed
+from privtab.spark.shipping import PackedState
 from privtab.spark.state.bundles import bundled, is_address, is_bundle, require_complete, rows_of_bundles
 from privtab.spark.state.schemas import TABLES, is_written
 from privtab.state.nodes import ALL_TABLES, State
@@ -45,10 +45,10 @@ def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str,
     return counts
 
 
-def prepared(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
+def prepared(policy: OpenPolicy, state: Any, spark: SparkSession) -> PackedState:
     """A state packed with its policy, cached for repeated calls."""
     key = ("packed", policy.digest, *cache_key(state))
-    packed: Packed = remembered(key, state, lambda: _packed(policy, state, spark))
+    packed: PackedState = memoised(key, state, lambda: _packed(policy, state, spark))
     return packed
 
 
@@ -64,7 +64,7 @@ def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
 
     key = ("tables", policy.digest, id(spark), *cache_key(state))
     # The session is cached as well, so that no other session can reuse its id.
-    found = remembered(key, (state, spark), tables)
+    found = memoised(key, (state, spark), tables)
     if isinstance(found, HasWindows):
         raise HasWindows(str(found), found.state)
     return found
@@ -86,12 +86,12 @@ def _local(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> State:
     return local.plain("Spark")
 
 
-def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
+def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> PackedState:
     if is_bundle(state):
-        return Packed.of(Batches(PythonEngine(policy.json, require_complete(bundled(policy, os.fspath(state))))))
+        return PackedState.of(Batches(PythonEngine(policy.json, require_complete(bundled(policy, os.fspath(state))))))
     if policy.beyond_arrays:
-        return Packed.of(Batches(PythonEngine(policy.json, index_of(policy, state, spark))))
-    return Packed.of(Batches.of(policy.json, arrays_of(policy, _local(policy, state, spark))))
+        return PackedState.of(Batches(PythonEngine(policy.json, index_of(policy, state, spark))))
+    return PackedState.of(Batches.of(policy.json, arrays_of(policy, _local(policy, state, spark))))
 
 
 def arrays_of(policy: OpenPolicy, state: State) -> Arrays:
@@ -121,12 +121,12 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
         from privtab.spark.state.checked import checked_rows
 
         key = ("rows", policy.digest, *cache_key(state))
-        return remembered(key, state, lambda: checked_rows(_program(policy), Path(state)))
+        return memoised(key, state, lambda: checked_rows(_program(policy), Path(state)))
     if isinstance(state, Mapping) and lacking(policy.as_program, Tool.SPARK_TABLES):
         from privtab.spark.state.checked import collected_rows
 
         key = ("rows", policy.digest, *cache_key(state))
-        return remembered(key, state, lambda: collected_rows(_program(policy), state))
+        return memoised(key, state, lambda: collected_rows(_program(policy), state))
     if spark is None:
         raise UsageError(
             f"a {type(state).__name__} needs a Spark session to be read: start one, or pass it as `spark=`"
@@ -143,7 +143,7 @@ def timed_rows(policy: OpenPolicy, state: Any, spark: SparkSession) -> Timed | N
     return rows if isinstance(rows, State) and rows.windows else None
 
 
-def remembered(key: tuple[object, ...], state: Any, make: Any) -> Any:
+def memoised(key: tuple[object, ...], state: Any, make: Any) -> Any:
     """What `make` gives, made once for a key whose first part is its kind; `state` is kept alive with it."""
     with _lock:
         for position, (known, _, value) in enumerate(_known):

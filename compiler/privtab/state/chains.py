@@ -20,7 +20,7 @@ GROUP, ROLE = "group:", "role:"
 M = TypeVar("M", bound=Hashable)
 
 
-class Reach(Generic[M]):
+class TransitiveContainers(Generic[M]):
     """What contains a principal at any distance, each with the marks of the links joined."""
 
     def __init__(self, links: Mapping[str, Iterable[tuple[str, M]]], join: Callable[[M, M], M | None]) -> None:
@@ -104,7 +104,9 @@ def joined(first: Window, second: Window) -> Window | None:
     return Window(begin, end) if begin < end else None
 
 
-def roles_from(links: Iterable[tuple[str, str, RoleLimits]], keys: Callable[[Entity], list[str]]) -> Reach[RoleLimits]:
+def roles_from(
+    links: Iterable[tuple[str, str, RoleLimits]], keys: Callable[[Entity], list[str]]
+) -> TransitiveContainers[RoleLimits]:
     """The roles that a role holds, from the links: `role:…`, the name of a role that it holds, and how; `keys`: as ScopeOverlap."""
     overlap = ScopeOverlap(keys)
 
@@ -116,4 +118,4 @@ def roles_from(links: Iterable[tuple[str, str, RoleLimits]], keys: Callable[[Ent
     by_holder: dict[str, list[tuple[str, RoleLimits]]] = defaultdict(list)
     for holder, role, how in links:
         by_holder[holder].append((f"{ROLE}{role}", how))
-    return Reach(by_holder, join)
+    return TransitiveContainers(by_holder, join)

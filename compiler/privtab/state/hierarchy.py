@@ -13,7 +13,7 @@ from typing import Any
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, Window
 from privtab.request import Entity
-from privtab.state.chains import GROUP, ROLE, Reach, RoleLimits, check_size, joined, roles_from
+from privtab.state.chains import GROUP, ROLE, RoleLimits, TransitiveContainers, check_size, joined, roles_from
 from privtab.state.located import locations
 from privtab.state.nodes import Assignment, LongerRows, State
 
@@ -41,7 +41,7 @@ def _closed(program: Program, state: State) -> State:
     return _with_assignments(program, state) if "roles" in kinds else state
 
 
-def group_reach(state: State) -> Reach[Window]:
+def group_reach(state: State) -> TransitiveContainers[Window]:
     """The groups that contain a group (`group:…`), by name."""
     users = state.column("memberships", "user")
     rows = users.where(name for name in users.names if name.startswith(GROUP))
@@ -51,10 +51,10 @@ def group_reach(state: State) -> Reach[Window]:
     for row, user, group in zip(rows, *columns, strict=True):
         if windows[row].begin < windows[row].end:
             links[str(user)].append((f"{GROUP}{group}", windows[row]))
-    return Reach(links, joined)
+    return TransitiveContainers(links, joined)
 
 
-def role_reach(program: Program, state: State) -> Reach[RoleLimits]:
+def role_reach(program: Program, state: State) -> TransitiveContainers[RoleLimits]:
     """The roles that a role (`role:…`) holds."""
     principals = state.column("assignments", "principal")
     rows = principals.where(name for name in principals.names if name.startswith(ROLE))

@@ -20,7 +20,7 @@ from privtab.state.hierarchy import closed
 from privtab.state.names import StateNames
 from privtab.state.nodes import Effect, State
 from privtab.state.principal_texts import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
-from privtab.state.uses import Uses, uses
+from privtab.state.uses import UsedParts, uses
 
 _GRANTS = ("grants", "grantee", "effect", "privilege", "entity")
 T = TypeVar("T")
@@ -41,14 +41,14 @@ def index(program: Program, state: State) -> dict[str, Any]:
     if state.has_columns and not state.windows and not _needs_rows(program):
         document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
         return document
-    return stamped(unstamped(program, state))
+    return stamped(without_revision(program, state))
 
 
 def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; serialised once for both."""
     state = closed(program, state)
     if state.windows or not state.has_columns or _needs_rows(program):
-        return stamped_bytes(unstamped(program, state))
+        return stamped_bytes(without_revision(program, state))
     from privtab.state import json_columns
     from privtab.state.large_index import coded_parts
 
@@ -101,7 +101,7 @@ def _digest(text: str, document: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def unstamped(program: Program, state: State) -> dict[str, Any]:
+def without_revision(program: Program, state: State) -> dict[str, Any]:
     """The index without its revision, which is the hash of this."""
     state = closed(program, state)
     with no_collection():
@@ -148,7 +148,9 @@ def _windowed(program: Program, state: State) -> dict[str, Any]:
     return windowed.document(state, lambda rows: _plain(program, rows), grants, principal, used, roles)
 
 
-def _principal_of_role(name: str, scope: str | None, granted: set[str], declared: set[str], used: Uses) -> str | None:
+def _principal_of_role(
+    name: str, scope: str | None, granted: set[str], declared: set[str], used: UsedParts
+) -> str | None:
     """The principal for a role within a scope or everywhere; None if nothing depends on it."""
     role = f"role:{name}"
     principal = role if scope is None else scoped_principal(role, scope)
@@ -188,7 +190,7 @@ def _grants(
     }
 
 
-def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
+def _people(program: Program, state: State, used: UsedParts) -> dict[str, Any]:
     """Everything that is looked up by the name of a user or a group."""
     granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
     declared = {f"role:{role.name}" for role in program.roles.values()}

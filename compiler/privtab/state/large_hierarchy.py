@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from privtab.arrow import Codes, Lists
-from privtab.state.chains import GROUP, ROLE, Reach, RoleLimits, check_size
+from privtab.state.chains import GROUP, ROLE, RoleLimits, TransitiveContainers, check_size
 from privtab.state.coded import CodedColumn, appended
 from privtab.state.nodes import State
 from privtab.state.rows import ColumnRows
 
 
-def more_memberships(state: State, reach: Reach[Any]) -> ColumnRows:
+def more_memberships(state: State, reach: TransitiveContainers[Any]) -> ColumnRows:
     """The memberships, and those that follow from groups in groups."""
     columns = _columns(state, "memberships", ("user", "group"))
     groups = columns["group"]
@@ -24,7 +24,7 @@ def more_memberships(state: State, reach: Reach[Any]) -> ColumnRows:
     return _longer("memberships", columns, rows, {"group": found})
 
 
-def more_assignments(state: State, reach: Reach[RoleLimits]) -> ColumnRows:
+def more_assignments(state: State, reach: TransitiveContainers[RoleLimits]) -> ColumnRows:
     """The assignments, and those that follow from roles held by roles."""
     columns = _columns(state, "assignments", ("principal", "role", "scope"))
     roles, scopes = columns["role"], columns["scope"]

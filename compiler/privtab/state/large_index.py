@@ -21,7 +21,7 @@ from privtab.state.json_columns import MAX_BLOCK_ROWS, Level, Part
 from privtab.state.names import StateNames
 from privtab.state.nodes import State
 from privtab.state.principal_texts import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
-from privtab.state.uses import Uses, uses
+from privtab.state.uses import UsedParts, uses
 
 
 def coded_parts(program: Program, state: State) -> tuple[dict[str, Part], dict[str, list[str]]]:
@@ -175,7 +175,7 @@ def _granted_to(state: State, grantees: CodedColumn, roles: Iterable[str]) -> It
 class _People:
     """What is looked up by the name of a user or a group."""
 
-    def __init__(self, program: Program, state: State, used: Uses) -> None:
+    def __init__(self, program: Program, state: State, used: UsedParts) -> None:
         declared = {f"role:{role.name}" for role in program.roles.values()}
         granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
         direct = arrow.texts([principal for principal in granted if not principal.startswith("role:")])

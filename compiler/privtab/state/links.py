@@ -54,7 +54,7 @@ def without_wrong_links(checker: Checker, state: State) -> State:
         rows = members.where(name for name in members.names if name.startswith(prefix))
         columns = (state.column(table, name).take(rows) for name in (member, container))
         links = {row: (str(m), f"{prefix}{c}") for row, m, c in zip(rows, *columns, strict=True)}
-        problems = wrong_links(kind, links.values())
+        problems = invalid_links(kind, links.values())
         wrong = {row: problems[link] for row, link in links.items() if link in problems}
         if wrong:
             for row, problem in wrong.items():
@@ -77,7 +77,7 @@ def without_rows(checker: Checker, state: State, table: str, wrong: Collection[i
     return replace(state, windows=windows, **rows)
 
 
-def wrong_links(kind: HierarchyKind, links: Iterable[Link]) -> dict[Link, Problem]:
+def invalid_links(kind: HierarchyKind, links: Iterable[Link]) -> dict[Link, Problem]:
     """The links that lie on a cycle or make a chain too long, and why."""
     once = sorted(set(links))
     found: dict[Link, Problem] = {}

@@ -188,7 +188,7 @@ class State:
             raise HasWindows(f"{what} takes no rows with `from` or `until`, and {tables} has some", self)
         return self
 
-    def plus(self, table: str, row: object) -> State:
+    def with_row(self, table: str, row: object) -> State:
         """The state with one more row."""
         longer: Any = {table: LongerRows(getattr(self, table), (row,))}
         return replace(self, **longer)

@@ -21,7 +21,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
 from privtab.shard_names import shard_name
-from privtab.state.index import stamped, unstamped
+from privtab.state.index import stamped, without_revision
 from privtab.state.nodes import State
 
 Document: TypeAlias = dict[str, Any]
@@ -63,7 +63,7 @@ def shards(program: Program, state: State) -> dict[str, Document]:
 
     The same rows in any order give the same documents. A root entity on which nothing is held has no shard.
     """
-    return parts(program, unstamped(program, state))
+    return parts(program, without_revision(program, state))
 
 
 def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:

@@ -11,7 +11,7 @@ from privtab.ir.nodes import Holds, Member, Program, ServiceAdmin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Uses:
+class UsedParts:
     """The parts of a state that some condition of the policy uses."""
 
     member_types: frozenset[str]
@@ -31,7 +31,7 @@ class Uses:
 
 
 @once
-def uses(program: Program) -> Uses:
+def uses(program: Program) -> UsedParts:
     """Walk every rule; `can` need not be followed, since it refers to another rule of the same policy.
 
     A program without rules has only names, and may be asked for anything.
@@ -39,7 +39,7 @@ def uses(program: Program) -> Uses:
     narrows = program.semantics.active_roles == "request"
     roles_of_roles = narrows and "roles" in program.semantics.hierarchy
     if not program.rules:
-        return Uses(
+        return UsedParts(
             member_types=frozenset(program.entities),
             group_membership=True,
             holds=True,
@@ -56,7 +56,7 @@ def uses(program: Program) -> Uses:
                 member_types.update(types_of(program, atom.target))
             holds = holds or isinstance(atom, Holds)
             service_admins = service_admins or isinstance(atom, ServiceAdmin)
-    return Uses(
+    return UsedParts(
         member_types=frozenset(member_types),
         group_membership=any(program.entities[t].principal == "group" for t in member_types),
         holds=holds,

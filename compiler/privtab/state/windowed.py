@@ -20,7 +20,7 @@ from privtab.errors import UsageError
 from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersection, union
 from privtab.state.nodes import Effect, State
 from privtab.state.roles_of_roles import RolesOfRoles
-from privtab.state.uses import Uses
+from privtab.state.uses import UsedParts
 
 Document: TypeAlias = dict[str, Any]
 Spans: TypeAlias = list[list[int]]
@@ -37,7 +37,7 @@ def document(
     index_of: Callable[[State], Document],
     grants: Callable[[State], Mapping[Effect, Mapping[str, Any]]],
     roles: Callable[[str, str | None], tuple[str | None, bool]],
-    used_parts: Uses,
+    used_parts: UsedParts,
     roles_of_roles: RolesOfRoles | None = None,
 ) -> Document:
     """The index of a state with windows, without its revision; that of a state without them if no window makes a difference.
@@ -132,7 +132,9 @@ def spans(windows: Iterable[Window]) -> Spans:
 class _People:
     """Who has which principals when: the users and groups that a row with a window concerns."""
 
-    def __init__(self, state: State, roles: Callable[[str, str | None], tuple[str | None, bool]], used: Uses) -> None:
+    def __init__(
+        self, state: State, roles: Callable[[str, str | None], tuple[str | None, bool]], used: UsedParts
+    ) -> None:
         self.role_principals: dict[str, Times] = defaultdict(dict)
         """Holder (`user:…`, `group:…`) → principals of their roles → windows."""
         self.scoped: dict[str, dict[tuple[str, str], list[Window]]] = defaultdict(dict)

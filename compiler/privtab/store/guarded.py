@@ -179,7 +179,7 @@ class GuardedStore:
             rows = {table: [row for of, row in named if of == table] for table in tables}
         return snapshot.number, self._visible(snapshot, user, rows)
 
-    def sees(self, user: str, table: str, row: Row) -> bool:
+    def may_read(self, user: str, table: str, row: Row) -> bool:
         """Whether a user may read a row."""
         return bool(self._visible(self.view.now(), user, {table: [row]})[table])
 

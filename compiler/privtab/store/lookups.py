@@ -59,7 +59,7 @@ class Reader:
         found = self._known_in(table).get(key)
         return self._remembered(table, key, self._select_where(statement, texts, begins)) if found is None else found
 
-    def where_ahead(self, table: str, lookups: Sequence[Mapping[str, Sequence[str]]]) -> None:
+    def prefetch(self, table: str, lookups: Sequence[Mapping[str, Sequence[str]]]) -> None:
         """Read by one statement what several calls of `where` with the same columns will ask for."""
         columns = tuple(lookups[0])
         together = {name: sorted({text for texts in lookups for text in texts[name]}) for name in columns}

@@ -23,6 +23,6 @@ def read_ahead(program: Program, reader: Reader, shown: str, requests: Iterable[
             vocabulary(program).check(request)
             lookups.append(Excerpt(program, reader, shown).keys_and_principals(request))
     if len(lookups) > 1:
-        reader.where_ahead("grants", [{"entity": sorted(e), "grantee": sorted(p)} for e, p in lookups])
+        reader.prefetch("grants", [{"entity": sorted(e), "grantee": sorted(p)} for e, p in lookups])
         if program.semantics.owner is not None:
-            reader.where_ahead("owners", [{"entity": sorted(keys)} for keys, _ in lookups])
+            reader.prefetch("owners", [{"entity": sorted(keys)} for keys, _ in lookups])

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 
 from privtab import moments
-from privtab.engines import Opened, opener
+from privtab.engines import OpenEngine, opener
 from privtab.errors import InvalidRequest, StateInvalid, StoreError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -37,7 +37,7 @@ class Snapshot:
     head: Head
     rows: Rows
     state: State
-    _opened: Opened | None = field(default=None, init=False)
+    _opened: OpenEngine | None = field(default=None, init=False)
 
     @property
     def number(self) -> int:
@@ -91,7 +91,7 @@ class Snapshot:
     def _kept(self) -> Any:
         return opener("python").keep(json.loads(index_bytes(self.program, self.state)[1]))
 
-    def opened(self) -> Opened:
+    def opened(self) -> OpenEngine:
         """The engine for this moment."""
         now, found = moments.now(), self._opened
         if found is None or not found.window.holds(now):

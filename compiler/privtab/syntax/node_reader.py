@@ -18,7 +18,7 @@ from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 Text: TypeAlias = Located[str]
 
 
-class Mistake(Enum):
+class DocumentProblem(Enum):
     """What can be wrong in any document."""
 
     UNKNOWN_KEY = auto()
@@ -94,7 +94,7 @@ class DocumentReader(NodeReader):
 
     NAMES: ClassVar[dict[str, str]]
     """The codes of the findings in this kind of document, and their names."""
-    CODES: ClassVar[dict[Mistake, str]]
+    CODES: ClassVar[dict[DocumentProblem, str]]
 
     def report(
         self, code: str, at: Node | Span, message: str, help_: str | None = None, fix: str | None = None
@@ -106,17 +106,17 @@ class DocumentReader(NodeReader):
 
     def wrong_type(self, node: Node, what: str, expected: str, help_: str | None) -> None:
         """As NodeReader.wrong_type."""
-        self.report(self.CODES[Mistake.WRONG_TYPE], node, f"{what} is {kind_of(node)}, not {expected}", help_)
+        self.report(self.CODES[DocumentProblem.WRONG_TYPE], node, f"{what} is {kind_of(node)}, not {expected}", help_)
 
     def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
         """As NodeReader.repeated."""
         message = f"`{key.text}` occurs twice in {what}, first on line {self.span(first).line}"
-        self.report(self.CODES[Mistake.DUPLICATE_KEY], key, message)
+        self.report(self.CODES[DocumentProblem.DUPLICATE_KEY], key, message)
 
     def unknown(self, key: Scalar, value: Node, what: str, known: Words[str]) -> None:
         """Report an unknown key."""
         message, help_ = f"unknown key `{key.text}` in {what}", self.advice(key, value, known)
-        self.report(self.CODES[Mistake.UNKNOWN_KEY], key, message, help_, nearest(key.text, known))
+        self.report(self.CODES[DocumentProblem.UNKNOWN_KEY], key, message, help_, nearest(key.text, known))
 
     def advice(self, key: Scalar, value: Node, known: Words[str]) -> str:
         """The most likely meaning of an unknown key, or the list of known keys."""
@@ -141,7 +141,9 @@ class DocumentReader(NodeReader):
                 fields[key.text] = value
         missing = [name for name in required if name not in fields]
         for name in missing if not has_unknown_keys else ():
-            self.report(self.CODES[Mistake.MISSING_KEY], node, f"`{name}` is missing in {what}", self.example(name))
+            self.report(
+                self.CODES[DocumentProblem.MISSING_KEY], node, f"`{name}` is missing in {what}", self.example(name)
+            )
         return None if missing else fields
 
     def example(self, key: str) -> str | None:
@@ -187,7 +189,7 @@ class DocumentReader(NodeReader):
         if text.value in words:
             return text.value
         help_ = near(text.value, words, "write one of")
-        self.report(self.CODES[Mistake.WRONG_VALUE], text.span, f"{what} is `{text.value}`", help_)
+        self.report(self.CODES[DocumentProblem.WRONG_VALUE], text.span, f"{what} is `{text.value}`", help_)
         return None
 
 

@@ -14,7 +14,7 @@ from privtab.errors import UsageError
 from privtab.registry import Registry
 from privtab.registry.deploy.canary import CanaryCounts, CanaryPlan, observe, sides
 from privtab.registry.deploy.canary_analysis import Counts, compare, counts, part, since
-from privtab.registry.deploy.nodes import Feed, Fleet, RuleCount, Sidecar, Tally
+from privtab.registry.deploy.nodes import DecisionCount, Feed, Fleet, RuleCount, Sidecar
 from privtab.registry.deploy.rollout import Rollout
 from privtab.registry.nodes import Canary, Channel
 
@@ -78,12 +78,12 @@ def test_chance_alone_moves_a_rule_once_in_a_thousand_comparisons() -> None:
 
 
 def test_only_the_two_revisions_count_and_only_from_the_start_on() -> None:
-    tallies = (
-        Tally(revision="new", rule="r", allowed=5),
-        Tally(revision="old", rule="r", denied=7),
-        Tally(revision="older", rule="r", allowed=100),
+    decision_counts = (
+        DecisionCount(revision="new", rule="r", allowed=5),
+        DecisionCount(revision="old", rule="r", denied=7),
+        DecisionCount(revision="older", rule="r", allowed=100),
     )
-    found = counts(tallies, "new", "old")
+    found = counts(decision_counts, "new", "old")
     assert found == {(True, "r"): RuleCount(allowed=5), (False, "r"): RuleCount(denied=7)}
     assert since(found, {(True, "r"): RuleCount(allowed=2)})[True, "r"] == RuleCount(allowed=3)
     assert since(found, {(True, "r"): RuleCount(allowed=50)})[True, "r"] == RuleCount(allowed=5), (
@@ -122,13 +122,19 @@ def growing(canary: RuleCount, others: RuleCount) -> Callable[[], Fleet]:
     looks = [Fleet()]
 
     def read() -> Fleet:
-        return looks.pop() if looks else Fleet(tallies=(tally("new", canary), tally("old", others)))
+        return (
+            looks.pop()
+            if looks
+            else Fleet(decision_counts=(decision_count("new", canary), decision_count("old", others)))
+        )
 
     return read
 
 
-def tally(revision: str, count: RuleCount) -> Tally:
-    return Tally(revision=revision, rule="r", allowed=count.allowed, denied=count.denied, undefined=count.undefined)
+def decision_count(revision: str, count: RuleCount) -> DecisionCount:
+    return DecisionCount(
+        revision=revision, rule="r", allowed=count.allowed, denied=count.denied, undefined=count.undefined
+    )
 
 
 def test_a_trial_ends_good_bad_or_without_a_word() -> None:
@@ -157,9 +163,9 @@ def test_a_part_in_words(text: str, words: str) -> None:
 
 
 def tried(since: str, canary: RuleCount, others: RuleCount, started: str = "1") -> Fleet:
-    tallies = (tally("new", canary), tally("old", others))
-    late = (tally("old", RuleCount(denied=9999)),)
-    return Fleet(tallies=late, trials={"dev/shop": (since, tallies)}, started=started)
+    decision_counts = (decision_count("new", canary), decision_count("old", others))
+    late = (decision_count("old", RuleCount(denied=9999)),)
+    return Fleet(decision_counts=late, canaries_in_progress={"dev/shop": (since, decision_counts)}, started=started)
 
 
 def test_late_reports_of_decisions_before_the_canary_do_not_count() -> None:

@@ -15,7 +15,7 @@ import pytest
 from example_bundles import ExampleBundles
 from in_process_registry import POLICY, STATE, figure, until, waiting, within
 
-from privtab.bundle.delta import proof
+from privtab.bundle.delta import verify_delta
 from privtab.errors import RegistryError
 from privtab.registry import Canary, Channel, Registry
 from privtab.registry.server import bodies, feeds
@@ -146,7 +146,7 @@ def test_deltas_go_to_those_who_take_them_and_once(registry: Registry, packed: E
             )
 
         delta = await ask()
-        proof(packed.states[0], delta.content, packed.states[1])
+        verify_delta(packed.states[0], delta.content, packed.states[1])
         assert delta.headers["etag"].startswith(f'"{new}.')
         assert (await ask()).content == packed.states[1]  # what could not be used once is not sent again
         assert (await ask("b")).content == delta.content
@@ -175,7 +175,7 @@ def test_large_deltas_are_worked_out_elsewhere(
         ]
         answers = await asyncio.gather(*pending)
         assert len({answer.content for answer in answers}) == 1
-        proof(packed.states[0], answers[0].content, packed.states[1])
+        verify_delta(packed.states[0], answers[0].content, packed.states[1])
 
     within(registry, body)
 
@@ -341,7 +341,7 @@ def test_memory_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         fleet.record_counts(
             SidecarIdentity(instance="00100", labels={}),
             "",
-            decisions.tally([event | {"bundles": {"p": {"revision": f"r{at % 300}"}}}]),
+            decisions.count_decisions([event | {"bundles": {"p": {"revision": f"r{at % 300}"}}}]),
         )
     counts = fleet.counts.to_json()
     assert len(counts) == 100
@@ -367,7 +367,7 @@ def test_reports_of_thousands_of_sidecars_are_bounded(monkeypatch: pytest.Monkey
         fleet.record_counts(
             SidecarIdentity(instance="a", labels={f"made-up-{at}": "1"}),
             "",
-            decisions.tally(
+            decisions.count_decisions(
                 [
                     event | {"bundles": {"p": {"revision": f"r{at % 7}"}}},
                     event | {"bundles": {"p": {"revision": str(at)}}},

@@ -235,7 +235,7 @@ def test_a_canary_counts_what_was_decided_after_its_begin_by_the_sidecars_of_its
         rules = {"other": {"allow": 1}}
         assert found["trials"] == {"dev/shop": {"since": since, "decisions": {old: rules, new: rules}}}
         assert found["decisions"][old]["other"]["allow"] == 8
-        assert fleet_of(found).trials["dev/shop"][0] == since
+        assert fleet_of(found).canaries_in_progress["dev/shop"][0] == since
         await asyncio.to_thread(partial(registry.release, "dev", "shop", policy=new))
         await until(lambda: not served.feeds.canaries)
         assert (await client.get("/fleet")).json()["trials"] == {}

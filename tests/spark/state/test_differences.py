@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from privtab.bundle.delta import contents, proof
+from privtab.bundle.delta import contents, verify_delta
 from privtab.errors import FileError
 from privtab.ir.nodes import Program
 from privtab.request import Entity
@@ -47,7 +47,7 @@ def test_deltas_lead_from_the_build_before_to_this_one(spark: SparkSession, shop
     delta = (tmp_path / row["file"]).read_bytes()
     manifests = [json.loads((tmp_path / name).read_text()) for name in ("manifest.previous.json", "manifest.json")]
     base, full = ((tmp_path / m["shards"]["lake:l"]["file"]).read_bytes() for m in manifests)
-    proof(base, delta, full)
+    verify_delta(base, delta, full)
     assert len(delta) == row["bytes"] < row["full"] == len(full)
     assert contents(delta).manifest["revision"] == row["revision"]
     assert json.loads((tmp_path / "deltas.json").read_text())["revision"] == manifests[1]["revision"]

@@ -10,7 +10,7 @@ from typing import ClassVar
 from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Diff, Verdict, Waiver
 from privtab.diagnostics import Diagnostic, Severity, Span, in_order
 from privtab.source import SourceFile
-from privtab.syntax.node_reader import DocumentReader, Mistake
+from privtab.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.syntax.yaml_tree import Node, compose
 
 _HEAD_HINT = "a file of waivers begins with `waivers:`, and a list below"
@@ -42,7 +42,7 @@ class _WaiverReader(DocumentReader):
     """The reader of a file of waivers."""
 
     NAMES: ClassVar = {"D201": "bad-waiver"}
-    CODES: ClassVar = dict.fromkeys(Mistake, "D201")
+    CODES: ClassVar = dict.fromkeys(DocumentProblem, "D201")
 
     def example(self, key: str) -> str | None:
         """See `DocumentReader.example`."""

@@ -20,7 +20,7 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity
 from privtab.state.chains import GROUP
 from privtab.state.nodes import State
-from privtab.state.uses import Uses, uses
+from privtab.state.uses import UsedParts, uses
 
 PRINCIPAL_COLUMN = {"grants": "grantee", "owners": "owner"}
 """The column of the principal in the tables of what is held on entities."""
@@ -87,10 +87,10 @@ class Holding:
 class Side:
     """One of the two states."""
 
-    def __init__(self, program: Program, state: State, used: Uses | None = None) -> None:
+    def __init__(self, program: Program, state: State, used: UsedParts | None = None) -> None:
         self.program = program
         self.state = state
-        self.uses: Uses = used or uses(program)
+        self.uses: UsedParts = used or uses(program)
         self.reference = Reference(program, state)
         self.holdings = self.reference.holdings
         self._users = UserSets(Caller(self.reference, ""), state)

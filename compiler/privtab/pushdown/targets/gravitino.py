@@ -181,7 +181,7 @@ class Gravitino:
             kind: AccountKind = "group" if str(owner.get("type")).upper() == "GROUP" else "login"
             yield NativeOwnership(object_, Account(kind, owner["name"]))
 
-    def natural(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+    def normalised(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
         """As Session.natural."""
         del inventory
         return desired

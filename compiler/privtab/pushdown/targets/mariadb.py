@@ -222,7 +222,7 @@ class MariaDb:
         rows = self._sql.rows(f"SELECT `pusher`, `held` FROM {_QUOTING.name(RECORD, 'pushed')}") if there else ()
         return recorded(((pusher, held) for pusher, held in rows), self._pusher, self.where)
 
-    def natural(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+    def normalised(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
         """As Session.natural: every login that holds a role has one in force as soon as it connects."""
         del inventory
         held: dict[Account, set[Account]] = defaultdict(set)

@@ -195,7 +195,7 @@ class PostgreSql:
         rows = self._sql.rows(f"select pusher, held from {_QUOTING.name(RECORD, 'pushed')}")
         return recorded(((pusher, right) for pusher, right in rows), self._pusher, self.where)
 
-    def natural(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+    def normalised(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
         """As Session.natural."""
         del inventory
         return desired

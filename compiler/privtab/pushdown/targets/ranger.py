@@ -102,7 +102,7 @@ class Ranger:
             unread=tuple(unread),
         )
 
-    def natural(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+    def normalised(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
         """As Session.natural: Ranger does not tell upper case from lower case in the names of objects."""
         del inventory
         spellings: dict[tuple[str, ...], Object] = {}

@@ -87,7 +87,7 @@ class CanaryCounts:
     def __init__(self, channel: Channel, fleet: Fleet) -> None:
         self._place = f"{channel.channel}/{channel.system}"
         self._sides = sides(channel)
-        self._start: Counts = {} if self._place in fleet.trials else self._counts_in(fleet)
+        self._start: Counts = {} if self._place in fleet.canaries_in_progress else self._counts_in(fleet)
         self._since = self._start_times(fleet)
         self._before: Counts = {}
         self._found: Counts = {}
@@ -102,11 +102,11 @@ class CanaryCounts:
         return self._found
 
     def _start_times(self, fleet: Fleet) -> tuple[str, str]:
-        return fleet.started, fleet.trials.get(self._place, ("", ()))[0]
+        return fleet.started, fleet.canaries_in_progress.get(self._place, ("", ()))[0]
 
     def _counts_in(self, fleet: Fleet) -> Counts:
-        trial = fleet.trials.get(self._place)
-        return counts(fleet.tallies if trial is None else trial[1], *self._sides)
+        trial = fleet.canaries_in_progress.get(self._place)
+        return counts(fleet.decision_counts if trial is None else trial[1], *self._sides)
 
 
 def observe(read: FleetReader, channel: Channel, plan: CanaryPlan, console: Console | None) -> CanaryOutcome:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from privtab.errors import UsageError
-from privtab.registry.deploy.nodes import RuleCount, Tally
+from privtab.registry.deploy.nodes import DecisionCount, RuleCount
 from privtab.registry.nodes import Canary
 
 Verdict: TypeAlias = Literal["alike", "moved", "few"]
@@ -62,13 +62,13 @@ Counts: TypeAlias = dict[tuple[bool, str], RuleCount]
 """(whether of the canary, rule) → counts."""
 
 
-def counts(tallies: Iterable[Tally], canary: str, others: str) -> Counts:
+def counts(decision_counts: Iterable[DecisionCount], canary: str, others: str) -> Counts:
     """The decisions by two revisions of one kind, that of the canary and that of the others."""
     by_rule: Counts = {}
-    for tally in tallies:
-        if tally.revision in {canary, others}:
-            key = tally.revision == canary, tally.rule
-            by_rule[key] = by_rule.get(key, RuleCount()) + tally
+    for count in decision_counts:
+        if count.revision in {canary, others}:
+            key = count.revision == canary, count.rule
+            by_rule[key] = by_rule.get(key, RuleCount()) + count
     return by_rule
 
 

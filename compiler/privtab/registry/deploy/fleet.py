@@ -11,7 +11,15 @@ from typing import Any
 from privtab import strict_json
 from privtab.client._fetch import Answer, Fetcher, FetchError
 from privtab.errors import UsageError
-from privtab.registry.deploy.nodes import Feed, Fleet, LoadedBundle, Sidecar, Tally, parse_time, sidecar_from_status
+from privtab.registry.deploy.nodes import (
+    DecisionCount,
+    Feed,
+    Fleet,
+    LoadedBundle,
+    Sidecar,
+    parse_time,
+    sidecar_from_status,
+)
 
 TIMEOUT = (2.0, 5.0)
 """Seconds to connect and to wait for data."""
@@ -34,20 +42,20 @@ class HttpReader:
         self._fetcher.close()
 
     def get(self, url: str) -> Any:
-        """The JSON at a URL; raises TroubleError with a readable message."""
+        """The JSON at a URL; raises FleetUnreadable with a readable message."""
         try:
             answer = self._fetcher.get(url)
         except FetchError as error:
-            raise TroubleError(f"no answer from {url.partition('?')[0]}: {error.why}") from error
+            raise FleetUnreadable(f"no answer from {url.partition('?')[0]}: {error.why}") from error
         if answer.status != 200:
-            raise TroubleError(_error_message(answer))
+            raise FleetUnreadable(_error_message(answer))
         try:
             return strict_json.loads(answer.body)
         except ValueError as error:
-            raise TroubleError(f"{url} answers with something else than JSON") from error
+            raise FleetUnreadable(f"{url} answers with something else than JSON") from error
 
 
-class TroubleError(Exception):
+class FleetUnreadable(Exception):
     """The fleet could not be read; a watch continues."""
 
 
@@ -66,7 +74,7 @@ class OpaReader(HttpReader):
     def _read_sidecar(self, url: str) -> Sidecar:
         try:
             content = self.get(f"{url}/v1/status")
-        except TroubleError as error:
+        except FleetUnreadable as error:
             problem = str(error)
             if "status plugin not enabled" in problem:
                 problem = "no status: OPA's configuration needs `status: {prometheus: true}`"
@@ -92,20 +100,20 @@ class ServerReader(HttpReader):
         try:
             content = self.get(f"{self._url}/fleet")
             self._last = fleet_of(content)
-        except TroubleError as error:
+        except FleetUnreadable as error:
             return replace(self._last, problem=str(error))
         return self._last
 
 
 def fleet_of(content: Any) -> Fleet:
-    """The fleet from the server's JSON; raises TroubleError for anything else."""
+    """The fleet from the server's JSON; raises FleetUnreadable for anything else."""
     if not isinstance(content, Mapping) or not isinstance(content.get("sidecars"), list):
-        raise TroubleError("that is not a registry server of privtab: it reports no fleet")
+        raise FleetUnreadable("that is not a registry server of privtab: it reports no fleet")
     decisions, kinds = _object(content.get("decisions")), _object(content.get("kinds"))
     return Fleet(
         sidecars=tuple(_sidecar(entry) for entry in content["sidecars"] if isinstance(entry, Mapping)),
-        tallies=_tallies(decisions, kinds),
-        trials={
+        decision_counts=_tallies(decisions, kinds),
+        canaries_in_progress={
             str(place): (str(_object(entry).get("since")), _tallies(_object(_object(entry).get("decisions")), kinds))
             for place, entry in _object(content.get("trials")).items()
         },
@@ -214,19 +222,19 @@ def _feed(name: str, entry: Mapping[str, Any]) -> Feed:
     )
 
 
-def _tallies(decisions: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[Tally, ...]:
+def _tallies(decisions: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[DecisionCount, ...]:
     return tuple(
-        _tally(revision, rule, _object(answers), str(kinds.get(revision, "")))
+        _decision_count(revision, rule, _object(answers), str(kinds.get(revision, "")))
         for revision, rules in decisions.items()
         for rule, answers in _object(rules).items()
     )
 
 
-def _tally(revision: str, rule: str, answers: Mapping[str, Any], kind: str) -> Tally:
+def _decision_count(revision: str, rule: str, answers: Mapping[str, Any], kind: str) -> DecisionCount:
     def number(*names: str) -> int:
         return sum(value for name in names if isinstance(value := answers.get(name), int))
 
-    return Tally(
+    return DecisionCount(
         revision=str(revision),
         rule=str(rule),
         kind=kind,

@@ -134,7 +134,7 @@ class RuleCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally(RuleCount):
+class DecisionCount(RuleCount):
     """The number of logged decisions for one revision of a policy or a state and one rule."""
 
     revision: str
@@ -148,11 +148,11 @@ class Fleet:
     """All known sidecars, and the counts of decisions; `problem`: why this may be outdated."""
 
     sidecars: tuple[Sidecar, ...] = ()
-    tallies: tuple[Tally, ...] = ()
+    decision_counts: tuple[DecisionCount, ...] = ()
     problem: str | None = None
     started: str = ""
     """When the server started to count decisions."""
-    trials: Mapping[str, tuple[str, tuple[Tally, ...]]] = field(default_factory=dict)
+    canaries_in_progress: Mapping[str, tuple[str, tuple[DecisionCount, ...]]] = field(default_factory=dict)
     """By `channel/system`: when its canary began, and the decisions of all sidecars since then."""
     trouble: tuple[str, ...] = ()
     """Problems with the histories of channels, from the server."""

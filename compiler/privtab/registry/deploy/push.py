@@ -41,7 +41,7 @@ _ERRORS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pushed:
+class PushResult:
     """The result of a push: revisions before and after, and the modules changed."""
 
     url: str
@@ -61,7 +61,9 @@ class Pushed:
         return {name: value for name in self.__slots__ for value in [getattr(self, name)]}
 
 
-def push(url: str, artifacts: PolicyArtifacts, state: Mapping[str, Any] | None, *, token: str | None = None) -> Pushed:
+def push(
+    url: str, artifacts: PolicyArtifacts, state: Mapping[str, Any] | None, *, token: str | None = None
+) -> PushResult:
     """Put the rules, the program and, if given, the index of a state into the OPA at `url`.
 
     Raises FleetError if OPA does not answer or refuses, for example because a bundle owns these paths.
@@ -75,7 +77,7 @@ def push(url: str, artifacts: PolicyArtifacts, state: Mapping[str, Any] | None, 
         client.close_connection()
 
 
-def _push(client: OpaClient, url: str, artifacts: PolicyArtifacts, state: Mapping[str, Any] | None) -> Pushed:
+def _push(client: OpaClient, url: str, artifacts: PolicyArtifacts, state: Mapping[str, Any] | None) -> PushResult:
     name = artifacts.name
     try:
         existing = _modules(client, name)
@@ -102,7 +104,7 @@ def _push(client: OpaClient, url: str, artifacts: PolicyArtifacts, state: Mappin
     except _ERRORS as error:
         raise FleetError(_refusal_message(url, str(error))) from error
     program = old_program if isinstance(old_program, Mapping) else {}
-    return Pushed(
+    return PushResult(
         url=url,
         policy=artifacts.revision,
         policy_before=program.get("revision"),

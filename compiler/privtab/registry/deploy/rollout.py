@@ -27,7 +27,7 @@ Follow = Callable[[Iterator[FleetSnapshot], str], FleetSnapshot]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
+class PackedBundles:
     """Bundles ready to be stored; without a state the channel keeps its current one."""
 
     system: str
@@ -67,10 +67,10 @@ def pack(
     sharded: bool = False,
     signing: SigningKey | None = None,
     choices: Mapping[str, Any] | None = None,
-) -> Packed:
+) -> PackedBundles:
     """Pack the bundles of a policy and its state. `policy`: its file; `state`: the rows and their source."""
     artifacts = policy_artifacts(program, sharded=sharded, provenance=provenance(policy, **(choices or {})))
-    packed = Packed(system=program.system, policy=artifacts.bundle(signing), revision=artifacts.revision)
+    packed = PackedBundles(system=program.system, policy=artifacts.bundle(signing), revision=artifacts.revision)
     if state is None:
         return packed
     rows, path = state
@@ -86,7 +86,7 @@ def pack(
             provenance=provenance(path, policy=f"{program.system}/{program.version}"),
             signing=signing,
         )
-    return Packed(
+    return PackedBundles(
         system=packed.system, policy=packed.policy, revision=packed.revision, state=whole_state, shards=shards
     )
 
@@ -126,7 +126,7 @@ class Rollout:
         """The current release of the channel."""
         return self.registry.channel(self.channel, self.system)
 
-    def put(self, packed: Packed, hold: ExitStack, *, resign: bool = False) -> NextRevisions:
+    def put(self, packed: PackedBundles, hold: ExitStack, *, resign: bool = False) -> NextRevisions:
         """Store the bundles, protected from removal until `hold` is closed; `resign` replaces stored signatures."""
 
         def put(bundle: bytes) -> str:
@@ -150,7 +150,7 @@ class Rollout:
             expect=before.last,
         )
 
-    def settle(self, current: Channel) -> None:
+    def update_mirror(self, current: Channel) -> None:
         """Update the copies for static servers, in case an earlier writer died before writing them."""
         copies = StaticMirror(self.registry)
         if self.registry.store.writable and copies.stale(current):

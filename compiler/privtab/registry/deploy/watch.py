@@ -47,7 +47,7 @@ class FleetSnapshot:
         return tuple(status for status in self.statuses if status.standing is SidecarProgress.ACTIVE)
 
     @property
-    def sure(self) -> tuple[SidecarStatus, ...]:
+    def confirmed(self) -> tuple[SidecarStatus, ...]:
         """Active sidecars that are known to read the watched channel."""
         return tuple(status for status in self.active if status.sidecar.certain)
 
@@ -59,7 +59,7 @@ class FleetSnapshot:
     @property
     def complete(self) -> bool:
         """Whether all awaited sidecars are active."""
-        return self.problem is None and not self.late and len(self.sure) >= self.expected
+        return self.problem is None and not self.late and len(self.confirmed) >= self.expected
 
     @property
     def summary(self) -> str:

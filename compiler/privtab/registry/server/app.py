@@ -154,12 +154,12 @@ async def _bundle(server: ServerState, request: Request, *, folder: str = "") ->
     if poll is not None:
         server.metrics.record_activation(desired, poll)
     wait = wait_seconds(request)
-    if wait is not None and desired.stays(held_etag):
+    if wait is not None and desired.is_current(held_etag):
         desired = await _poll(server, request, poll, desired, name, identity, wait)
     if desired.channel.lost and held_etag is None:
         raise Refused(503, "the last release cannot be read, so it is unknown whether it ran", Retry_After="5")
     stream = desired.channel.channel, desired.channel.system, desired.kind
-    stays = desired.stays(held_etag)
+    stays = desired.is_current(held_etag)
     headers = {
         "ETag": held_etag if stays and held_etag else desired.etag,
         "Cache-Control": "no-cache",
@@ -243,7 +243,7 @@ async def _poll(
             current = await _desired(server, desired.channel.channel, desired.channel.system, name, identity)
             if poll is not None:
                 poll.canary = current.canary
-            if not current.stays(active_etag(request)):
+            if not current.is_current(active_etag(request)):
                 break
         return current
     finally:
@@ -276,7 +276,7 @@ async def _status(server: ServerState, request: Request) -> Response:
 async def _logs(server: ServerState, request: Request) -> Response:
     note(request.scope, None, routine=True)
     canaries = tuple(server.feeds.canaries.values())
-    counts = await document(request, server.large, partial(decisions.tally, canaries=canaries))
+    counts = await document(request, server.large, partial(decisions.count_decisions, canaries=canaries))
     identity, address = _identity(request)
     if not server.fleet.record_counts(identity, address, counts, canaries):
         raise Refused(400, "the body is not a decision log of an OPA: it is not a list")
@@ -313,7 +313,7 @@ async def _fleet(server: ServerState, request: Request) -> Response:
             "sidecars": sidecars,
             "decisions": (counts := server.fleet.counts.to_json()),
             "kinds": {revision: kind for revision in counts if (kind := server.feeds.kinds.get(revision))},
-            "trials": server.fleet.trials(server.feeds.canaries.values()),
+            "trials": server.fleet.canaries_in_progress(server.feeds.canaries.values()),
             "refused": server.fleet.refusals(),
         }
     )

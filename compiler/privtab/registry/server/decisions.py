@@ -91,7 +91,7 @@ class CountedEvents:
     """(place, revisions, rule, answer) → count, since a canary began there."""
 
 
-def tally(events: Any, canaries: Collection[RunningCanary] = ()) -> dict[str, CountedEvents] | None:
+def count_decisions(events: Any, canaries: Collection[RunningCanary] = ()) -> dict[str, CountedEvents] | None:
     """The counts in a log by the OPAs' generated ids; None if it is not a log. Has no side effects, so any thread may run it.
 
     `canaries`: canaries, for each of which decisions made after its begin are counted. Logs arrive seconds or minutes after

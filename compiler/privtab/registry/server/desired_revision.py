@@ -41,7 +41,7 @@ class DesiredRevision:
         """Identifies the bytes of the whole bundle, whether sent whole or as a delta."""
         return f'"{self.id}.{self.digest[:MARK]}"'
 
-    def stays(self, held_etag: str | None) -> bool:
+    def is_current(self, held_etag: str | None) -> bool:
         """Whether a sidecar with the bundle of this ETag should keep it.
 
         Also True if the last release is unreadable: the sidecar's bundle may be newer than any that can be sent.

@@ -46,7 +46,7 @@ CONFIRM_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class StorageFailure:
     """A failure of the storage."""
 
     since: float
@@ -65,7 +65,7 @@ class Feeds:
         unsigned_deltas: bool = False,
     ) -> None:
         self.registry = registry
-        self.trouble: Trouble | None = None
+        self.trouble: StorageFailure | None = None
         self.failures = 0
         self._only = frozenset(only)
         self._poll = poll
@@ -364,7 +364,7 @@ class Feeds:
         message = str(error) or type(error).__name__
         if self.trouble is None:
             LOG.warning("the registry is unavailable; serving the last known releases: %s", message)
-            self.trouble = Trouble(since=time.time(), message=message)
+            self.trouble = StorageFailure(since=time.time(), message=message)
 
 
 def _stamp(channel: Channel) -> tuple[int, tuple[int, ...], bool]:

@@ -113,7 +113,7 @@ class FleetTracker:
         counts_by_id: Mapping[str, CountedEvents] | None,
         canaries: Collection[RunningCanary] = (),
     ) -> bool:
-        """Add the result of `decisions.tally` for the same canaries; returns False if it was not a decision log."""
+        """Add the result of `decisions.count_decisions` for the same canaries; returns False if it was not a decision log."""
         self._count_canaries(canaries)
         for reported_id, events in (counts_by_id or {}).items():
             name = identity.instance or reported_id
@@ -177,7 +177,7 @@ class FleetTracker:
             found.append(sidecar_json(known, self._current_polls(known)) | {"reads": reads, "certain": certain})
         return found
 
-    def trials(self, canaries: Collection[RunningCanary]) -> dict[str, dict[str, Any]]:
+    def canaries_in_progress(self, canaries: Collection[RunningCanary]) -> dict[str, dict[str, Any]]:
         """The decisions since the begin of each canary in progress, by `channel/system`."""
         self._count_canaries(canaries)
         return {

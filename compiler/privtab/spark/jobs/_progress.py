@@ -41,7 +41,7 @@ class ProgressReporter:
         sys.stderr.write(f"{self._clock()}  {phase}\n")
         sys.stderr.flush()
         self._stop = stop = threading.Event()
-        threading.Thread(target=self._beat, args=(phase, stop), daemon=True).start()
+        threading.Thread(target=self._report_regularly, args=(phase, stop), daemon=True).start()
 
     def end(self) -> None:
         """End the current phase."""
@@ -49,7 +49,7 @@ class ProgressReporter:
             self._stop.set()
             self._stop = None
 
-    def _beat(self, phase: str, stop: threading.Event) -> None:
+    def _report_regularly(self, phase: str, stop: threading.Event) -> None:
         while not stop.wait(BEAT):
             known = ", ".join(filter(None, (self.detail, written_so_far(self.place) if self.place else "")))
             sys.stderr.write(f"{self._clock()}  {phase} … {known}".rstrip() + "\n")
@@ -58,13 +58,13 @@ class ProgressReporter:
     def watch(self, spark: SparkSession) -> None:
         """Follow the number of completed tasks of a Connect session; a Classic session draws its own progress bar on a terminal."""
 
-        def heard(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: FBT001, ARG001  (the signature is given by Spark)
+        def show_tasks(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: FBT001, ARG001  (the signature is given by Spark)
             found = list(stages or ())
             ready, all_ = sum(s.num_completed_tasks for s in found), sum(s.num_tasks for s in found)
             self.detail = f"{ready:,} of {all_:,} tasks" if all_ else ""
 
         if not self.quiet and "connect" in type(spark).__module__:
-            spark.registerProgressHandler(heard)  # type: ignore[arg-type]  # a function is accepted, too
+            spark.registerProgressHandler(show_tasks)  # type: ignore[arg-type]  # a function is accepted, too
 
     @contextmanager
     def choice(self) -> Iterator[None]:

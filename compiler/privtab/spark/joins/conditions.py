@@ -8,14 +8,14 @@ from typing import TypeAlias, assert_never
 from privtab.engines.conditions import RESOURCE, Atom, fold
 from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, BitKey, Case, Layout, PathEntity
 from privtab.spark.joins.rows import GROUPS, USER, ColumnNames
-from privtab.spark.joins.text import beginning, both, either, united
+from privtab.spark.joins.text import beginning, bitwise_or, both, either
 from privtab.spark.paths import decoded, last_name
 
 Found: TypeAlias = Callable[[str, str, PathEntity, int], str]
 """Returns the column for (part, type of its entity, place, word)."""
 
 
-class Texts:
+class ConditionWriter:
     """Writes the conditions of a layout as SQL."""
 
     def __init__(self, layout: Layout, names: ColumnNames, found: Found) -> None:
@@ -114,4 +114,4 @@ class Texts:
             slot = RESOURCE if place.prefix == EVERYWHERE else atom.slot
             part = self.layout.part(slot, types[slot], place)
             columns.append(self.found(part, types[slot], place, word))
-        return united(columns)
+        return bitwise_or(columns)

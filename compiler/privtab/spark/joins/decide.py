@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.errors import UsageError
 from privtab.ir.support import Tool, check_support
-from privtab.spark.joins.conditions import Texts
+from privtab.spark.joins.conditions import ConditionWriter
 from privtab.spark.joins.figures import Figures, JoinLimits, measured
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
 from privtab.spark.joins.places import Layout, PathEntity, layout
@@ -83,7 +83,7 @@ class Joins:
         self.limits = limits
         self.used: dict[str, dict[tuple[int, int], None]] = {}
         """By part, the pairs (number of a place, word) that conditions read."""
-        texts = Texts(compiled, names, self._bits_column)
+        texts = ConditionWriter(compiled, names, self._bits_column)
         self.conditions = [texts.case(case) for case in compiled.cases]
         self.masks = texts.masks
         self.denials = texts.denials

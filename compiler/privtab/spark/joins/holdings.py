@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.engines.conditions import ConditionReader
 from privtab.engines.plan import GrantSemantics
 from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, BitKey, BitNumbers
-from privtab.spark.joins.text import beginning, chosen, literal, one_of, united
+from privtab.spark.joins.text import beginning, bitwise_or, chosen, literal, one_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -85,7 +85,7 @@ class Holdings:
         for bit_key, condition in bits:
             number, bit = self.numbers.bit(bit_key)
             words.setdefault(number, []).append(chosen([(condition, f"{bit}L")], "0L"))
-        columns = (f"{united(words.get(n, []))} AS {word(n)}" for n in range(self.numbers.words))
+        columns = (f"{bitwise_or(words.get(n, []))} AS {word(n)}" for n in range(self.numbers.words))
         return frame.selectExpr(f"{principal} AS {PRINCIPAL}", f"{key} AS {KEY}", *columns)
 
     def _grants(self) -> list[DataFrame]:

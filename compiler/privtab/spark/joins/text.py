@@ -50,7 +50,7 @@ def either(conditions: Iterable[str]) -> str:
     return "(" + " OR ".join(parts) + ")" if parts else "false"
 
 
-def united(words: Sequence[str]) -> str:
+def bitwise_or(words: Sequence[str]) -> str:
     """The bitwise or of columns."""
     return "(" + " | ".join(words) + ")" if words else "0L"
 

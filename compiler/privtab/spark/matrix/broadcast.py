@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from privtab.engines.packed import digest, packed
-from privtab.spark.shipping import Opened, Packed, Shipped, contents
+from privtab.spark.shipping import PackedState, Shipped, WorkerCache, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from privtab.spark.matrix.compute import Matrix
 
 
-def parcel(matrix: Matrix) -> Shipped:
+def pickled_matrix(matrix: Matrix) -> Shipped:
     """Pack a matrix as bytes, to be pickled with the object that uses it."""
     content = packed(matrix)
     return Shipped(digest=digest(content), content=content)
@@ -22,10 +22,10 @@ def parcel(matrix: Matrix) -> Shipped:
 def ship(matrix: Matrix, spark: SparkSession) -> Shipped:
     """Make a matrix available to a session's executors: pickled with the function if it is small, otherwise as a file."""
     content = packed(matrix)
-    return Packed(digest=digest(content), content=content).ship(spark)
+    return PackedState(digest=digest(content), content=content).ship(spark)
 
 
-_MATRICES: Opened[str, Matrix] = Opened()
+_MATRICES: WorkerCache[str, Matrix] = WorkerCache()
 
 
 def opened(shipped: Shipped) -> Matrix:

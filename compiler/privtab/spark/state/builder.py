@@ -189,12 +189,12 @@ class _Builder:
         """The last build, whose rows are unchanged, with its signatures updated if necessary."""
         if not parts_to_sign(parts_of(old), self.signing):
             return Build(folder=self.root.url, manifest=old, seconds=self.seconds)
-        parts, signed = self.timed("signatures", "signing", lambda: self.sealed(parts_of(old), {}))
+        parts, signed = self.timed("signatures", "signing", lambda: self.sign_parts(parts_of(old), {}))
         manifest = {**old, "people": parts.pop(PEOPLE), "shards": parts}
         self.publish(old, manifest)
         return Build(folder=self.root.url, manifest=manifest, signed=tuple(signed), seconds=self.seconds)
 
-    def sealed(self, parts: Parts, before: Parts) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    def sign_parts(self, parts: Parts, before: Parts) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """The parts with up-to-date signatures, and the keys of those that were signed now."""
         return signed_parts(self.spark, self.root, parts, before, self.signing)
 
@@ -229,7 +229,7 @@ class _Builder:
         shards = {r: s for r, s in old.get("shards", {}).items() if r not in changed and r not in removed} | reports
         people = self.timed("people", "computing principals", lambda: self.people(tables, results, sorted(shards)))
         bare = parts_of({"people": people, "shards": {root: shards[root] for root in sorted(shards)}})
-        parts, signed = self.timed("signatures", "signing", lambda: self.sealed(bare, parts_of(old)))
+        parts, signed = self.timed("signatures", "signing", lambda: self.sign_parts(bare, parts_of(old)))
         people = parts.pop(PEOPLE)
         manifest = {
             "format": FORMAT, "kind": "shards", "system": self.program.system, "version": self.program.version,

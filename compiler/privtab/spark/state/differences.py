@@ -79,7 +79,7 @@ def _deltas_of_shards(old: Root, new: Root, out: Root, batches: Iterator[Any]) -
     """For `mapInArrow`: write the deltas of pairs of bundles."""
     import pyarrow as pa
 
-    from privtab.bundle.delta import contents, delta_for, proof
+    from privtab.bundle.delta import contents, delta_for, verify_delta
     from privtab.spark.state.worker import file_name
 
     for batch in batches:
@@ -93,7 +93,7 @@ def _deltas_of_shards(old: Root, new: Root, out: Root, batches: Iterator[Any]) -
             if delta is None:
                 rows.append(_row(pair["key"], "full", pair["base"], pair["revision"], len(full)))
                 continue
-            proof(base, delta, full)
+            verify_delta(base, delta, full)
             file = f"{FOLDER}/{file_name(pair['key'])}-{pair['base']}-{pair['revision']}.tar.gz"
             out.write(file, delta)
             row = _row(pair["key"], "delta", pair["base"], pair["revision"], len(full))

@@ -16,8 +16,8 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import HierarchyKind
 from privtab.moments import FIRST, LAST, Window, edge_texts, moment
 from privtab.spark.state.schemas import CANONICAL, schema, windows_in
-from privtab.state.chains import GROUP, ROLE, Reach, RoleLimits, joined, roles_from
-from privtab.state.links import COLUMNS, Link, wrong_links
+from privtab.state.chains import GROUP, ROLE, RoleLimits, TransitiveContainers, joined, roles_from
+from privtab.state.links import COLUMNS, Link, invalid_links
 from privtab.state.names import Problem
 from privtab.vocabulary import Vocabulary
 
@@ -44,7 +44,7 @@ def wrong(kind: HierarchyKind, rows: DataFrame) -> dict[Link, Problem]:
     """The links among valid rows that lie on a cycle or make a chain too long."""
     _, member, container, prefix = COLUMNS[kind]
     at = CANONICAL[COLUMNS[kind][0]].index(container)
-    return wrong_links(kind, ((row[0], f"{prefix}{row[at]}") for row in _collected(rows, member, prefix)))
+    return invalid_links(kind, ((row[0], f"{prefix}{row[at]}") for row in _collected(rows, member, prefix)))
 
 
 def _collected(rows: DataFrame, member: str, prefix: str) -> list[Any]:
@@ -88,7 +88,7 @@ def _memberships(links: list[tuple[Any, ...]]) -> Callable[[tuple[Any, ...]], De
     above: dict[str, list[tuple[str, Window]]] = {}
     for member, group, *edges in links:
         above.setdefault(member, []).append((f"{GROUP}{group}", _window(edges)))
-    reach = Reach(above, joined)
+    reach = TransitiveContainers(above, joined)
 
     def derive(row: tuple[Any, ...]) -> Derived:
         member, group, *edges = row

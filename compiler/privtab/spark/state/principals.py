@@ -20,7 +20,7 @@ from privtab.request import Entity
 from privtab.spark.state.documents import bundle_of
 from privtab.spark.state.encoding import Texts, large
 from privtab.spark.state.files import Root
-from privtab.state.index import unstamped
+from privtab.state.index import without_revision
 from privtab.state.json_columns import Level, Part, stamped
 from privtab.state.nodes import State
 from privtab.state.principal_texts import scoped_principal
@@ -204,7 +204,9 @@ def timed_people(program: Program, rows: State, granted: Iterable[str], shards: 
     `rows`: assignments, memberships and service administrators; `granted`: every principal that a grant or an owner names.
     """
     owned = Entity(next(iter(program.entities)), "-")
-    document = people_part(unstamped(program, replace(rows, owners=tuple((owned, who) for who in granted))), shards)
+    document = people_part(
+        without_revision(program, replace(rows, owners=tuple((owned, who) for who in granted))), shards
+    )
     always, windows = parts_of(document)
     names = {*always["principals"], *windows.get("principals", ())}
     return PeopleDocument(

@@ -70,10 +70,10 @@ class Read:
     _wrong: dict[str, list[Any]] = field(default_factory=dict, init=False, compare=False, repr=False)
     """By table, the wrong links between groups or roles, once they were looked for: both ends, code, message, help."""
 
-    def judged(self, table: str) -> tuple[DataFrame, DataFrame | None]:
+    def checked_rows(self, table: str) -> tuple[DataFrame, DataFrame | None]:
         """The rows of a table: ordinary ones with canonical columns, and all others as returned by `checks.examine`."""
         sources = self.sources.tables.get(table, ())
-        frames = [_judged(self.program, source) for source in sources]
+        frames = [_checked_rows(self.program, source) for source in sources]
         if not frames:
             return self.spark.createDataFrame([], schema(table)), None
         return _union([ordinary for ordinary, _ in frames]), _union([rest for _, rest in frames])
@@ -97,7 +97,7 @@ class Read:
 
     def counted(self, table: str) -> DataFrame:
         """The distinct valid rows of a table, including orphans, with the number of equal rows (`rows`)."""
-        ordinary, rest = self.judged(table)
+        ordinary, rest = self.checked_rows(table)
         names = [fn.col(name) for name in (*CANONICAL[table], *windows_in(ordinary))]
         rows = ordinary if rest is None else ordinary.unionAll(rest.filter("__good").select(*names))
         return rows.groupBy(*names).agg(fn.count(fn.lit(1)).alias("rows"))
@@ -351,7 +351,7 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object, *, all
     return TimedTables.without_windows(state)
 
 
-def _judged(program: Program, source: Source) -> tuple[DataFrame, DataFrame]:
+def _checked_rows(program: Program, source: Source) -> tuple[DataFrame, DataFrame]:
     table, window = source.table, windows_in(source.rows)
     good = fn.expr("false") if source.not_text else checks.ordinary(program, table, window)
     marked = source.rows
@@ -363,7 +363,7 @@ def _judged(program: Program, source: Source) -> tuple[DataFrame, DataFrame]:
 def _of_rows(program: Program, source: Source) -> list[DataFrame]:
     """Findings about single rows: from `checks.examine`, and the warnings of `checks.spoken` about ordinary rows."""
     table = source.table
-    _, rest = _judged(program, source)
+    _, rest = _checked_rows(program, source)
     exploded = rest.select(fn.explode("__findings").alias("finding"), fn.col("__row").alias("row"))
     found = [exploded]
     warning = checks.row_warning(program, table)

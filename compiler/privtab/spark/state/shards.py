@@ -106,7 +106,7 @@ def root_holdings(
     program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings, orphans: str | None
 ) -> RootHoldings:
     """The rows of one root without duplicates; `orphans`: `report` or `quarantine` unlisted entities; None: none are listed."""
-    table, timed_rows = _with_judged(program, table, not_text, findings)
+    table, timed_rows = _with_checked(program, table, not_text, findings)
     part = np.asarray(table.column("part").combine_chunks()).astype(np.int8)
     key_codes, keys = ranked(table.column("a"))
     name_codes, names = ranked(table.column("b"))
@@ -282,7 +282,7 @@ class _Report:
         return _json({"entity": entity, "owner": principal} if table == "owners" else {"user": principal, "of": entity})
 
 
-def _with_judged(
+def _with_checked(
     program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings
 ) -> tuple[Any, list[tuple[str, Mapping[str, Any]]]]:
     """The table with its suspects validated, and the rows that hold for a time, by table.
@@ -305,12 +305,12 @@ def _with_judged(
         for start in range(0, raw.num_rows, 10_000):
             cells = [checks.cells_of(as_plain(column)) for column in raw.slice(start, 10_000).columns]
             rows = [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
-            judged = checks.examined(program, name, not_text.get(name, {}), rows, window)
-            valid = [row for row in judged.to_pylist() if row["__good"]]
+            checked_rows = checks.examined(program, name, not_text.get(name, {}), rows, window)
+            valid = [row for row in checked_rows.to_pylist() if row["__good"]]
             holding = [any(row.get(edge) is not None for edge in WINDOW) for row in valid]
             timed += [(name, row) for row, of_time in zip(valid, holding, strict=True) if of_time]
             more += _good(name, [row for row, of_time in zip(valid, holding, strict=True) if not of_time])
-            _note(name, judged, findings)
+            _note(name, checked_rows, findings)
     ordinary = table.filter(pa.array(part < SUSPECT))
     if not more:
         return ordinary, timed
@@ -339,9 +339,9 @@ def _good(table: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
             return [{"part": MEMBER, "a": f"{row['type']}:{row['path']}", "b": row["user"]} for row in rows]
 
 
-def _note(table: str, judged: Any, findings: Findings) -> None:
+def _note(table: str, checked_rows: Any, findings: Findings) -> None:
     counted: dict[tuple[Any, ...], int] = {}
-    for row in judged.to_pylist():
+    for row in checked_rows.to_pylist():
         for found in row["__findings"]:
             key = (found["code"], found["severity"], found["message"], found["help"], row["__row"])
             counted[key] = counted.get(key, 0) + 1

@@ -86,12 +86,12 @@ def hashed(values: Any) -> Any:
         )
     )
 
-    def turned(numbers: Any, by: int) -> Any:
+    def rotated(numbers: Any, by: int) -> Any:
         return (numbers << np.uint64(by)) | (numbers >> np.uint64(64 - by))
 
     with np.errstate(over="ignore"):
         found = np.uint64(42) + fifth + np.uint64(8)
-        found = turned(found ^ (turned(values * second, 31) * first), 27) * first + fourth
+        found = rotated(found ^ (rotated(values * second, 31) * first), 27) * first + fourth
         found = (found ^ (found >> np.uint64(33))) * second
         found = (found ^ (found >> np.uint64(29))) * third
         return found ^ (found >> np.uint64(32))

@@ -229,7 +229,7 @@ def _remove_row(table: str, server: StoreServer, call: Call) -> Answer:
     _, row = server.guarded.view.now().rows.tables[table].get(call.path["id"], (0, None))
     if row is None and (done := _done_before(server, call)) is not None:
         return _made(done)
-    if row is None or not server.guarded.sees(call.user, table, row):
+    if row is None or not server.guarded.may_read(call.user, table, row):
         raise NotFound(f"there is no row {call.path['id']:.64} in {table}")
     resource = read_entity(call.query["resource"], "resource") if "resource" in call.query else None
     return _changed(server, call, DesiredChange(user=call.user, remove={table: [row]}, resource=resource))
