@@ -1,6 +1,6 @@
 """Which comparisons of attributes can hold together: values that make some comparisons true and others false, if there are any.
 
-Each attribute has a value of its type, or none. Finitely many values represent all others (docs/decisions/0241-attributes-in-the-state.md):
+Each attribute has a value of its type, or none. Finitely many values represent all others (docs/decisions/0241):
 
 * enumerations and truth values: each of them;
 * texts: the constants, the words of sets, and a text of its own for each attribute;

@@ -1,4 +1,4 @@
-"""Groups in groups and roles held by roles: the rows that follow from those of a state (docs/decisions/0222-hierarchy.md).
+"""Groups in groups and roles held by roles: the rows that follow from those of a state (docs/decisions/0222).
 
 `closed` appends these rows. So whatever looks one row far finds all that a principal holds: the reference, every index, the analyses.
 """

@@ -1,4 +1,4 @@
-"""The index of a state in which rows hold for a time (docs/decisions/0215-windows-of-rows.md).
+"""The index of a state in which rows hold for a time (docs/decisions/0215).
 
     {"windowed": {"revision": …, the usual parts of what holds at any time …,
                   "windows": {the same parts, with the times in the place of `true` …}},
