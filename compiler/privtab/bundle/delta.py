@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
+from privtab._lazy import renamed
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.bounds import read_object
 from privtab.bundle.stream import entries
@@ -313,3 +314,6 @@ def _copy(value: Any) -> Any:
 def _escape(key: str) -> str:
     """Escape a key for a path below the roots."""
     return quote(key.replace("~", "~0"), safe=":@!$()*,;=")
+
+
+__getattr__ = renamed(__name__, {"proof": "verify_delta"})
