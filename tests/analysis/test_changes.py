@@ -35,7 +35,7 @@ def test_ways_in_many_worlds(policy: int, seed: int) -> None:
 
 
 def check(policy: int, seed: int) -> None:
-    program = generated_programs.program(policy, *FEATURES[policy % 4])
+    program = generated_programs.program(policy, *FEATURES[policy % len(FEATURES)])
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     for request in worlds.requests(program, seed, per_rule=1):

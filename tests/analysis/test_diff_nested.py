@@ -133,7 +133,7 @@ EDITS = (
 
 def features(seed: int) -> tuple[str, ...]:
     """What the world of a seed has."""
-    return ("nested", "implies", "attributes") if seed % 2 else ("nested", "implies")
+    return ("nested", "implies", *(("attributes",) if seed % 2 else ()), *(("below",) if seed % 3 == 2 else ()))
 
 
 @pytest.mark.slow

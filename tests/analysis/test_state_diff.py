@@ -43,7 +43,14 @@ entities: {top:}
 privileges: [READ]
 tables: {top: {read: READ (top)}}
 """
-FEATURES = ((), worlds.FEATURES, (*worlds.IN_SPARK, "nested"), ("flat", "nested", "below"), ("flat", "hierarchy"))
+FEATURES = (
+    (),
+    worlds.FEATURES,
+    (*worlds.IN_SPARK, "nested"),
+    ("flat", "nested", "below"),
+    ("flat", "hierarchy"),
+    ("nested", "below"),
+)
 Key: TypeAlias = tuple[bool, str, str, str, tuple[tuple[str, str], ...], tuple[str, ...]]
 
 

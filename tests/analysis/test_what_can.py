@@ -45,6 +45,7 @@ FEATURES = (
     ("nested", "attributes"),
     ("flat", "nested"),
     ("flat", "below"),
+    ("nested", "below", "implies"),
 )
 
 

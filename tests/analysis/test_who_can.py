@@ -25,6 +25,7 @@ FEATURES = (
     ("attributes",),
     ("nested", "implies", "hierarchy"),
     ("nested", "attributes"),
+    ("nested", "below"),
 )
 
 

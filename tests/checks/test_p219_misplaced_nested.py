@@ -51,10 +51,3 @@ def test_an_attribute_of_a_level(only: Callable[..., Any]) -> None:
 
 def test_an_attribute_of_the_nearest_level(codes: Callable[[str], list[str]]) -> None:
     assert "P219" not in codes(f"{ATTRIBUTES}tables:\n  item: {{look: READ (item) and shelf.color = item.color}}\n")
-
-
-@pytest.mark.parametrize("condition", ["READ (shop or below)", "owner (shelf or below)"])
-def test_privileges_held_below(condition: str, only: Callable[..., Any]) -> None:
-    text = "types: {shelf: {nested: true}}\nsemantics: {owner: {kinds: [user]}}\n"
-    found = only(f"{text}tables:\n  shelf: {{look: '{condition}'}}\n", "P219")
-    assert found.message == "`or below` is not supported in policies in which a type nests"

@@ -122,7 +122,13 @@ tables:
 """
 
 
-@pytest.mark.parametrize("text", [NESTED, BELOW], ids=["levels", "below"])
+BOTH = BELOW.replace("privileges:", "types: {shelf: {nested: true}}\nprivileges:").replace(
+    "tables:",
+    "tables:\n  shelf:\n    list: {requires: LOOK (parent or below), each: MOVE (shelf or below) and LOOK (first shelf or below)}",
+)
+
+
+@pytest.mark.parametrize("text", [NESTED, BELOW, BOTH], ids=["levels", "below", "both"])
 def test_candidates_on_levels_and_below_hold_what_the_reference_engine_says(tmp_path: Path, text: str) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(text, encoding="utf-8")

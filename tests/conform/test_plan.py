@@ -83,6 +83,11 @@ tables:
     take: READ (item) and can list (shelf)
 """
 """Conditions are about what lies below."""
+NESTED = VISIBLE.replace("types: {", "types: {shelf: {nested: true}, ").replace(
+    "{each: READ/WRITE (shelf or below)}",
+    "{requires: READ (parent or below), each: READ/WRITE (shelf or below) or owner (first shelf or below)}",
+)
+"""Both."""
 SEMANTICS = "inheritance: down, deny: overrides, owner: {kinds: [user], holds: [WRITE], creator: true}"
 OTHER_SEMANTICS = (
     SEMANTICS,
@@ -145,7 +150,7 @@ def test_every_cell_and_every_fault_of_a_small_policy_has_a_question(library: Pr
 @pytest.mark.parametrize(
     "semantics", OTHER_SEMANTICS, ids=["as written", "no inheritance", "no denials", "idle owners"]
 )
-@pytest.mark.parametrize("text", [SHELVES, VISIBLE], ids=["levels", "below"])
+@pytest.mark.parametrize("text", [SHELVES, VISIBLE, NESTED], ids=["levels", "below", "both"])
 def test_levels_and_things_below_are_in_the_proof(tmp_path: Path, text: str, semantics: str) -> None:
     planned = plan(written(tmp_path, text, semantics))
     assert not planned.undecided

@@ -10,8 +10,9 @@ import worlds
 
 from privtab import pipeline
 from privtab.errors import Undecided
+from privtab.ir.canonical import canonical
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import item_condition
+from privtab.ir.formula import ATOMS, item_condition
 from privtab.ir.nodes import Formula, Program
 from privtab.ir.unroll import Unrolled, levels_that_matter, unrolled
 from privtab.reference.evaluate import Reference
@@ -21,7 +22,9 @@ from privtab.state.nodes import Assignment, Grant, State
 
 def program_of(seed: int, folder: Path) -> Program:
     path = folder / f"{seed}.yaml"
-    path.write_text(worlds.policy(seed, features=("nested", "implies")), encoding="utf-8")
+    path.write_text(
+        worlds.policy(seed, features=("nested", "implies", *(("below",) if seed % 3 else ()))), encoding="utf-8"
+    )
     return pipeline.load_program(path)
 
 
@@ -153,3 +156,51 @@ def test_implications_between_levels(inheritance: str, deny: str, tmp_path: Path
     around, at_itself = condition["around"], condition["here"]
     assert exact.implies(around, at_itself) == (inheritance == "down" and deny == "none")
     assert not exact.implies(at_itself, around)
+
+
+BELOW = (
+    NAMESPACES.partition("tables:")[0]
+    + """
+tables:
+  table:
+    nearest: USE (namespace)
+    first: USE (first namespace)
+    below: USE (namespace or below)
+    first_below: USE (first namespace or below)
+    owns_some: owner (any namespace)
+    owns_below: owner (namespace or below)
+    owns_first_below: owner (any namespace or below)
+    reads: READ (table)
+    reads_below: READ (every namespace or below)
+"""
+)
+BELOW_ALWAYS = {"nearest below", "nearest first_below", "below first_below", "first first_below"} | {
+    "reads reads_below", "owns_below owns_first_below", "owns_some owns_first_below"
+}  # fmt: skip
+BELOW_WITHOUT_DENIALS = {"first nearest", "first below"}
+
+
+@pytest.mark.parametrize(("inheritance", "deny"), list(TABLE))
+@pytest.mark.parametrize("levels", ["true", "1"])
+def test_what_is_held_below_levels_implies(inheritance: str, deny: str, levels: str, tmp_path: Path) -> None:
+    path = tmp_path / "lake.yaml"
+    text = BELOW.replace("INHERITANCE", inheritance).replace("DENY", deny).replace("nested: true", f"nested: {levels}")
+    path.write_text(text, encoding="utf-8")
+    program = pipeline.load_program(path)
+    exact, form = ImplicationChecker(program), canonical(program)
+    condition = {operation: item_condition(rule) for (_, operation), rule in program.rules.items()}
+    pairs = {f"{a} {b}": (condition[a], condition[b]) for a in condition for b in condition if a != b}
+    found = {names for names, (f, g) in pairs.items() if exact.implies(f, g)}
+    expected = BELOW_ALWAYS | (BELOW_WITHOUT_DENIALS if (inheritance, deny) == ("down", "none") else set())
+    if levels == "1":
+        # The first namespace is the nearest one, and no namespace lies in it.
+        assert found > expected
+        assert "first_below below" in found
+    else:
+        assert found == expected
+        entailed = {
+            names
+            for names, (f, g) in pairs.items()
+            if isinstance(f, ATOMS) and isinstance(g, ATOMS) and form.entails(frozenset({f}), g)
+        }
+        assert entailed == found, "minimal sets know what the solver knows"

@@ -10,6 +10,8 @@ from shop_policy import Reads, Refuses, failed
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, Target
+from privtab.ir.type_chains import nested_on
+from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
 from privtab.request import NOT_SET, Entity, Request
 from privtab.scenarios.expand import GeneratedCallers
@@ -143,9 +145,14 @@ tables:
 
 
 @pytest.mark.parametrize("inheritance", ["none", "down"])
+@pytest.mark.parametrize("nested", ["", "nested: true"])
 @pytest.mark.parametrize("flat", [False, True])
-def test_privileges_held_below(reads: Reads, inheritance: str, flat: bool) -> None:
-    types = "types: {shelf: {flat: true}, item: {flat: true}}" if flat else ""
+def test_privileges_held_below(reads: Reads, inheritance: str, nested: str, flat: bool) -> None:
+    types = (
+        f"types: {{shelf: {{flat: true, {nested}}}, item: {{flat: true}}}}"
+        if flat
+        else f"types: {{shelf: {{{nested}}}}}"
+    )
     policy = BELOW.replace("INHERITANCE", inheritance).replace("TYPES", types)
     shelf, item = ("shelf:a", "item:x") if flat else ("shelf:s/a", "item:s/a/x")
     places = (
@@ -235,7 +242,9 @@ def held(leaf: Leaf, names: RequestNames) -> HeldAtom | None:
 
 @pytest.mark.parametrize("seed", seeds(range(60), quick=3))
 def test_generated_conditions_with_or_below_are_proved(seed: int) -> None:
-    program = generated_programs.program(seed, "below", *(("implies",) if seed % 2 else ()))
+    program = generated_programs.program(
+        seed, "below", *(("implies",) if seed % 2 else ()), *(("nested",) if seed % 3 else ())
+    )
     if program.roles:
         return  # roles have privileges that these callers lack
     generated = GeneratedCallers(program)
@@ -243,10 +252,12 @@ def test_generated_conditions_with_or_below_are_proved(seed: int) -> None:
     for rule in program.rules.values():
         if rule.withs or "state" not in program.semantics.groups:
             continue
-        names = RequestNames(program, {RESOURCE: rule.entity}, {RESOURCE: 1})
+        names = RequestNames(program, {RESOURCE: rule.entity}, {RESOURCE: 2})
         resource = Entity.parse(names.key(Target(slot=RESOURCE, type=rule.entity)))
         condition = asked_condition(program, rule, named=True)
         sets = canonical(program).minimal_sets(condition, frozenset(), {})
+        if program.nests:
+            sets = located_sets(program, sets, {RESOURCE: 2 if rule.entity in nested_on(program.entities) else 1})
         ways = [[held(leaf, names) for leaf in atoms] for atoms in sets]
         if not any(isinstance(atom, HasBelow | OwnsBelow) for atoms in sets for atom in atoms):
             continue

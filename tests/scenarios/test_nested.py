@@ -82,7 +82,8 @@ def test_no_state_distinguishes_equivalent_mutants_of_many_policies(
 
 def compare_equivalence(seed: int) -> None:
     """Compare which mutants of a generated policy are called equivalent with the answers in generated states."""
-    program = generated_programs.program(seed, "nested", "implies", *(["attributes"] if seed % 2 else []))
+    further = ("attributes",) if seed % 2 else ("below",)
+    program = generated_programs.program(seed, "nested", "implies", *further)
     scoring = Scoring(program, program.rules, {})
     states = [worlds.state(program, seed * 100 + number) for number in range(6)]
     references = [Reference(program, state) for state in states]

@@ -67,12 +67,8 @@ tables:
   role: {wear: holds (role), manage: service admin}
   user: {remove: {requires: service admin, revokes: [grants, assignments, owners, members, memberships]}}
 """
-NESTED = (
-    OFFICE.replace("folder: {flat: true}", "folder: {flat: true, nested: true}")
-    .replace(" or below", "")
-    .replace("desk.color in user.badges", "user.level < 4")
-)
-"""The same with folders in folders, for which neither `or below` nor attributes of entities are supported."""
+NESTED = OFFICE.replace("folder: {flat: true}", "folder: {flat: true, nested: true}")
+"""The same with folders in folders."""
 COMPANIES = ("company:a", "company:b")
 FLAT = (*(f"folder:f{n}" for n in range(5)), *(f"document:d{n}" for n in range(5)))
 OTHERS = ("comment:d0/c", "comment:d1/c", "desk:a/1", "desk:b/1", "lamp:a/1", "drawer:a/1/x", "desk:a/100%25")

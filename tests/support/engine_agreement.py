@@ -142,7 +142,7 @@ def compare(
     features = worlds.TIMED if sharded else worlds.FEATURES
     of_seed = [features if n % 2 else () for n in range(policies)]
     if nested:
-        of_seed = [("nested", *(worlds.TIMED if n % 2 else ())) for n in range(policies)]
+        of_seed = [("nested", *(features if n % 2 else ())) for n in range(policies)]
     texts = [worlds.policy(seed * 1000 + n, f"world{n}", of_seed[n]) for n in range(policies)]
     total = allowed = 0
     found: list[str] = []

@@ -97,6 +97,8 @@ class Candidates:
         check_support(program, Tool.CONFORM)
         self.program = program
         self._form = canonical(program)
+        owner = program.semantics.owner
+        self._owner_privileges = frozenset(owner.holds if owner else ())
 
     def settings(self, rule: Rule) -> Iterator[Setting]:
         """Every kind of request for a row. Raises Undecided if there are too many, or too many minimal sets."""
@@ -300,7 +302,15 @@ class Candidates:
             case HasBelow(privilege=privilege, target=target):
                 keys = self._at_or_below(names.key(target), names.suffix(target.slot))
                 on = self.program.privileges[privilege].on
-                return [(HeldAtom("has", privilege, key), below) for key, below in keys if key.partition(":")[0] in on]
+                return [
+                    # Owners have the privilege also where it cannot be granted.
+                    (
+                        HeldAtom("has", privilege, key) if key.partition(":")[0] in on else HeldAtom("owner", "", key),
+                        below,
+                    )
+                    for key, below in keys
+                    if key.partition(":")[0] in on or privilege in self._owner_privileges
+                ]
             case OwnsBelow(target=target):
                 keys = self._at_or_below(names.key(target), names.suffix(target.slot))
                 return [(HeldAtom("owner", "", key), below) for key, below in keys]

@@ -221,9 +221,10 @@ class Explanation:
         path, principals = self.path(atom), self.caller.principals
         if path is None:
             return
-        key = f"{atom['type']}:{path}"
+        type_ = base_type(atom["type"])
+        key = f"{type_}:{path}"
         if atom["kind"] == "owns_below":
-            yield from ((0, owner) for owner in self.owners(atom["type"], path))
+            yield from ((0, owner) for owner in self.owners(type_, path))
             yield from ((0, owner) for owner in self.index.owning_below(key, principals))
             return
         if atom["privilege"] in self.semantics.owner_holds:

@@ -26,13 +26,6 @@ def holder(span: Span, word: str, written: str) -> Diagnostic:
     return KIND.at(span, f"`{word}` cannot be asked about `{written}`", "only privileges, `owner` and `member` can")
 
 
-def below(span: Span) -> Diagnostic:
-    """Build the finding for `or below` in a policy in which a type nests."""
-    return KIND.at(
-        span, "`or below` is not supported in policies in which a type nests", "name the privileges on each type"
-    )
-
-
 def compared(span: Span, written: str) -> Diagnostic:
     """Build the finding for an attribute of a level that may be several entities, or of different types."""
     return KIND.at(

@@ -29,7 +29,7 @@ from privtab.ir import shapes
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import RequestAlgebra, call_condition, compares, move, resolve, uses_below
-from privtab.ir.levels import LEVELS_ABOVE
+from privtab.ir.levels import LEVELS_ABOVE, LEVELS_AROUND
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -208,7 +208,9 @@ class Canonical:
 
     def _within(self, lower: Target, upper: Target) -> bool:
         """Whether a target is another one or lies below it on the same path."""
-        return lower.slot == upper.slot and upper.type in self._chains[lower.type]
+        if lower.slot != upper.slot or upper.type not in self._chains[lower.type]:
+            return False
+        return lower.type != upper.type or lower.level == upper.level or (upper.level, lower.level) in LEVELS_AROUND
 
     def entailments(self, atoms: Collection[Atom]) -> Iterator[tuple[tuple[Atom, ...], Atom]]:
         """Pairs of premises and a conclusion among the atoms: the premises together entail the conclusion, as in `entails`."""

@@ -117,13 +117,14 @@ class ImplicationChecker:
     ) -> bool:
         """As `always_implies`, with the types of the objects in each slot."""
         if self._nests:
+            self.check_below(f, g)
             return all(
                 self._implies_at(levels, most, f, g, flags, slots, unnamed) for levels, most in self._levels(f, g)
             )
         if unnamed is not None:
             f, g = without_name(self.program, f, unnamed), without_name(self.other_program, g, unnamed)
         self.check_attributes(f, g)
-        self._check_below(f, g)
+        self.check_below(f, g)
         solver = self.solver
         solver.renew()
         assumptions = [solver.literal(f, 0), -solver.literal(g, self.side), solver.requests(slots)]
@@ -223,7 +224,7 @@ class ImplicationChecker:
                 if None not in declared and declared[0] != declared[1]:
                     raise Undecided(f"not decided: the policies declare `{term.attribute}` differently")
 
-    def _check_below(self, f: Formula, g: Formula) -> None:
+    def check_below(self, f: Formula, g: Formula) -> None:
         """Raise Undecided for conditions on what is held below that mean different things in the two programs."""
         nodes = (*followed(self.program, f), *followed(self.other_program, g))
         if any(isinstance(node, HasBelow | OwnsBelow) for node in nodes) and not self.alike(f, g):
@@ -263,7 +264,7 @@ class ImplicationChecker:
         if unnamed is not None:
             f, g = without_name(self.program, f, unnamed), without_name(self.other_program, g, unnamed)
         self.check_attributes(f, g)
-        self._check_below(f, g)
+        self.check_below(f, g)
         search = CounterexampleSearch(self.semantics, self.other_semantics)
         found = list(islice(search.all(f, g, flags, types or {}, alike=self.alike(f, g)), 200))
         return min(found, key=lambda facts: (len(facts), sorted(map(repr, facts))), default=None)

@@ -187,7 +187,7 @@ class RequestAlgebra(Algebra[T]):
         """As Algebra.fold."""
         if (
             not (self._nested and self.levels)
-            or not isinstance(formula, Has | Owner | Member)
+            or not isinstance(formula, Has | Owner | Member | HasBelow | OwnsBelow)
             or formula.target.type not in self._nested
         ):
             return super().fold(formula)

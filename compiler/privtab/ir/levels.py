@@ -19,6 +19,17 @@ LEVELS_ABOVE = frozenset(
 """With inheritance: levels of a type on which a privilege entails it on others. `first` and `every`, and `nearest` and `any`, entail
 each other for named entities; one direction is left out, so that entailment has no cycles."""
 
+LEVELS_AROUND = frozenset(
+    (outer, inner)
+    for outer, inners in {
+        "first": ("nearest", "any", "every"),
+        "nearest": ("every",),
+        "parent": ("nearest", "every"),
+    }.items()
+    for inner in inners
+)
+"""Levels of a type, the second of which is the first or lies in it, on a path of any length. What holds on `every` level holds on the nearest."""
+
 
 def level_text(target: Target) -> str:
     """What tells a target in sort keys from the nearest of its type."""

@@ -305,9 +305,9 @@ def formula_json(formula: Formula) -> dict[str, Any]:
         case Has(privilege=privilege, target=target):
             return {"has": {"privilege": privilege, **_place(target)}}
         case HasBelow(privilege=privilege, target=target):
-            return {"has_below": {"privilege": privilege, "slot": target.slot, "type": target.type}}
+            return {"has_below": {"privilege": privilege, **_place(target)}}
         case OwnsBelow(target=target):
-            return {"owns_below": {"slot": target.slot, "type": target.type}}
+            return {"owns_below": _place(target)}
         case Owner(target=target) | Member(target=target) | Self(target=target) | Holds(target=target):
             return {type(formula).__name__.lower(): _place(target)}
         case ServiceAdmin():

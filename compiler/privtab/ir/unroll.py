@@ -16,7 +16,7 @@ from typing import TypeAlias
 from privtab._once import once
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import Leaf, MinimalSets
-from privtab.ir.formula import ATOMS, conjunction, disjunction, followed, located, with_targets
+from privtab.ir.formula import ATOMS, conjunction, disjunction, followed, located, uses_below, with_targets
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -28,6 +28,7 @@ from privtab.ir.nodes import (
     Has,
     Member,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     ServiceAdmin,
@@ -78,7 +79,7 @@ def levels_that_matter(*conditions: tuple[Program, Formula]) -> int:
                 last = 2 if atom.target.level == "parent" else last
                 # A condition holds or fails by one level for each `any` and `every`.
                 quantified += atom.target.level in ("any", "every")
-                owned = owned or isinstance(atom, Owner)
+                owned = owned or isinstance(atom, Owner | OwnsBelow)
     most = 1 + last + quantified  # the outermost, the last ones, and those
     if _rows_stay([program for program, _ in conditions], owned=owned):
         most *= 2
@@ -108,23 +109,28 @@ class Unrolled:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.nested = nested_on(program.entities)
+        self._bound = max((type_.nested for type_ in program.entities.values()), default=1)
         self._programs: dict[int, Program] = {}
 
     def at_most(self, levels: int) -> Program:
-        """The program for paths of at most this many levels. It has no rules with `with` objects, to which no `can` refers."""
+        """The program for paths of at most this many levels. It has no rules with `with` objects, to which no `can` refers.
+
+        If conditions ask what is held below, it has the types of one level more, in which the deepest level contains what it may contain.
+        """
         if levels not in self._programs:
             self._programs[levels] = self._program(levels)
         return self._programs[levels]
 
     def _program(self, levels: int) -> Program:
         program = self.program
+        deepest = min(levels + 1, max(self._bound, levels)) if uses_below(program) else levels
 
         def spread(types: Iterable[str]) -> tuple[str, ...]:
-            return tuple(name for type_ in types for name in self._types_of(type_, levels))
+            return tuple(name for type_ in types for name in self._types_of(type_, deepest))
 
         return replace(
             program,
-            entities={copy.name: copy for type_ in program.entities.values() for copy in self._copies(type_, levels)},
+            entities={copy.name: copy for type_ in program.entities.values() for copy in self._copies(type_, deepest)},
             privileges={name: replace(p, on=spread(p.on)) for name, p in program.privileges.items()},
             roles={
                 name: replace(role, grants=tuple((copy, ps) for type_, ps in role.grants for copy in spread((type_,))))

@@ -176,9 +176,6 @@ class Scope:
     def place(self, target: x.Name, cell: Cell, *, children: bool = False) -> m.TargetSlot | None:
         """The object that a target names; with `children`, also a type directly inside the row's entity type."""
         name, spot = target.text, m.CellPart(cell, target.start, target.end)
-        if target.below and self.names.nests:
-            self.fail(p219_misplaced_nested.below(cell.part(target.start, target.end)))
-            return None
         if target.selector is not None:
             return self._selected(target, target.selector, cell)
         if name in self.objects:

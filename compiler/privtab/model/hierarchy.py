@@ -56,10 +56,10 @@ class Hierarchy:
         return tuple(named)
 
     def below(self, type_: str) -> AbstractSet[str]:
-        """The types strictly below a type."""
+        """The types of entities strictly below one of a type; the type itself, too, if it nests."""
         if not self.types_below:
-            for name in self.entities:
-                self.types_below.setdefault(name, set())
+            for name, entity in self.entities.items():
+                self.types_below.setdefault(name, set()).update([name] if entity.nested else [])
                 for outer in self.chain(name)[:-1]:
                     self.types_below.setdefault(outer, set()).add(name)
         return self.types_below[type_]

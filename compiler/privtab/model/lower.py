@@ -156,7 +156,7 @@ class Lowering:
         def atom(target: ir.Target) -> ir.Formula:
             under = self.policy.hierarchy.below(target.type) if place.below else ()
             if under and (not under.isdisjoint(on) or self.owners_have(privilege)):
-                return ir.HasBelow(privilege=privilege, target=target)
+                return ir.HasBelow(privilege=privilege, target=self.outermost_of(target))
             return ir.Has(privilege=privilege, target=target)
 
         return self.at_place(place, atom, privilege, lambda type_: type_ in on)
@@ -171,9 +171,14 @@ class Lowering:
 
         def atom(target: ir.Target) -> ir.Formula:
             below = place.below and self.policy.hierarchy.below(target.type)
-            return ir.OwnsBelow(target=target) if below else ir.Owner(target=target)
+            return ir.OwnsBelow(target=self.outermost_of(target)) if below else ir.Owner(target=target)
 
         return self.at_place(place, atom, "owner")
+
+    def outermost_of(self, target: ir.Target) -> ir.Target:
+        """One level in the place of several: below the first level are all of them, and the nearest is below each."""
+        one_level: dict[Level, Level] = {"any": "first", "every": "nearest"}
+        return self.target(target.slot, target.type, one_level.get(target.level, target.level))
 
     def can(self, operation: str, place: m.TargetSlot) -> ir.Formula:
         """An operation on a place, for the types whose row for it needs no `with` objects."""

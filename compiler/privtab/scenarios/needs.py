@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from privtab.errors import UsageError
 from privtab.ir.formula import asked_condition, leaves
+from privtab.ir.levels import types_of
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Compare, HasBelow, OwnsBelow, Program
 from privtab.ir.serialise import vocabulary
@@ -98,7 +99,12 @@ class Callers:
         slots = (request.resource, *request.with_.values())
         self.objects = tuple(dict.fromkeys(key for entity in slots for key in self._path_keys(entity)))
         """The keys of the request's objects and of all their ancestors."""
-        below = {atom.target.type for atom in asked if isinstance(atom, HasBelow | OwnsBelow)}
+        below = {
+            type_
+            for atom in asked
+            if isinstance(atom, HasBelow | OwnsBelow)
+            for type_ in types_of(program, atom.target)
+        }
         roots = {key for key in self.objects if key.partition(":")[0] in below and not are_below_listed}
         roots |= {atom.on for way in ways for atom in way if atom.below}
         made_up: list[str] = []

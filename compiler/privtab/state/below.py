@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from privtab.ir.formula import atoms, item_condition
+from privtab.ir.levels import types_of
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.request import Entity
 
@@ -51,9 +52,11 @@ def types_asked_below(program: Program) -> tuple[dict[str, frozenset[str]], froz
     owner = program.semantics.owner
     for atom in _atoms(program):
         if isinstance(atom, OwnsBelow) or (owner is not None and atom.privilege in owner.holds):
-            owned.add(atom.target.type)
+            owned.update(types_of(program, atom.target))
         if isinstance(atom, HasBelow):
-            privileges[atom.privilege] = privileges.get(atom.privilege, frozenset()) | {atom.target.type}
+            privileges[atom.privilege] = privileges.get(atom.privilege, frozenset()).union(
+                types_of(program, atom.target)
+            )
     return privileges, frozenset(owned)
 
 

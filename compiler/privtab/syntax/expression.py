@@ -163,8 +163,8 @@ class _Tree(Transformer[Token, Expression]):
     def targets(self, children: list[Name]) -> tuple[Name, ...]:
         return tuple(children)
 
-    def below(self, children: list[Token]) -> Name:
-        return replace(_name(children[0]), below=True)
+    def below(self, children: list[Token | None]) -> Name:
+        return replace(self.level(children[:2]), below=True)
 
     def level(self, children: list[Token | None]) -> Name:
         first, second = children
@@ -294,9 +294,8 @@ def _placed(shape: Expression, words: Mapping[int, Name], start: int) -> Express
 
     def placed_name(name: Name) -> Name:
         word = words[start + name.start]
-        if name.below:
-            return replace(word, below=True)
-        return word if name.selector is None else replace(word, selector=words[start + name.selector.start])
+        selector = None if name.selector is None else words[start + name.selector.start]
+        return replace(word, selector=selector, below=name.below) if name.below or selector else word
 
     match shape:
         case PrivilegeTerm(privileges, every, targets):

@@ -207,10 +207,9 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
     choice = rnd.random()
     if choice < 0.12 and draft.owners:
         owned = rnd.sample(reachable, k=rnd.randint(1, len(reachable)))
-        if draft.generator("nested") is None:
-            return f"owner ({', '.join(below.target(draft, target, ()) for target in owned)})"
-        around = type_ == "mid"
-        return f"owner ({', '.join(nested.levels(draft.generator('nested'), owned, around=around))})"
+        names = nested.levels(draft.generator("nested"), owned, around=type_ == "mid")
+        targets = (below.target(draft, target, name, ()) for target, name in zip(owned, names, strict=True))
+        return f"owner ({', '.join(targets)})"
     if choice < 0.2:
         of = [rnd.choice([t for t in reachable if t != "role"])]
         return f"member ({nested.levels(draft.generator('nested'), of, around=of == [type_])[0]})"
@@ -232,8 +231,6 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
     if not fitting:
         return "READ (top)"
     chosen = rnd.sample(fitting, k=min(len(fitting), rnd.choice([1, 1, 1, 2])))
-    if draft.generator("nested") is None:
-        return f"{rnd.choice(['/', ' + ']).join(chosen)} ({below.target(draft, target, chosen)})"
     around = type_ == target and all("top" in draft.on[p] for p in chosen)
-    [target] = nested.levels(draft.generator("nested"), [target], around=around)
-    return f"{rnd.choice(['/', ' + ']).join(chosen)} ({target})"
+    [name] = nested.levels(draft.generator("nested"), [target], around=around)
+    return f"{rnd.choice(['/', ' + ']).join(chosen)} ({below.target(draft, target, name, chosen)})"

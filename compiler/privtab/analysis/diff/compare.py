@@ -21,9 +21,11 @@ from privtab.ir.nodes import (
     Can,
     Compare,
     Has,
+    HasBelow,
     Holds,
     Member,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     Self,
@@ -150,6 +152,10 @@ class Comparison:
         privileges = {node.privilege for node in nodes if isinstance(node, Has)}
         if not all(map(self._forward.same_attributes, (node for node in nodes if isinstance(node, Compare)))):
             return False
+        if any(isinstance(node, HasBelow | OwnsBelow) for node in nodes) and not self._forward.alike(
+            *(item_condition(rule),) * 2
+        ):
+            return False
         return all(map(self._same_place, types)) and all(map(self._grants_same_privilege, privileges))
 
     def _same_place(self, type_: str) -> bool:
@@ -191,9 +197,12 @@ class Comparison:
             named_types = [rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.types)]
             for atom in leaves(program, item_condition(rule)):
                 named_types += (target.type for target in targets_of(atom))
-                if isinstance(atom, Has):
+                if isinstance(atom, Has | HasBelow):
                     privileges.add(atom.privilege)
-                elif isinstance(atom, Compare):
+                if isinstance(atom, HasBelow | OwnsBelow):
+                    inside = (place.type for place in FactSemantics(program).at_or_below(atom.target))
+                    named_types += inside
+                if isinstance(atom, Compare):
                     attributes |= {f"{term.kind}.{term.attribute}" for term in atom.terms}
             types |= {ancestor for type_ in named_types for ancestor in program.chain(type_)}
         for change in self._declared:
@@ -256,6 +265,7 @@ class Comparison:
     def _compared(self, pair: Pair) -> Iterator[ComparedRequests]:
         """What to compare for a row: everything at once or, where types nest, for each number of levels."""
         rules = self.before.rules[pair], self._comparable_after.rules[self._type_renaming.pair(*pair)]
+        self._forward.check_below(item_condition(rules[0]), item_condition(rules[1]))
         if self._levels is not None:
             yield from self._levels.of(rules)
             return
