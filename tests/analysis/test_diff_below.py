@@ -1,6 +1,8 @@
-"""Witnesses of conditions with `or below` name entities of types that no condition names."""
+"""Comparisons of conditions with `or below`: witnesses name entities of types that no condition names, and declarations below count."""
 
 from __future__ import annotations
+
+import pytest
 
 from privtab.analysis.diff import Verdict, diff
 from privtab.pipeline import program_of
@@ -35,3 +37,18 @@ def test_witnesses_include_entities_below() -> None:
             ]
         },
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        POLICY.replace("[READ]", "{READ: {on: [catalog, schema]}}"),
+        POLICY.replace("{table: }", "{table: , view: }"),
+        POLICY.replace("{owner", "{inheritance: down, owner"),
+    ],
+    ids=["privilege", "type", "inheritance"],
+)
+def test_declarations_of_what_lies_below_decide_too(text: str) -> None:
+    before, after = (program_of(SourceFile.of("lake.yaml", each)) for each in (POLICY, text))
+    rows = {row.operation: row.verdict for row in diff(before, after).rows}
+    assert rows["find"] is Verdict.UNKNOWN, "a grant on what lies below may count in one of them alone"
