@@ -29,7 +29,8 @@ from privtab.scenarios.needs import Callers
 from privtab.scenarios.nodes import Plan, Subject
 from privtab.scenarios.prove import coverage, score
 from privtab.scenarios.ways import HeldAtom
-from privtab.spark.matrix.opening import open_state
+from privtab.spark.matrix.opening import open_matrix, open_state
+from privtab.spark.matrix.question import Question
 from privtab.spark.policies import open_policy
 from privtab.spark.states import prepared
 from privtab.state.located import locations
@@ -114,6 +115,16 @@ def decided_by_executors(program: Program, reference: Reference) -> None:
     assert not answers.reasons.any()
 
 
+def entitlements(program: Program, reference: Reference) -> None:
+    """The matrix of a state, and who opens the resource by it."""
+    policy, state = open_policy(program), state_of(program)
+    matrix = open_matrix(policy, open_state(policy, state), Question())
+    rows = [row for batch in matrix.of([str(request_of(program).resource)]) for row in batch.to_pylist()]
+    allowed = {row["user"] for row in rows if row["operation"] == "open"}
+    asked = {user for user in ("ann", "ben") if reference.decide(replace(request_of(program), user=user)).allowed}
+    assert allowed == asked
+
+
 ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     Tool.CONFORM: [lambda p, _: [list(Candidates(p).settings(rule)) for rule in p.rules.values()]],
     Tool.COVERAGE: [lambda p, _: coverage(plan(p), {})],
@@ -122,10 +133,9 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     Tool.NEEDS: [lambda p, _: list(Callers(p, request_of(p), (held(p),), locations(p, state_of(p))).all())],
     Tool.PATHS: [lambda _, r: ReachableRights(r, state_of(r.program), "ann")],
     Tool.SHARDS: [lambda p, _: shards(p, state_of(p))],
-    Tool.SPARK: [decided_by_executors],
+    Tool.SPARK: [decided_by_executors, entitlements],
     # What these refuse is tested with a Spark session, in tests/spark.
     Tool.SPARK_BUILD: [lambda p, _: check_support(p, Tool.SPARK_BUILD)],
-    Tool.SPARK_ENTITLEMENTS: [lambda p, _: open_state(open_policy(p), state_of(p))],
     Tool.SPARK_JOINS: [lambda p, _: check_support(p, Tool.SPARK_JOINS)],
     Tool.SPARK_TABLES: [lambda p, _: check_support(p, Tool.SPARK_TABLES)],
     Tool.STATE_DIFF: [lambda p, _: state_diff(p, state_of(p), State())],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,23 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from privtab.bundle.pack import state_bundle
 from privtab.errors import InvalidRequest, StateInvalid, UnsupportedError, UsageError
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.spark import decide, decide_with, each_batch, entitlements, plan, register_function, require, user, visible
+from privtab.spark import (
+    certify,
+    decide,
+    decide_with,
+    each_batch,
+    entitlements,
+    plan,
+    register,
+    register_function,
+    require,
+    user,
+    visible,
+)
+from privtab.spark.matrix.opening import open_matrix, open_state
+from privtab.spark.matrix.question import Question
+from privtab.spark.matrix.question import given as given_by
+from privtab.spark.policies import open_policy
 from privtab.spark.state import read_state
 from privtab.state.load import load
 from privtab.state.nodes import State
@@ -234,10 +251,76 @@ def test_wrong_attributes_are_mistakes(
     assert message in str(caught.value)
 
 
+ENTITLEMENTS = {
+    ("user:ann", "list", "folder:d/a", "grant", "folder:d/a"),
+    ("user:ann", "list", "folder:d/a/b", "grant", "folder:d/a"),
+    ("user:ann", "read", "ticket:t1", "grant", "ticket:t1"),
+    ("user:ann", "edit", "ticket:t1", "grant", "ticket:t1"),
+    ("user:ann", "close", "ticket:t1", "grant", "ticket:t1"),
+    ("user:ann", "read", "paper:d/a/b/p", "grant", "folder:d/a"),
+    ("user:ben", "list", "folder:d/a", "grant", "drive:d"),
+    ("user:ben", "list", "folder:d/a/b", "grant", "drive:d"),
+    ("user:ben", "list", "folder:d/a/b/c", "grant", "drive:d"),
+    ("user:ben", "read", "ticket:t1", "grant", "drive:d"),
+    ("user:ben", "close", "ticket:t1", "grant", "drive:d"),
+    ("user:ben", "read", "paper:d/a/b/p", "grant", "drive:d"),
+}
+
+
+def entitlement_rows(matrix: Any) -> set[tuple[str, ...]]:
+    return {
+        (row["principal"], row["operation"], f"{row['type']}:{row['path']}", row["via_kind"], row["via_entity"])
+        for row in matrix.collect()
+    }
+
+
+@pytest.mark.slow
+def test_entitlements_are_found_by_the_index(spark: SparkSession, files: tuple[str, str], tmp_path: Path) -> None:
+    given: dict[str, Any] = {"request": {"mfa": True, "hour": 3}}
+    named = {row for row in ENTITLEMENTS if not row[2].startswith("paper:")}
+    assert entitlement_rows(entitlements(*files, spark=spark, attributes=given)) == named
+    assert entitlement_rows(entitlements(*files, spark=spark)) == {row for row in named if row[1] != "close"}
+    frame = spark.createDataFrame([(row[2],) for row in sorted(ENTITLEMENTS)], "entity string")
+    bundle = tmp_path / "state.tar.gz"
+    bundle.write_bytes(state_bundle(load_program(files[0]), state_of(files)))
+    tables = {name: spark.createDataFrame(rows) for name, rows in yaml.safe_load(STATE).items()}
+    for state in (files[1], str(bundle), tables):
+        assert entitlement_rows(entitlements(files[0], state, frame, attributes=given)) == ENTITLEMENTS
+    [edit] = entitlements(*files, ["ticket:t1"], operations=["edit"], spark=spark).collect()
+    assert [(link["atom"], link["kind"], link["principal"]) for link in edit["via"]] == [
+        ("READ (ticket:t1)", "grant", "user:ann"),
+        ("user.staff = true", "attribute", "user:ann"),
+    ]
+    for plan_ in ("process", "spark"):
+        certificate = certify(*files, tmp_path / plan_, plan=plan_, spark=spark, attributes=given)
+        assert certificate.totals.entitlements == len(named)
+        assert ("attributes", "request.hour = 3, request.mfa = True") in certificate.origin.asked
+    register(spark)
+    options = {"policy": files[0], "state": files[1], "attributes": json.dumps(given), "users": "ben"}
+    read = spark.read.format("privtab").options(**options).load()
+    assert entitlement_rows(read) == {row for row in named if row[0] == "user:ben"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"user": {"staff": True}}, "a matrix is about many users: their attributes come from the state alone"),
+        ({"entity": {"color": "red"}}, "a matrix is about many resources"),
+        ({"request": {"mfo": True}}, "unknown attribute `mfo` of the request; did you mean `mfa`"),
+        ({"request": {"hour": 24}}, "the attribute `hour` of the request must be"),
+        ({"with": {"to": {"color": "red"}}}, "the attributes of `to` are those of an object that is not given"),
+        ({"what": {}}, "unknown kind `what`"),
+    ],
+)
+def test_wrong_attributes_of_a_matrix_are_mistakes(files: tuple[str, str], attributes: Any, message: str) -> None:
+    policy = open_policy(files[0])
+    with pytest.raises(UsageError) as caught:
+        open_matrix(policy, open_state(policy, files[1]), Question(attributes=given_by(attributes)))
+    assert message in str(caught.value)
+
+
 @pytest.mark.slow
 def test_functions_on_tables_or_arrays_refuse(spark: SparkSession, files: tuple[str, str]) -> None:
-    with pytest.raises(UnsupportedError, match="entitlements are not supported"):
-        entitlements(*files, ["drive:d"], spark=spark)
     frame = decision_rows.frame(spark, [row[:3] for row in ROWS], "user string, action string, entity string")
     with pytest.raises(UnsupportedError, match=r'joins are not supported .* nests, .*: take `plan="kernel"`'):
         decide(frame, *files, **columns(), plan="joins")

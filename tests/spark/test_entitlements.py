@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,35 @@ import generated_programs
 import pytest
 import worlds
 from pyspark.sql import SparkSession
+from worlds.attributes import request_attributes
 
 from privtab.errors import FileError, InvalidRequest, StateInvalid, UsageError
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.ir.support import Feature
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.spark import entitlements
-from privtab.spark.matrix import candidates
+from privtab.spark.matrix import candidates, opening
 from privtab.spark.matrix.broadcast import opened, pickled_matrix
-from privtab.spark.matrix.compute import Matrix, Question
-from privtab.spark.matrix.opening import open_state, open_world
+from privtab.spark.matrix.opening import open_matrix, open_state
+from privtab.spark.matrix.question import Question
 from privtab.spark.policies import open_policy
 from privtab.spark.state import state_tables
 from privtab.state.nodes import Assignment, Grant, State
 
 USERS = (*worlds.USERS, "nobody")
+BY_INDEX = (
+    ("nested",),
+    ("below", "hierarchy"),
+    ("attributes",),
+    ("flat",),
+    ("nested", "hierarchy", "implies"),
+    ("flat", "nested"),
+    ("attributes", "below", "implies"),
+    ("flat", "below", "hierarchy", "implies"),
+)
+"""Features of policies that arrays do not support, one or several at once."""
 SHOP = """
 privtab: 1
 system: shop
@@ -82,8 +96,10 @@ def rows(
 ) -> list[dict[str, Any]]:
     """The matrix without Spark."""
     policy = open_policy(program)
-    world = open_world(policy, open_state(policy, state), users=users, principals=principals)
-    matrix = opened(pickled_matrix(Matrix(world, question or Question())))
+    source = open_state(policy, state)
+    matrix = opened(
+        pickled_matrix(open_matrix(policy, source, question or Question(), users=users, principals=principals))
+    )
     return [row for batch in matrix.of(entities) for row in batch.to_pylist()]
 
 
@@ -92,9 +108,17 @@ def reasons_of(row: dict[str, Any]) -> list[dict[str, str]]:
     reasons = []
     for link in row["via"]:
         owned = link["kind"] == "owner" and not link["atom"].startswith("owner")
+        if link["kind"] == "attribute":
+            reasons.append({"atom": link["atom"], "through": "attribute"})
+            continue
         on = {} if link["entity"] is None else {"on": link["entity"]}
         reasons.append({"atom": link["atom"], **on, "through": ("owner " if owned else "") + link["principal"]})
     return reasons
+
+
+def unset_flags(program: Program) -> frozenset[str]:
+    """Every flag of a policy, said not to be set."""
+    return frozenset().union(*(worlds.stated_flags(rule, frozenset()) for rule in program.rules.values()))
 
 
 def asked_of(program: Program, rnd: random.Random) -> list[str]:
@@ -103,18 +127,28 @@ def asked_of(program: Program, rnd: random.Random) -> list[str]:
     for type_ in program.entities:
         for _ in range(6):
             entity = worlds.entity(program, type_, rnd)
-            found |= {str(entity), f"{type_}:{entity.id.rpartition('/')[0]}"}
+            above = entity.id.rpartition("/")[0]
+            found |= {str(entity), f"{type_}:{above}", f"{type_}:{above}/"}
+        if type_ in program.flat:
+            container = worlds.entity(program, vocabulary(program).containers(type_)[0], rnd)
+            found.add(f"{type_}:{container}/")
     return sorted(found)
 
 
-def compare(seed: int) -> int:
+def compare(seed: int, features: Sequence[str] | None = None) -> int:
     """Hold one world against the reference; how many requests there were."""
-    program, rnd = generated_programs.program(seed, *(worlds.IN_SPARK if seed % 2 else ())), random.Random(seed)
+    features = features or (worlds.IN_SPARK if seed % 2 else ())
+    program, rnd = generated_programs.program(seed, *features), random.Random(seed)
     state = worlds.state(program, seed)
     slots = {w.name: w.types for rule in program.rules.values() for w in rule.withs}
     withs = {n: worlds.entity(program, rnd.choice(types), rnd) for n, types in slots.items() if rnd.random() < 0.7}
     known = {f for s in open_policy(program).vocabulary.operations.values() for o in s.values() for f in o.flags}
-    question = Question(withs=withs, flags=frozenset(f if rnd.random() < 0.5 else f"{f}=false" for f in known))
+    attributes = request_attributes(program, rnd, Entity("top", "-"), withs)
+    question = Question(
+        withs=withs,
+        flags=frozenset(f if rnd.random() < 0.5 else f"{f}=false" for f in known),
+        attributes=replace(attributes, user={}, entity={}),
+    )
     entities = asked_of(program, rnd)
     reference = Reference(program, state)
     expected: dict[tuple[str, ...], Any] = {}
@@ -127,7 +161,15 @@ def compare(seed: int) -> int:
             for user in USERS:
                 objects = {w.name: withs[w.name] for w in rule.withs}
                 resource = Entity(type_, path)
-                request = Request(user=user, action=operation, resource=resource, with_=objects, flags=question.flags)
+                of_objects = {slot: values for slot, values in attributes.with_.items() if slot in objects}
+                request = Request(
+                    user=user,
+                    action=operation,
+                    resource=resource,
+                    with_=objects,
+                    flags=question.flags,
+                    attributes=replace(question.attributes, with_=of_objects),
+                )
                 try:
                     decision = reference.decide(request)
                 except InvalidRequest:
@@ -149,6 +191,27 @@ def compare(seed: int) -> int:
 @pytest.mark.slow
 def test_the_matrix_of_generated_worlds_is_the_references() -> None:
     assert sum(compare(seed) for seed in range(40)) > 12_000
+
+
+@pytest.mark.slow
+def test_the_matrix_by_the_index_is_the_references() -> None:
+    assert sum(compare(seed, BY_INDEX[seed % len(BY_INDEX)]) for seed in range(32)) > 12_000
+
+
+@pytest.mark.slow
+def test_the_index_and_arrays_make_the_same_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(12):
+        program, rnd = generated_programs.program(seed, *(worlds.IN_SPARK if seed % 2 else ())), random.Random(seed)
+        state, entities = worlds.state(program, seed), asked_of(program, rnd)
+        for scope in ({"users": USERS}, {"principals": ["role:reader", "role:writer", "group:hr"]}):
+            for ways in ("first", "all"):
+                question = Question(flags=unset_flags(program), ways=ways)
+                found = []
+                for features in ((), (Feature.NESTED,)):
+                    monkeypatch.setattr(opening, "decides_by_index", lambda _, features=features: features)
+                    listed = rows(program, state, entities, question=question, **scope)
+                    found.append(sorted(map(repr, listed)))
+                assert found[0] == found[1], seed
 
 
 @pytest.mark.long
@@ -199,8 +262,8 @@ def test_a_group_or_a_role_has_the_rights_of_a_user_with_nothing_else(seed: int)
                             expected.add((operation, key))
                     except InvalidRequest:
                         continue
-        unset = frozenset().union(*(worlds.stated_flags(rule, frozenset()) for rule in program.rules.values()))
-        found = rows(program, state, entities, principals=[principal], question=Question(flags=frozenset(unset)))
+        question = Question(flags=unset_flags(program))
+        found = rows(program, state, entities, principals=[principal], question=question)
         assert {row["principal"] for row in found} <= {principal}
         assert {(row["operation"], f"{row['type']}:{row['path']}") for row in found} == expected
 
@@ -276,8 +339,8 @@ def test_operations_with_objects_take_the_one_that_is_given(program: Program) ->
         ),
     )
     policy = open_policy(program)
-    world = open_world(policy, open_state(policy, state))
-    assert Matrix(world, Question()).left_out() == {"shop/hire": "needs an object `person` of type user"}
+    matrix = open_matrix(policy, open_state(policy, state), Question())
+    assert matrix.left_out() == {"shop/hire": "needs an object `person` of type user"}
     question = Question(withs={"person": Entity("user", "m/s/ann")}, operations=frozenset({"shop/hire"}))
     assert [(r["user"], r["operation"]) for r in rows(program, state, ["shop:m/s"], question=question)] == [
         ("ann", "hire")
@@ -323,15 +386,15 @@ def test_a_state_bundle_has_the_same_matrix(program: Program, tmp_path: Path) ->
     file = tmp_path / "state.tar.gz"
     file.write_bytes(state_bundle(program, STATE))
     policy = open_policy(program)
-    world = open_world(policy, open_state(policy, file), users=("ann", "bob", "cid"))
-    found = [row for batch in Matrix(world, Question()).of(SHELVES) for row in batch.to_pylist()]
+    matrix = open_matrix(policy, open_state(policy, file), Question(), users=("ann", "bob", "cid"))
+    found = [row for batch in matrix.of(SHELVES) for row in batch.to_pylist()]
     # By which group a role is held is nothing that a bundle says.
     expected = rows(program, STATE, SHELVES)
     for row in expected:
         row["via"] = [link | {"group": None} for link in row["via"]]
     assert found == expected
     with pytest.raises(UsageError, match="does not contain what `group:clerks` holds"):
-        open_world(policy, open_state(policy, file), principals=["group:clerks"])
+        open_matrix(policy, open_state(policy, file), Question(), principals=["group:clerks"])
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.spark import certify, entitlements
 from privtab.spark.matrix import named, opening, partitioned
-from privtab.spark.matrix.compute import Matrix, Question
-from privtab.spark.matrix.opening import open_state, open_world
+from privtab.spark.matrix.opening import open_matrix, open_state
+from privtab.spark.matrix.question import Question
 from privtab.spark.policies import open_policy
 from privtab.spark.state import state_tables
 from privtab.state.nodes import Grant, State
@@ -51,8 +51,8 @@ def test_portions_have_the_rows_of_the_whole(spark: SparkSession, monkeypatch: p
     policy = open_policy(program)
     source = open_state(policy, worlds.state(program, 189))
     flags = unset(program)
-    matrix = Matrix(open_world(policy, source), Question(flags=frozenset(flags)))
-    keys = named.of_source(source, policy.vocabulary.chains)
+    matrix = open_matrix(policy, source, Question(flags=frozenset(flags)))
+    keys = named.of_source(policy, source)
     whole = sorted(repr(row) for batch in matrix.of(keys) for row in batch.to_pylist())
     assert len(whole) > 100
     assert in_portions(spark, 189, monkeypatch, 2, flags=flags) == whole

@@ -117,7 +117,7 @@ def test_pushed_filters_make_the_matrix_smaller() -> None:
     assert list(pushed.pushFilters([*left, *taken])) == left
     assert sum(len(p.value) for p in pushed.partitions()) < sum(len(p.value) for p in everything)
     state = pushed.__getstate__()
-    assert opened(state["_shipped"]).world.subjects.labels == ["user:bob"]
+    assert opened(state["_shipped"]).users == ["bob"]
     rows = [row for part in pushed.partitions() for batch in pushed.read(part) for row in batch.to_pylist()]
     assert {(row["user"], row["operation"], row["type"]) for row in rows} == {("bob", "load", "table")}
 

@@ -104,18 +104,11 @@ class RowEngine:
 
     def decide(self, request: Request) -> Decision:
         """The decision with its explanation."""
-        resource = request.resource
-        rule = self.program["rules"][resource.type][request.action]
-        if self.reader.flat:
-            located = self._located(request)
-            if located is None:
-                return self._unplaced(request, rule)
-            plan, paths = located
-        else:
-            paths = {RESOURCE: beginnings(resource.id)}
-            plan = self.plan(request)
-            for slot in self.shapes[resource.type, request.action][1]:
-                paths[slot] = beginnings(request.with_[slot].id)
+        rule = self.program["rules"][request.resource.type][request.action]
+        located = self.located(request)
+        if located is None:
+            return self._unplaced(request, rule)
+        plan, paths = located
         caller = self.caller(request)
         allowed = not caller.unheld and plan.holds(caller, paths)
         explanation = Explanation(rule, plan.form, caller, paths, self.reader, self.semantics, self.index)
@@ -129,6 +122,12 @@ class RowEngine:
         """The objects of a request, by slot."""
         slots = self.shapes[request.resource.type, request.action][1]
         return {RESOURCE: request.resource, **{slot: request.with_[slot] for slot in slots}}
+
+    def located(self, request: Request) -> tuple[Plan, dict[str, list[str]]] | None:
+        """The plan for a request, and the beginnings of the paths of its objects; None if no row places one of these."""
+        if self.reader.flat:
+            return self._located(request)
+        return self.plan(request), {slot: beginnings(entity.id) for slot, entity in self._objects(request).items()}
 
     def _located(self, request: Request) -> tuple[Plan, dict[str, list[str]]] | None:
         """The plan for a request, and the ids on the paths of its objects; None if no row places one of these."""

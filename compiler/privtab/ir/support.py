@@ -36,7 +36,6 @@ class Tool(Enum):
     SHARDS = "shards"
     SPARK = "spark"
     SPARK_BUILD = "builds of states in spark"
-    SPARK_ENTITLEMENTS = "entitlements in spark"
     SPARK_JOINS = "joins in spark"
     SPARK_TABLES = "states as tables of spark"
     STATE_DIFF = "state diff"
@@ -50,20 +49,17 @@ class Tool(Enum):
 UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     # The texts are the subjects of the messages.
     Feature.NESTED: {
-        Tool.SPARK_ENTITLEMENTS: "entitlements",
         Tool.SPARK_JOINS: "joins",
         Tool.SPARK_TABLES: "states in tables of Spark",
     },
     Feature.BELOW: {
         Tool.SHARDS: "a sharded state",
         Tool.SPARK_BUILD: "the build of a state in Spark",
-        Tool.SPARK_ENTITLEMENTS: "`entitlements`",
         Tool.SPARK_JOINS: '`plan="joins"`',
     },
     Feature.ATTRIBUTES: {
         Tool.CONFORM: "`conform`",
         Tool.NEEDS: "`needs`",
-        Tool.SPARK_ENTITLEMENTS: "`entitlements`",
         Tool.SPARK_JOINS: '`plan="joins"`',
         Tool.SPARK_TABLES: "a state in tables of Spark",
     },
@@ -71,7 +67,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     Feature.FLAT: {
         Tool.CONFORM: "`conform`",
         Tool.SHARDS: "a sharded state",
-        Tool.SPARK_ENTITLEMENTS: "`entitlements`",
         Tool.SPARK_JOINS: '`plan="joins"`',
         Tool.SPARK_TABLES: "a state in tables of Spark",
     },

@@ -17,8 +17,8 @@ from privtab.hints import hint
 from privtab.request import Entity
 from privtab.spark.matrix import named
 from privtab.spark.matrix.broadcast import opened, pickled_matrix
-from privtab.spark.matrix.compute import COLUMNS, DDL, Matrix, Question, check
-from privtab.spark.matrix.opening import all_users, open_state, open_world, principals_asked_for
+from privtab.spark.matrix.opening import all_users, open_matrix, open_state, principals_asked_for
+from privtab.spark.matrix.question import COLUMNS, DDL, Question, check, given
 from privtab.spark.policies import open_policy
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import Shipped
@@ -38,6 +38,7 @@ OPTIONS = (
     "principals",
     "flags",
     "with",
+    "attributes",
     "ways",
     "partitions",
     "pushdown",
@@ -123,6 +124,7 @@ class EntitlementReader(DataSourceReader):
             operations=None if operations is None else frozenset(operations),
             withs=self._withs(),
             flags=frozenset(self._list("flags") or ()),
+            attributes=given(self._object("attributes")),
             ways=options.get("ways", "first"),  # type: ignore[arg-type]  # validated below
         )
         check(self._question, self._policy.vocabulary)
@@ -130,8 +132,7 @@ class EntitlementReader(DataSourceReader):
         principals_asked_for(*self._named)
         self._count = self._number("partitions", PARTITIONS)
         file = options.get("entities") or options.get("path")
-        chains = self._policy.vocabulary.chains
-        self._keys = named.of_source(self._source, chains) if file is None else named.from_file(Path(file))
+        self._keys = named.of_source(self._policy, self._source) if file is None else named.from_file(Path(file))
 
     def __getstate__(self) -> dict[str, Any]:
         # Spark pickles the reader for the executors after it has pushed the filters; the executors need no files.
@@ -158,7 +159,7 @@ class EntitlementReader(DataSourceReader):
         """The matrix for the users and operations that pass the filters, packed for the executors."""
         if self._shipped is None:
             users, principals = self._subjects(*self._named)
-            matrix = Matrix(open_world(self._policy, self._source, users=users, principals=principals), self._question)
+            matrix = open_matrix(self._policy, self._source, self._question, users=users, principals=principals)
             if "operation" in self.pushed:
                 matrix.narrow(self.pushed["operation"])
             self._shipped = pickled_matrix(matrix)
@@ -202,14 +203,18 @@ class EntitlementReader(DataSourceReader):
         return [part.strip() for part in text.split(",") if part.strip()]
 
     def _withs(self) -> dict[str, Entity]:
-        text = self.options.get("with")
-        value = {} if text is None else self._json("with", text)
-        if not isinstance(value, dict):
-            raise UsageError("format privtab: option `with` is not a JSON object of entities by slot")
         try:
-            return {slot: Entity.parse(str(entity)) for slot, entity in value.items()}
+            return {slot: Entity.parse(str(entity)) for slot, entity in self._object("with").items()}
         except ValueError as error:
             raise UsageError(f"format privtab: option `with`: {error}") from error
+
+    def _object(self, option: str) -> dict[str, Any]:
+        text = self.options.get(option)
+        value = {} if text is None else self._json(option, text)
+        if not isinstance(value, dict):
+            content = "entities by slot" if option == "with" else "values by kind and name"
+            raise UsageError(f"format privtab: option `{option}` is not a JSON object of {content}")
+        return value
 
     def _json(self, option: str, text: str) -> Any:
         try:

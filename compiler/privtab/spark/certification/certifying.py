@@ -25,9 +25,9 @@ from privtab.spark.certification.page import Origin, render
 from privtab.spark.certification.results import Rows, Totals
 from privtab.spark.folders import atomic_folder
 from privtab.spark.frames import of_spark
-from privtab.spark.matrix.compute import Matrix, Question
 from privtab.spark.matrix.named import objects
-from privtab.spark.matrix.opening import Source, listed, open_world
+from privtab.spark.matrix.opening import Source, listed, open_matrix
+from privtab.spark.matrix.question import AttributesLike, Matrix, Question, given
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def certify(
     principals: Collection[str] | None = None,
     with_: Mapping[str, str | Entity] | None = None,
     flags: Iterable[str] = (),
+    attributes: AttributesLike = None,
     people: Collection[str] | None = None,
     destructive: Sequence[str] = DESTRUCTIVE,
     format: Literal["parquet", "csv"] = "parquet",  # noqa: A002  (as Spark calls it)
@@ -109,11 +110,14 @@ def certify(
     maker = MatrixMaker(opened, state, entities, users, spark, plan)
     tell(f"{maker.plan}: {maker.why}")
     source = maker.source()
-    world = open_world(opened, source, users=maker.users(), principals=principals)
     operation_names = None if operations is None else frozenset(listed(operations, "operations"))
-    matrix = Matrix(
-        world, Question(operations=operation_names, withs=objects(with_), flags=frozenset(listed(flags, "flags")))
+    question = Question(
+        operations=operation_names,
+        withs=objects(with_),
+        flags=frozenset(listed(flags, "flags")),
+        attributes=given(attributes),
     )
+    matrix = open_matrix(opened, source, question, users=maker.users(), principals=principals)
     origin = Origin(
         title=title or f"Entitlements of {opened.json.get('title') or opened.system}",
         system=opened.system,
@@ -121,7 +125,7 @@ def certify(
         policy=_name(policy),
         policy_digest=opened.digest,
         state=_name(state),
-        state_revision=world.revision,
+        state_revision=matrix.revision,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         by=by or _user(),
         privtab=__version__,
@@ -153,8 +157,7 @@ def _findings(
     yield from found.of_matrix(rows)
     if source.rows is not None:
         yield from found.of_state(policy.checked("a state"), source.rows, people)
-    users = [user for user in matrix.world.subjects.users if user is not None]
-    yield from found.without_entitlement(users, rows.users())
+    yield from found.without_entitlement(matrix.users, rows.users())
 
 
 def _kinds_not_checked(source: Source, people: Collection[str] | None) -> dict[str, str]:
@@ -187,6 +190,9 @@ def _scope(
     if any(shape.flags for shapes in policy.vocabulary.operations.values() for shape in shapes.values()):
         flag_names = found.abbreviated(sorted(question.flags), NAMED)
         yield "flags", flag_names or "none, and so nothing is asked for that goes with one"
+    if policy.vocabulary.attributes:
+        texts = sorted(f"{slot or kind}.{name} = {value}" for kind, slot, name, value in question.attributes.each())
+        yield "attributes", found.abbreviated(texts, NAMED) or "those of the state alone"
     if "request" in policy.json["semantics"]["groups"]:
         yield "groups", "those that requests bring are nobody's here: ask about a group itself"
 

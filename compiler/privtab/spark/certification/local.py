@@ -27,7 +27,7 @@ from privtab.spark.certification.results import (
     Totals,
     assembled,
 )
-from privtab.spark.matrix.compute import SCHEMA, Matrix
+from privtab.spark.matrix.question import SCHEMA, Matrix
 from privtab.spark.matrix.ways import ANYONE
 
 CHUNK = 1 << 20

@@ -13,8 +13,8 @@ from privtab.spark.certification.local import LocalRows, TooLargeError, write_ma
 from privtab.spark.certification.results import Rows
 from privtab.spark.frames import is_frame
 from privtab.spark.matrix import named
-from privtab.spark.matrix.compute import DDL, Matrix, report_omitted
 from privtab.spark.matrix.opening import Source, open_state
+from privtab.spark.matrix.question import DDL, Matrix, report_omitted
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.schemas import TABLES, is_written
 from privtab.state.nodes import State
@@ -109,7 +109,7 @@ class MatrixMaker:
         if self.plan == "process":
             report_omitted(matrix)
             try:
-                write_matrix(matrix, self._keys(source, matrix), folder, None if self.forced else MOST)
+                write_matrix(matrix, self._keys(source), folder, None if self.forced else MOST)
                 return LocalRows(folder, words, shown)
             except TooLargeError as error:
                 shutil.rmtree(folder)
@@ -118,12 +118,12 @@ class MatrixMaker:
         from privtab.spark.matrix.frame import matrix_frame
 
         session = self.session()
-        matrix_frame(session, matrix, source, self.entities).write.parquet(folder.as_uri())
+        matrix_frame(session, self.policy, matrix, source, self.entities).write.parquet(folder.as_uri())
         return SparkRows(session.read.schema(DDL).parquet(folder.as_uri()), words)
 
-    def _keys(self, source: Source, matrix: Matrix) -> list[str]:
+    def _keys(self, source: Source) -> list[str]:
         if self.entities is None:
-            return named.of_source(source, matrix.world.reader.chains)
+            return named.of_source(self.policy, source)
         return sorted(named.texts(cast("Iterable[object]", self.entities)))
 
 

@@ -10,7 +10,7 @@ from privtab.spark.shipping import PackedState, Shipped, WorkerCache, contents
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.spark.matrix.compute import Matrix
+    from privtab.spark.matrix.question import Matrix
 
 
 def pickled_matrix(matrix: Matrix) -> Shipped:

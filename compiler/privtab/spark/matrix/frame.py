@@ -14,9 +14,10 @@ from privtab.request import Entity
 from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.matrix import named
 from privtab.spark.matrix.broadcast import opened, ship
-from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways, report_omitted
+from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.named import objects
-from privtab.spark.matrix.opening import Source, listed, open_state, open_world, principals_asked_for
+from privtab.spark.matrix.opening import Source, listed, open_matrix, open_state, principals_asked_for
+from privtab.spark.matrix.question import DDL, AttributesLike, Matrix, Question, Ways, given, report_omitted
 from privtab.spark.moments import Moment
 from privtab.spark.padding import without_padding
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
@@ -46,6 +47,7 @@ def entitlements(
     users: UsersLike = None,
     with_: Mapping[str, str | Entity] | None = None,
     flags: Iterable[str] = (),
+    attributes: AttributesLike = None,
     ways: Ways = "first",
     partitions: int | None = None,
     spark: SparkSession | None = None,
@@ -58,7 +60,9 @@ def entitlements(
 
     `operations`: names (`load`, or `table/load`); default: all. `users`, `principals`: the subjects; if both are omitted, every user
     named by the state. A group or a role is treated as a subject that holds nothing else. `with_`: objects by slot, for operations
-    that need a second object; without it, they are not in the matrix. `flags`: flags that are set. `ways="all"`: a row for each
+    that need a second object; without it, they are not in the matrix. `flags`: flags that are set. `attributes`: what requests
+    give of themselves and of their `with` objects, as in `Client.check`; those of users and of `entities` come from the state.
+    `ways="all"`: a row for each
     minimal set that holds, instead of only the first. `at`: the time for which rows of the state with `from` or `until` count, a
     datetime with a time zone or a text such as 2026-03-03T12:00Z; default: the time of this call.
 
@@ -73,16 +77,23 @@ def entitlements(
         operations=None if operations is None else frozenset(listed(operations, "operations")),
         withs=objects(with_),
         flags=frozenset(listed(flags, "flags")),
+        attributes=given(attributes),
         ways=ways,
     )
     if source.tables is not None:
         return _partitioned(session, opened_policy, source.tables, question, entities, users, principals, partitions)
-    world = open_world(opened_policy, source, users=user_names(users), principals=principals)
-    return matrix_frame(session, Matrix(world, question), source, entities, partitions=partitions)
+    matrix = open_matrix(opened_policy, source, question, users=user_names(users), principals=principals)
+    return matrix_frame(session, opened_policy, matrix, source, entities, partitions=partitions)
 
 
 def matrix_frame(
-    session: SparkSession, matrix: Matrix, source: Source, entities: EntitiesLike, *, partitions: int | None = None
+    session: SparkSession,
+    policy: OpenPolicy,
+    matrix: Matrix,
+    source: Source,
+    entities: EntitiesLike,
+    *,
+    partitions: int | None = None,
 ) -> DataFrame:
     """The rows of a matrix for the given entities, as a DataFrame."""
     report_omitted(matrix)
@@ -95,7 +106,7 @@ def matrix_frame(
 
     frame = _entities(session, entities)
     if frame is None:
-        frame = _local(session, "entity", named.of_source(source, matrix.world.reader.chains))
+        frame = _local(session, "entity", named.of_source(policy, source))
     count = partitions or _partitions(session)
     return frame.distinct().repartition(count).mapInArrow(rows, DDL)
 
@@ -113,7 +124,8 @@ def _partitioned(
     """The rows of a matrix by a state that is not collected on the driver; nor are users that are given as a DataFrame."""
     from privtab.spark.matrix.partitioned import MatrixRequest, partitioned_matrix
 
-    matrix = Matrix(open_world(policy, Source(rows=State()), users=()), question)
+    matrix = open_matrix(policy, Source(rows=State()), question, users=())
+    assert isinstance(matrix, ArrayMatrix)
     report_omitted(matrix)
     frames: list[DataFrame] = []
     if is_frame(users):

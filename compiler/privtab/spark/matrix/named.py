@@ -8,30 +8,38 @@ from pathlib import Path
 from privtab import strict_json
 from privtab.engines.index import Index
 from privtab.errors import FileError, UsageError
+from privtab.locations import Locations
 from privtab.request import Entity
 from privtab.spark.matrix.opening import Source
+from privtab.spark.policies import OpenPolicy
+from privtab.state.located import locations
 
 Chains = Mapping[str, Sequence[tuple[str, int]]]
 
 
-def of_source(source: Source, chains: Chains) -> list[str]:
+def of_source(policy: OpenPolicy, source: Source) -> list[str]:
     """The entities that a state names, with those added by `closed`; sorted."""
     if source.rows is not None:
-        named = set(source.rows.named_entities())
+        named, where = set(source.rows.named_entities()), locations(policy.as_program, source.rows)
     else:
         assert source.index is not None
-        named = _of_index(source.index)
-    return closed(named, chains)
+        index = source.index
+        named, where = _of_index(index), Locations(policy.vocabulary.shapes, index.places, index.containers)
+    return closed(named, policy.vocabulary.chains, where)
 
 
 def _of_index(index: Index) -> set[str]:
     named = {f"{type_}:{path}" for type_, table in index.tables.items() for path in table}
     named |= {f"{type_}:{path}" for type_, table in index.members.items() for path in table}
+    named |= {*index.places, *index.entity_attributes}
     return named | {key for scopes in index.scoped.values() for key in scopes}
 
 
-def closed(entities: Iterable[str], chains: Chains) -> list[str]:
-    """The entities, their ancestors, and the entities without a name of their own that belong to these; sorted."""
+def closed(entities: Iterable[str], chains: Chains, where: Locations | None = None) -> list[str]:
+    """The entities, their ancestors, and the entities without a name of their own that belong to these; sorted.
+
+    `where`: tells what contains entities whose paths have no fixed length.
+    """
     singles: dict[str, list[str]] = {}
     for type_, chain in chains.items():
         if len(chain) > 1 and chain[-1][1] == chain[-2][1]:
@@ -45,7 +53,10 @@ def closed(entities: Iterable[str], chains: Chains) -> list[str]:
             continue
         found.add(key)
         chain = chains[type_]
-        if len(chain) > 1:
+        shape = None if where is None else where.shapes[type_]
+        if where is not None and shape is not None and (shape.nested is not None or shape.flat is not None):
+            pending += (where.find(Entity(type_, path)) or [])[:-1]
+        elif len(chain) > 1:
             same_path = chain[-1][1] == chain[-2][1]
             pending.append(f"{chain[-2][0]}:{path if same_path else path.rpartition('/')[0]}")
         pending += [f"{single}:{path}" for single in singles.get(type_, ())]

@@ -1,4 +1,4 @@
-"""Build the arrays of a matrix from a policy and a state in any supported form."""
+"""Open a matrix from a policy and a state in any supported form."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from privtab.engines.index import Index
 from privtab.errors import UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import Program
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Feature
 from privtab.names import KINDS, bare_name, is_wildcard, last_name
+from privtab.spark.matrix.by_index import IndexMatrix
+from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.principals import Holding, Subject
+from privtab.spark.matrix.question import Matrix, Question
 from privtab.spark.matrix.world import World
 from privtab.spark.moments import Moment, at_moment
 from privtab.spark.policies import OpenPolicy
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
     from privtab.spark.state import SparkState
 
+EVERY = 1 << 40
 LOCAL = 20_000_000
 """Most rows of a state that are collected on the driver; an executor could not hold more either."""
 
@@ -51,7 +55,6 @@ def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = N
 
     Raises UsageError for anything else, and StateInvalid if invalid rows may affect a denial.
     """
-    check_support(policy.as_program, Tool.SPARK_ENTITLEMENTS)
     return at_moment(at, state, lambda state_: _opened_state(policy, state_, spark))
 
 
@@ -60,22 +63,25 @@ def _opened_state(policy: OpenPolicy, state: object, spark: SparkSession | None)
         return Source(index=require_complete(bundled(policy, os.fspath(state))))
     policy.checked("a state")
     found = opened(policy, state, spark)
-    rows = found.plain("Spark") if isinstance(found, State) else found.local(LOCAL)
+    rows = (
+        found.plain("Spark") if isinstance(found, State) else found.local(EVERY if decides_by_index(policy) else LOCAL)
+    )
     if rows is None:
         return Source(tables=found)
     return Source(rows=rows if rows is found else as_written(policy.checked("a state"), rows))
 
 
-def open_world(
+def open_matrix(
     policy: OpenPolicy,
     source: Source,
+    question: Question,
     *,
     users: Collection[str] | None = None,
     principals: Collection[str] | None = None,
-) -> World:
-    """The arrays for the given users and principals, or for every user that the state names.
+) -> Matrix:
+    """The matrix for the given users and principals, or for every user that the state names.
 
-    Raises UsageError for invalid principals, and for a state too large for one process.
+    Raises UsageError for a wrong question or invalid principals, and for a state too large for one process.
     """
     subjects_asked = principals_asked_for(users, principals)
     if source.tables is not None:
@@ -116,7 +122,15 @@ def open_world(
         subjects.append(
             Subject(principal=principal, user=user, principals=held_principals, scopes=scopes, through=role_holdings)
         )
-    return World(policy.json, found, subjects)
+    if decides_by_index(policy):
+        return IndexMatrix(policy.json, found, subjects, question)
+    return ArrayMatrix(World(policy.json, found, subjects), question)
+
+
+def decides_by_index(policy: OpenPolicy) -> tuple[Feature, ...]:
+    """The features for which a matrix is computed by the index of a state, not by arrays."""
+    # No request of a matrix names active roles.
+    return tuple(feature for feature in policy.beyond_arrays if feature is not Feature.ACTIVE_WITH_HIERARCHY)
 
 
 def principals_asked_for(users: Collection[str] | None, principals: Collection[str] | None) -> list[str] | None:
@@ -143,7 +157,9 @@ def all_users(policy: OpenPolicy, source: Source) -> list[str]:
     if state is None:
         assert source.index is not None
         return sorted(_holders(source.index))
-    named_users = state.distinct(("members", "user"), ("memberships", "user"), ("service_admins", "user"))
+    named_users = state.distinct(
+        ("members", "user"), ("memberships", "user"), ("service_admins", "user"), ("attributes", "user")
+    )
     found = {user for user in named_users if not user.startswith(GROUP)}
     named = state.distinct(("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
     found |= {principal[5:] for principal in named if principal.startswith("user:")}
@@ -155,7 +171,7 @@ def all_users(policy: OpenPolicy, source: Source) -> list[str]:
 
 def _holders(index: Index) -> set[str]:
     members = (user for by_path in index.members.values() for users in by_path.values() for user in users)
-    return {*index.users, *index.scoped, *index.service_admins, *members}
+    return {*index.users, *index.scoped, *index.service_admins, *index.user_attributes, *members}
 
 
 def listed(names: Iterable[str], what: str) -> list[str]:

@@ -144,10 +144,8 @@ class Pairs:
             case "holds":
                 ways = self._named("role", atom)
                 return AtomByPair(truth=ways != NONE, ways=ways)
-            case "has_below" | "owns_below":
-                raise AssertionError("Spark refuses policies with `or below`")
-            case "compare":
-                raise AssertionError("Spark refuses policies with attributes")
+            case "has_below" | "owns_below" | "compare":
+                raise AssertionError(f"`{atom.kind}` is decided by the index")
 
     def _direct(self, truth: Truth) -> AtomByPair:
         """An atom that the subject has directly, not through another principal."""

@@ -16,9 +16,10 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.conditions import ALWAYS, atoms_of
 from privtab.errors import UsageError
-from privtab.spark.matrix.compute import DDL, Matrix, Question
+from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.named import Chains, closed
-from privtab.spark.matrix.opening import LOCAL, Source, all_users, open_world
+from privtab.spark.matrix.opening import LOCAL, Source, all_users, open_matrix
+from privtab.spark.matrix.question import DDL, Question
 from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.hierarchy import closed as with_chains
@@ -61,7 +62,7 @@ class MatrixRequest:
 
 
 def partitioned_matrix(
-    policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest, partitions: int
+    policy: OpenPolicy, state: SparkState, matrix: ArrayMatrix, request: MatrixRequest, partitions: int
 ) -> DataFrame:
     """The rows of a matrix, computed in portions; `matrix`: a matrix for the same question, without subjects.
 
@@ -73,7 +74,7 @@ def partitioned_matrix(
 class _PartitionedMatrix:
     """Computes one matrix. Frames of rows have the columns of their table and `portion`."""
 
-    def __init__(self, policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest) -> None:
+    def __init__(self, policy: OpenPolicy, state: SparkState, matrix: ArrayMatrix, request: MatrixRequest) -> None:
         self.policy, self.state, self.matrix, self.request = policy, state, matrix, request
         hierarchy = policy.json["semantics"].get("hierarchy", ())
         self.tables = with_chains(hierarchy, policy.vocabulary, state.tables)
@@ -318,7 +319,7 @@ def _work(
         if with_all_users:
             users |= set(all_users(policy, source))
         keys = parts[ENTITY].column("entity").to_pylist() if ENTITY in parts else []
-        matrix = Matrix(open_world(policy, source, users=sorted(users), principals=principals), question)
+        matrix = open_matrix(policy, source, question, users=sorted(users), principals=principals)
         for begin in range(0, len(keys), ENTITIES):
             yield from matrix.of(keys[begin : begin + ENTITIES])
 

@@ -15,10 +15,10 @@ from privtab.engines.conditions import Atom
 from privtab.spark.matrix.grants import level_of, rank_of
 from privtab.spark.matrix.pairs import AtomByPair, Pairs
 
-KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed")
+KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed", "attribute")
 """The source of an atom: a row of grants, a default grant of a declared role, and so on. `needed`: a membership that a group or role
-cannot have, so that its holder must have it."""
-GRANT, ROLE, OWNER, MEMBER, HOLDS, SELF, ADMIN, NEEDED = range(len(KINDS))
+cannot have, so that its holder must have it. `attribute`: a comparison."""
+GRANT, ROLE, OWNER, MEMBER, HOLDS, SELF, ADMIN, NEEDED, ATTRIBUTE = range(len(KINDS))
 ANYONE = "anyone"
 
 LINK = pa.struct(
