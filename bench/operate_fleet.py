@@ -32,7 +32,7 @@ CONFIG = ROOT / "opa" / "config-registry.yaml"
 SYSTEM, NAME = "gravitino", "1.1.0.yaml"
 SIDECARS = 20
 DEPLOYS_A_REPETITION = 4
-STEPS = ("lint", "state", "tests", "diff", "pack", "put", "switch", "watch")
+STEPS = ("lint", "state", "tests", "diff", "pack", "put", "release", "watch")
 ASKED = {
     "subject": {"type": "user", "id": "alice"},
     "action": {"name": "probe"},

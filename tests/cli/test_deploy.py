@@ -69,7 +69,7 @@ def test_from_tables_to_sidecars_that_decide_by_them(privtab: Privtab, fleet: Si
     assert [gate["outcome"] for gate in report["gates"]] == ["passed"] * 3
     assert report["gates"][2]["diff"]["operations"][0]["verdict"] == "wider"
     assert report["watched"]["all"]["active"] == 2
-    assert {"lint", "tests", "diff", "pack", "put", "switch", "watch"} <= report["seconds"].keys()
+    assert {"lint", "tests", "diff", "pack", "put", "release", "watch"} <= report["seconds"].keys()
     assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
 
     ran = deploy(privtab, fleet)
@@ -98,7 +98,7 @@ def test_a_state_by_which_users_gain_sensitive_operations_stops(privtab: Privtab
 
     accepted = ("--accept-gains", "bea cleans up", "--format", "json")
     report = outcome(deploy(privtab, idle_fleet, "--state", idle_fleet.state, *accepted, watched=False).out)
-    assert report["after"]["switch"] == 3
+    assert report["after"]["release"] == 3
     assert "bea cleans up" in report["after"]["why"]
     assert report["gates"][-1]["outcome"] == "skipped"
     assert report["gates"][-1]["state"]["summary"]["gained"]["sensitive"] == 1

@@ -250,7 +250,7 @@ class Cluster:
         arguments = self.arguments("privtab-state", "pack")
         arguments[2] += "/state.yaml"
         assert run(arguments) == 0
-        assert run(self.arguments("privtab-state", "switch")) == 0
+        assert run(self.arguments("privtab-state", "release")) == 0
 
     @contextlib.contextmanager
     def registry(self) -> Iterator[None]:

@@ -162,7 +162,7 @@ def test_commands_go_on_and_say_so(registry: Registry, ran: list[Channel], capsy
             assert message in printed.err
     assert run(["status", "-r", registry.url, "--format", "json"]) == 3
     document = json.loads(capsys.readouterr().out)
-    assert (document["good"], document["channels"][0]["switch"]) == (False, 1)
+    assert (document["good"], document["channels"][0]["release"]) == (False, 1)
     assert document["trouble"][0].startswith(message)
     assert run(["rollback", "shop", "-r", registry.url]) == 0
     printed = capsys.readouterr()

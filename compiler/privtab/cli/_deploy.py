@@ -179,7 +179,7 @@ def _store_and_release(
             f"{rollout.channel}/{rollout.system} runs this already ({before.sequence}); nothing to release",
         )
     else:
-        with report.step("switch"):
+        with report.step("release"):
             report.after = rollout.release(target, running, reason)
         print_unless_json(
             request.format,

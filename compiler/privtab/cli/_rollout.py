@@ -262,7 +262,8 @@ def channel_json(channel: Channel) -> dict[str, Any]:
     return {
         "channel": channel.channel,
         "system": channel.system,
-        "switch": channel.sequence,
+        "release": channel.sequence,
+        "switch": channel.sequence,  # the former name of `release`, for one version
         "policy": channel.policy,
         "state": channel.state,
         "shards": dict(channel.shards) or None,

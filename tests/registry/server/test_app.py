@@ -88,7 +88,7 @@ def test_a_long_poll_ends_with_the_release(registry: Registry, packed: ExampleBu
         started = time.monotonic()
         await asyncio.to_thread(partial(registry.release, "dev", "shop", policy=new))
         answers = await asyncio.gather(*polls)
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 10, "long before the wait of 20 s ends"
         assert {(answer.status_code, answer.content) for answer in answers} == {(200, packed.policies[1])}
         assert waiting(served) == 0
 

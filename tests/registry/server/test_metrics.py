@@ -13,28 +13,28 @@ from privtab.registry.server.app import ServerState
 METRICS = {
     "bundles_served": ("counter", "Bundles sent.", {"channel", "system", "kind", "mode"}),
     "bytes_sent": ("counter", "Bytes of bundles sent.", {"channel", "system", "kind", "mode"}),
-    "not_modified": ("counter", "Requests that nothing new was there for.", {"channel", "system", "kind"}),
-    "status_reports": ("counter", "Status reports taken.", set()),
-    "decision_log_uploads": ("counter", "Uploads of decision logs taken.", set()),
+    "not_modified": ("counter", "Requests answered with 304 Not Modified.", {"channel", "system", "kind"}),
+    "status_reports": ("counter", "Status reports received.", set()),
+    "decision_log_uploads": ("counter", "Uploads of decision logs received.", set()),
     "refused": ("counter", "Requests refused.", {"status"}),
-    "long_polls": ("gauge", "Sidecars that wait for something new.", set()),
+    "long_polls": ("gauge", "Long polls that are waiting for a release.", set()),
     "storage_ok": ("gauge", "1 while the storage answers.", set()),
-    "storage_stale_seconds": ("gauge", "For how long the storage has not answered.", set()),
-    "storage_errors": ("counter", "Times that the storage did not answer.", set()),
-    "channel_sequence": ("gauge", "Releases of a channel.", {"channel", "system"}),
-    "unreadable_switches": (
+    "storage_stale_seconds": ("gauge", "Seconds since the storage last answered; 0 while it answers.", set()),
+    "storage_errors": ("counter", "Failed requests to the storage.", set()),
+    "channel_sequence": ("gauge", "The number of the last release of a channel.", {"channel", "system"}),
+    "unreadable_releases": (
         "gauge",
-        "Releases of a channel, from what runs on, that are there and cannot be read.",
+        "Unreadable releases of a channel after the one that it serves.",
         {"channel", "system"},
     ),
     "sidecars": (
         "gauge",
-        "Sidecars by what they run; revision is empty where they run nothing yet.",
+        "Sidecars by the revision that they run, which is empty before the first bundle.",
         {"channel", "system", "kind", "revision"},
     ),
     "activation_seconds": (
         "histogram",
-        "Time from a release to the request with which a sidecar says that it runs it.",
+        "Time from a release to the first request of a sidecar that runs it.",
         {"channel", "system", "kind"},
     ),
     "sidecar_sequence": (
@@ -44,12 +44,12 @@ METRICS = {
     ),
     "sidecar_lag_seconds": (
         "gauge",
-        "For how long a sidecar has run what is no longer active.",
+        "Seconds for which a sidecar has run a revision that is no longer active.",
         {"channel", "system", "kind", "sidecar"},
     ),
     "decisions": (
         "counter",
-        "Decisions in the logs that sidecars sent; each counts for its policy and for its state.",
+        "Decisions in uploaded logs; each counts for its policy and for its state.",
         {"revision", "answer"},
     ),
 }

@@ -37,7 +37,7 @@ def test_the_page_shows_channels_releases_and_sidecars(
         f"{second} for 25%",
         "web-1",
         "zone=a",
-        "as its channel",
+        "up to date",
     ):
         assert shown in page
     assert "behind: dev/shop/policy" in page
@@ -58,8 +58,8 @@ def test_an_empty_registry_says_what_to_do(serving: Serving, tmp_path: Path) -> 
     empty.init()
     page = serving(url=empty.url).get("/").text
     assert "No channel yet: <code>privtab deploy POLICY --registry" in page
-    assert "Nothing is kept yet" in page
-    assert "No sidecar has asked" in page
+    assert "No bundle is stored yet" in page
+    assert "No sidecar has polled" in page
 
 
 def test_a_record_that_cannot_be_read_is_reported(serving: Serving, registry: Registry) -> None:

@@ -286,7 +286,7 @@ def test_open_long_polls_do_not_hold_up_an_end(serving: Any, opas: Any, registry
     until(lambda: all(feed["waiting"] for feed in fleet(server)["one"]["feeds"].values()))
     started = time.monotonic()
     assert server.stop() == 0
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 60, "the polls would wait for 300 s"
     assert opa.allows("ann", "read", "s/a/i")
 
 

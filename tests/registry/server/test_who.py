@@ -266,7 +266,7 @@ def test_nothing_moves_while_the_last_release_cannot_be_read(
         assert (await channel_of(client))["sequence"] == 1
         assert "release 2 cannot be read" in (await channel_of(client))["trouble"]
         assert "release 2 cannot be read" in caplog.text
-        assert 'unreadable_switches{channel="dev",system="shop"} 1.0' in (await client.get("/metrics")).text
+        assert 'unreadable_releases{channel="dev",system="shop"} 1.0' in (await client.get("/metrics")).text
         fresh = await client.get(POLICY)
         assert fresh.content == packed.policies[0], "who has nothing gets what was whole last"
         # What it runs may be what the release was to: it stays, and OPA goes on with its own mark.

@@ -29,14 +29,14 @@ class Metrics(Collector):
         self.registry = CollectorRegistry()
         self.served = self._counter("bundles_served", "Bundles sent.", (*_STREAM, "mode"))
         self.bytes = self._counter("bytes_sent", "Bytes of bundles sent.", (*_STREAM, "mode"))
-        self.not_modified = self._counter("not_modified", "Requests that nothing new was there for.", _STREAM)
-        self.reports = self._counter("status_reports", "Status reports taken.")
-        self.logs = self._counter("decision_log_uploads", "Uploads of decision logs taken.")
+        self.not_modified = self._counter("not_modified", "Requests answered with 304 Not Modified.", _STREAM)
+        self.reports = self._counter("status_reports", "Status reports received.")
+        self.logs = self._counter("decision_log_uploads", "Uploads of decision logs received.")
         self.refused = self._counter("refused", "Requests refused.", ("status",))
-        self.polls = Gauge(f"{_PREFIX}long_polls", "Sidecars that wait for something new.", registry=self.registry)
+        self.polls = Gauge(f"{_PREFIX}long_polls", "Long polls that are waiting for a release.", registry=self.registry)
         self.activation = Histogram(
             f"{_PREFIX}activation_seconds",
-            "Time from a release to the request with which a sidecar says that it runs it.",
+            "Time from a release to the first request of a sidecar that runs it.",
             _STREAM,
             buckets=(0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60),
             registry=self.registry,
@@ -60,14 +60,14 @@ class Metrics(Collector):
         """Metrics from feeds and fleet."""
         yield from self._storage()
         yield from self._channels()
-        sidecars = _gauge("sidecars", "Sidecars by what they run; revision is empty where they run nothing yet.")
+        sidecars = _gauge("sidecars", "Sidecars by the revision that they run, which is empty before the first bundle.")
         for (stream, revision), number in sorted(self._fleet.sidecars_by_revision().items()):
             channel, system, kind, *shard = stream.split("/", 3)  # A shard's name may contain any character.
             labels = {"channel": channel, "system": system, "kind": kind, "revision": revision}
             sidecars.add_sample(sidecars.name, labels | ({"shard": shard[0]} if shard else {}), number)
         yield sidecars
         yield from self._lags()
-        help_text = "Decisions in the logs that sidecars sent; each counts for its policy and for its state."
+        help_text = "Decisions in uploaded logs; each counts for its policy and for its state."
         decisions = CounterMetricFamily(f"{_PREFIX}decisions", help_text, labels=("revision", "answer"))
         for revision, answers in sorted(self._fleet.counts.total().items()):
             for answer, number in sorted(answers.items()):
@@ -78,15 +78,15 @@ class Metrics(Collector):
         trouble = self._feeds.trouble
         stale = round(time.time() - trouble.since, 1) if trouble else 0
         yield _gauge("storage_ok", "1 while the storage answers.", int(trouble is None))
-        yield _gauge("storage_stale_seconds", "For how long the storage has not answered.", stale)
-        help_text = "Times that the storage did not answer."
+        yield _gauge("storage_stale_seconds", "Seconds since the storage last answered; 0 while it answers.", stale)
+        help_text = "Failed requests to the storage."
         yield CounterMetricFamily(f"{_PREFIX}storage_errors", help_text, value=self._feeds.failures)
 
     def _channels(self) -> Iterator[Metric]:
         labels = ("channel", "system")
-        sequence = _gauge("channel_sequence", "Releases of a channel.", labels=labels)
-        help_text = "Releases of a channel, from what runs on, that are there and cannot be read."
-        unreadable = _gauge("unreadable_switches", help_text, labels=labels)
+        sequence = _gauge("channel_sequence", "The number of the last release of a channel.", labels=labels)
+        help_text = "Unreadable releases of a channel after the one that it serves."
+        unreadable = _gauge("unreadable_releases", help_text, labels=labels)
         for key, known in sorted(self._feeds.channels.items()):
             sequence.add_metric(key, known.sequence)
             unreadable.add_metric(key, len(known.broken))
@@ -98,7 +98,11 @@ class Metrics(Collector):
         sequence = _gauge(
             "sidecar_sequence", "The last release whose bundle a sidecar runs; 0: unknown.", labels=labels
         )
-        lag = _gauge("sidecar_lag_seconds", "For how long a sidecar has run what is no longer active.", labels=labels)
+        lag = _gauge(
+            "sidecar_lag_seconds",
+            "Seconds for which a sidecar has run a revision that is no longer active.",
+            labels=labels,
+        )
         now = time.time()
         for name, stream, poll in sorted(self._fleet.polls(), key=lambda entry: entry[:2]):
             channel, system, kind, *shard = stream.split("/", 3)

@@ -52,7 +52,7 @@ def _channel(channel: Channel) -> dict[str, Any]:
     canary = channel.canary
     return {
         "name": f"{channel.channel}/{channel.system}",
-        "switch": channel.sequence,
+        "release": channel.sequence,
         "policy": channel.policy or "none",
         "state": channel.state or (f"{len(channel.shards)} shards" if channel.shards else "none"),
         "canary": "" if canary is None else f"{canary.policy or canary.state or 'shards'} for {canary.share:.0%}",
