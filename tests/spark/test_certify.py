@@ -125,7 +125,7 @@ def test_findings_are_reported(written: tuple[Path, dict[str, Any]]) -> None:
     found = list(csv.DictReader((folder / "findings.csv").open(newline="")))
     by_kind = {kind: [row["about"] for row in found if row["kind"] == kind] for kind in findings.WHAT}
     assert sorted(by_kind["destructive operations"]) == [f"user:{NASTY}", f"user:{FORMULA}", "user:gone"]
-    assert by_kind["somebody who has left"] == [f"user:{FORMULA}", "user:gone"]
+    assert by_kind["departed user"] == [f"user:{FORMULA}", "user:gone"]
     assert by_kind["orphaned owner"] == ["user:gone"]
     assert by_kind["dormant role"] == ["role:dormant", "role:keeper"]
     assert by_kind["empty role"] == ["role:hollow"]
@@ -155,7 +155,7 @@ def test_a_page_lists_what_it_covers_and_what_it_does_not_check(written: tuple[P
     text = (folder / "report.html").read_text()
     assert summary["origin"]["asked"]["operations"] == "all"
     assert "<dd>every user that the state names</dd>" in text
-    assert "Not looked for" not in text
+    assert "Not checked" not in text
     assert "user:=cmd()␣" in text
 
 
@@ -275,7 +275,7 @@ def test_a_user_with_a_direct_right_to_destroy_is_named_once(tmp_path: Path) -> 
     assert program is not None
     certified = certify(program, STATE, tmp_path / "it")
     texts = {f.about: f.text for f in certified.findings if f.kind == "destructive operations"}
-    assert texts["user:gone"] == "box/drop on 1 entity, in person"
+    assert texts["user:gone"] == "box/drop on 1 entity, directly"
     both = State(
         assignments=(Assignment(principal="user:mia", role="reader"),),
         grants=tuple(
@@ -285,7 +285,7 @@ def test_a_user_with_a_direct_right_to_destroy_is_named_once(tmp_path: Path) -> 
     )
     certified = certify(program, both, tmp_path / "both")
     (text,) = (f.text for f in certified.findings if f.kind == "destructive operations")
-    assert text == "box/drop on 2 entities, in person and through role:reader"
+    assert text == "box/drop on 2 entities, directly and through role:reader"
 
 
 def test_a_page_holds_a_part_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
@@ -295,10 +295,10 @@ def test_a_page_holds_a_part_and_says_so(spark: SparkSession, tmp_path: Path) ->
         program, STATE, tmp_path / "it", ["box:d/1"], operations=["smell", "drop"], shown=2, spark=spark
     )
     assert certified.shown == 2
-    assert certified.unchecked == {"somebody who has left": "no list of people was given"}
+    assert certified.unchecked == {"departed user": "no list of people was given"}
     text = (tmp_path / "it" / "report.html").read_text()
-    assert "This page holds 2 of 6 rows" in text
-    assert "Not looked for, as no list of people was given: somebody who has left." in text
+    assert "This page shows 2 of 6 rows" in text
+    assert "Not checked, because no list of people was given: departed user." in text
     assert "<dd>drop, smell</dd>" in text
     # What destroys comes first.
     assert [row[1] for row in json.loads(Page(text).scripts[0])] == ["drop", "drop"]

@@ -146,7 +146,7 @@ def test_certify_fails_on_findings(spark: SparkSession, tmp_path: Path, capsys: 
     arguments = ["-p", POLICY, "-s", STATE, "--people", people, "--operation", "table/load", "-o", tmp_path / "it"]
     code, output, err = run(capsys, "certify", *arguments, "--fail-on", "high")
     assert code == 1, err
-    assert output["findings"]["somebody who has left"] > 0
+    assert output["findings"]["departed user"] > 0
     assert (tmp_path / "it" / "report.html").is_file()
 
 

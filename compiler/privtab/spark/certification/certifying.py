@@ -163,8 +163,8 @@ def _findings(
 def _kinds_not_checked(source: Source, people: Collection[str] | None) -> dict[str, str]:
     """The kinds of findings that are not checked, each with the reason."""
     if source.rows is None:
-        return dict.fromkeys((found.LEFT, *found.OF_ROWS), "a state bundle does not have the rows")
-    return {found.LEFT: "no list of people was given"} if people is None else {}
+        return dict.fromkeys((found.DEPARTED, *found.OF_ROWS), "a state bundle does not have the rows")
+    return {found.DEPARTED: "no list of people was given"} if people is None else {}
 
 
 def _scope(
@@ -178,10 +178,8 @@ def _scope(
     yield "operations", "all" if question.operations is None else found.abbreviated(sorted(question.operations), NAMED)
     subjects = [_described(names) for names in (users, principals) if names is not None]
     yield "who", ", ".join(filter(None, subjects)) if subjects else "every user that the state names"
-    listed_entities = (
-        f"{len(entities):,} that were listed" if isinstance(entities, list | tuple) else "those of a table"
-    )
-    yield "entities", "all that the state names, and what contains them" if entities is None else listed_entities
+    listed_entities = f"{len(entities):,} listed" if isinstance(entities, list | tuple) else "from a table"
+    yield "entities", "all entities of the state, and their ancestors" if entities is None else listed_entities
     if question.withs:
         yield (
             "with",
@@ -189,12 +187,12 @@ def _scope(
         )
     if any(shape.flags for shapes in policy.vocabulary.operations.values() for shape in shapes.values()):
         flag_names = found.abbreviated(sorted(question.flags), NAMED)
-        yield "flags", flag_names or "none, and so nothing is asked for that goes with one"
+        yield "flags", flag_names or "none: requirements that flags add are left out"
     if policy.vocabulary.attributes:
         texts = sorted(f"{slot or kind}.{name} = {value}" for kind, slot, name, value in question.attributes.each())
         yield "attributes", found.abbreviated(texts, NAMED) or "those of the state alone"
     if "request" in policy.json["semantics"]["groups"]:
-        yield "groups", "those that requests bring are nobody's here: ask about a group itself"
+        yield "groups", "groups of requests do not count: query a group itself"
 
 
 def _described(users: UsersLike) -> str:

@@ -31,16 +31,16 @@ class Finding:
     """The number of findings it stands for; more than one only if it counts those that are not listed."""
 
 
-LEFT = "somebody who has left"
+DEPARTED = "departed user"
 WHAT = {
-    "destructive operations": "who may destroy something, and through whom",
-    LEFT: "rows about users who are not in the list of people",
-    "orphaned owner": "owners whom nothing else in the state names",
-    "dormant role": "roles with grants that nobody holds",
-    "empty role": "roles that are held and give nothing",
-    "direct grant": "privileges given to a user in person and not to a role or a group",
-    "open to anyone": "operations that ask for nothing",
-    "without entitlement": "users whom the state names and who may do nothing",
+    "destructive operations": "who may destroy something, and through which principal",
+    DEPARTED: "rows about users who are not in the list of people",
+    "orphaned owner": "owners that appear in no other row of the state",
+    "dormant role": "roles with grants and without assignments",
+    "empty role": "assigned roles without grants",
+    "direct grant": "privileges granted to a user instead of a role or a group",
+    "open to anyone": "operations without a condition",
+    "without entitlement": "users of the state without any entitlement",
 }
 """Description of each kind."""
 OF_ROWS = ("orphaned owner", "dormant role", "empty role", "direct grant")
@@ -62,29 +62,29 @@ def of_matrix(rows: Rows) -> Iterator[Finding]:
 def _held(destroyer: Destroyer) -> str:
     """The principals through which access is held, without repeating the principal itself."""
     others = [name for name in destroyer.through if name != destroyer.principal]
-    direct = ["in person"] if len(others) < len(destroyer.through) else []
+    direct = ["directly"] if len(others) < len(destroyer.through) else []
     return " and ".join([*direct, *([f"through {abbreviated(others)}"] if others else [])])
 
 
 def of_state(program: Program, state: State, people: Collection[str] | None) -> Iterator[Finding]:
     """Findings in the rows of a state. `people`: the users that exist; None: unknown."""
-    yield from _limited(_departed_users(state, people), LEFT, "high")
+    yield from _limited(_departed_users(state, people), DEPARTED, "high")
     yield from _limited(_orphans(state), "orphaned owner", "medium")
     yield from _limited(_roles(program, state), "dormant role", "medium")
     yield from _limited(_empty(program, state), "empty role", "low")
     yield from _limited(_direct(state), "direct grant", "low")
 
 
-def without_entitlement(everybody: Collection[str], having: Collection[str]) -> Iterator[Finding]:
+def without_entitlement(users: Collection[str], having: Collection[str]) -> Iterator[Finding]:
     """Findings for users without any entitlement."""
     idle = (
         Finding(
             kind="without entitlement",
             level="low",
             about=f"user:{user}",
-            text="may do nothing with any of the entities",
+            text="has no entitlement on any of the entities",
         )
-        for user in sorted(set(everybody) - set(having))
+        for user in sorted(set(users) - set(having))
     )
     yield from _limited(idle, "without entitlement", "low")
 
@@ -124,8 +124,8 @@ def _departed_users(state: State, people: Collection[str] | None) -> Iterator[Fi
         if user not in known:
             by_user[user].append(f"{count:,} {noun}{'' if count == 1 else 's'}")
     for user, parts in by_user.items():
-        text = f"is not among the people, and still has {', '.join(parts)}"
-        yield Finding(kind=LEFT, level="high", about=f"user:{user}", text=text)
+        text = f"is not in the list of people, and still has {', '.join(parts)}"
+        yield Finding(kind=DEPARTED, level="high", about=f"user:{user}", text=text)
 
 
 def _assigned(state: State) -> set[str]:
@@ -142,7 +142,7 @@ def _orphans(state: State) -> Iterator[Finding]:
         if owner not in known:
             owned[owner].append(entity)
     for owner, entities in sorted(owned.items()):
-        text = f"owns {abbreviated(sorted(entities))}, and no other row names it"
+        text = f"owns {abbreviated(sorted(entities))} and appears in no other row"
         yield Finding(kind="orphaned owner", level="medium", about=owner, text=text)
 
 
@@ -153,11 +153,11 @@ def _roles(program: Program, state: State) -> Iterator[Finding]:
     )
     for role, count in sorted(grant_counts.items()):
         if role not in assigned:
-            text = f"has {count:,} grant{'' if count == 1 else 's'}, and nobody holds it"
+            text = f"has {count:,} grant{'' if count == 1 else 's'} and no assignments"
             yield Finding(kind="dormant role", level="medium", about=role, text=text)
     for role in sorted(program.roles):
         if f"role:{role}" not in assigned and f"role:{role}" not in grant_counts:
-            text = "is declared by the policy, and nobody holds it"
+            text = "is declared by the policy and assigned to no one"
             yield Finding(kind="dormant role", level="medium", about=f"role:{role}", text=text)
 
 
@@ -179,7 +179,7 @@ def _direct(state: State) -> Iterator[Finding]:
             grants_by_user[grantee].append(f"{privilege} ({entity})")
     for user, grants in sorted(grants_by_user.items(), key=lambda pair: (-len(pair[1]), pair[0])):
         yield Finding(
-            kind="direct grant", level="low", about=user, text=f"in person: {abbreviated(sorted(set(grants)))}"
+            kind="direct grant", level="low", about=user, text=f"granted directly: {abbreviated(sorted(set(grants)))}"
         )
 
 

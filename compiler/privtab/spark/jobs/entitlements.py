@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
     parser = job.parser(
         "entitlements",
-        "One row for each entitlement: principal, operation, entity, and what it rests on.",
+        "One row for each entitlement: principal, operation, entity, and what it is based on.",
         [
             "-p gravitino/1.1.0 -s state.yaml -o matrix",
             "-p gravitino/1.1.0 -s state.yaml -e tables.csv -o matrix.csv --operation load --principal role:analyst",
