@@ -137,7 +137,6 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     # What these refuse is tested with a Spark session, in tests/spark.
     Tool.SPARK_BUILD: [lambda p, _: check_support(p, Tool.SPARK_BUILD)],
     Tool.SPARK_JOINS: [lambda p, _: check_support(p, Tool.SPARK_JOINS)],
-    Tool.SPARK_TABLES: [lambda p, _: check_support(p, Tool.SPARK_TABLES)],
     Tool.STATE_DIFF: [lambda p, _: state_diff(p, state_of(p), State())],
     Tool.STUBS: [lambda p, _: render(p)],
     Tool.TURNS: [

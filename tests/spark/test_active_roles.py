@@ -15,7 +15,6 @@ from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.spark import SparkState, decide
-from privtab.spark.state.builder import build
 from privtab.state.nodes import Assignment, Grant, State
 
 POLICY = """
@@ -122,10 +121,3 @@ def test_engines_without_active_roles_refuse_them(spark: SparkSession, tmp_path:
     plain = policy(tmp_path, "")
     with pytest.raises(InvalidRequest, match="does not let requests name active roles"):
         decided(spark, plain)
-    nested = policy(tmp_path, ", active_roles: request, hierarchy: [roles]")
-    message = "does not support policies with active roles in which roles hold roles"
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state/grants.csv").write_text("grantee,effect,privilege,entity\n", encoding="utf-8")
-    configuration = {"grants": {"path": str(tmp_path / "state/grants.csv"), "format": "csv"}}
-    with pytest.raises(UsageError, match=message):
-        build(spark, configuration, nested, tmp_path / "built")

@@ -37,7 +37,6 @@ class Tool(Enum):
     SPARK = "spark"
     SPARK_BUILD = "builds of states in spark"
     SPARK_JOINS = "joins in spark"
-    SPARK_TABLES = "states as tables of spark"
     STATE_DIFF = "state diff"
     STUBS = "stubs"
     TURNS = "changes that turn a denial"
@@ -50,7 +49,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     # The texts are the subjects of the messages.
     Feature.NESTED: {
         Tool.SPARK_JOINS: "joins",
-        Tool.SPARK_TABLES: "states in tables of Spark",
     },
     Feature.BELOW: {
         Tool.SHARDS: "a sharded state",
@@ -61,18 +59,15 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.CONFORM: "`conform`",
         Tool.NEEDS: "`needs`",
         Tool.SPARK_JOINS: '`plan="joins"`',
-        Tool.SPARK_TABLES: "a state in tables of Spark",
     },
     Feature.GIVEN: {},
     Feature.FLAT: {
         Tool.CONFORM: "`conform`",
         Tool.SHARDS: "a sharded state",
-        Tool.SPARK_JOINS: '`plan="joins"`',
-        Tool.SPARK_TABLES: "a state in tables of Spark",
-    },
-    Feature.ACTIVE_WITH_HIERARCHY: {
         Tool.SPARK_BUILD: "the build of a state in Spark",
+        Tool.SPARK_JOINS: '`plan="joins"`',
     },
+    Feature.ACTIVE_WITH_HIERARCHY: {},
 }
 
 _USES: Mapping[Feature, Callable[[Program], bool]] = {
@@ -88,7 +83,6 @@ _USES: Mapping[Feature, Callable[[Program], bool]] = {
 
 _INSTEAD: Mapping[Tool, str] = {
     Tool.SPARK_JOINS: 'take `plan="kernel"`',
-    Tool.SPARK_TABLES: "give its rows, their path, DataFrames or a bundle",
 }
 """What to do where a tool refuses."""
 

@@ -12,7 +12,6 @@ from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.errors import HasWindows, UsageError
-from privtab.ir.support import Tool, lacking
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import PackedState
 from privtab.spark.state.bundles import bundled, is_address, is_bundle, require_complete, rows_of_bundles
@@ -122,11 +121,6 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
 
         key = ("rows", policy.digest, *cache_key(state))
         return memoised(key, state, lambda: checked_rows(_program(policy), Path(state)))
-    if isinstance(state, Mapping) and lacking(policy.as_program, Tool.SPARK_TABLES):
-        from privtab.spark.state.checked import collected_rows
-
-        key = ("rows", policy.digest, *cache_key(state))
-        return memoised(key, state, lambda: collected_rows(_program(policy), state))
     if spark is None:
         raise UsageError(
             f"a {type(state).__name__} needs a Spark session to be read: start one, or pass it as `spark=`"

@@ -7,7 +7,7 @@ Values are as in requests; the words of a set are a sorted list. A policy that t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from privtab.attributes import MOST_TEXT, Attribute, Value
@@ -83,17 +83,23 @@ def without_two_values(checker: Checker, state: State) -> State:
     values = state.column(TABLE, "value")
     wrong: dict[int, Problem] = {}
     for (user, entity, name), numbers in rows.items():
-        if len(numbers) < 2 or _declared(checker.program, entity)[name].type == "set":
+        if len(numbers) < 2 or declared(checker.program, entity)[name].type == "set":
             continue
-        shown = sorted({str(value) for value in values.take(numbers)})
-        more = f" and {len(shown) - _MOST_SHOWN:,} more" if len(shown) > _MOST_SHOWN else ""
-        message = f"`{name}` of `{entity or user}` has the values {listed(shown[:_MOST_SHOWN])}{more}"
-        wrong |= dict.fromkeys(numbers, Problem("S189", message, "keep one of the rows"))
+        problem = two_values(entity or str(user), name, {str(value) for value in values.take(numbers)})
+        wrong |= dict.fromkeys(numbers, problem)
     if not wrong:
         return state
     for number, problem in wrong.items():
         checker.error(checker.valid_rows[TABLE][number], problem)
     return without_rows(checker, state, TABLE, wrong)
+
+
+def two_values(owner: str, name: str, values: Collection[str]) -> Problem:
+    """The problem of the rows that give an attribute of a user or an entity several values."""
+    shown = sorted(values)
+    more = f" and {len(shown) - _MOST_SHOWN:,} more" if len(shown) > _MOST_SHOWN else ""
+    message = f"`{name}` of `{owner}` has the values {listed(shown[:_MOST_SHOWN])}{more}"
+    return Problem("S189", message, "keep one of the rows")
 
 
 def value_of(attribute: Attribute, texts: Iterable[str]) -> Value | None:
@@ -141,5 +147,6 @@ def _values(declared: Mapping[str, Attribute], texts: Mapping[str, list[str]]) -
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _declared(program: Program, entity: str | None) -> Mapping[str, Attribute]:
+def declared(program: Program, entity: str | None) -> Mapping[str, Attribute]:
+    """The attributes of users, or of entities where one is given."""
     return program.attributes.user if entity is None else program.attributes.entity

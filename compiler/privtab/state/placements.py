@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def placements(checker: Checker) -> tuple[Placement, ...]:
     """The valid rows of `entities`; from then on, rows about entities that lie nowhere are wrong."""
-    rows = checker.table(ENTITIES, lambda row: _placement(checker, row), lambda row: (row.entity, row.parent))
+    rows = checker.table(ENTITIES, lambda row: placement(checker, row), lambda row: (row.entity, row.parent))
     if not checker.program.flat:
         return rows
     pairs = [(str(row.entity), str(row.parent)) for row in rows]
@@ -29,7 +29,7 @@ def placements(checker: Checker) -> tuple[Placement, ...]:
     return tuple(rows[number] for number in valid)
 
 
-def _placement(checker: Checker, row: RawRow) -> Placement | None:
+def placement(checker: Checker, row: RawRow) -> Placement | None:
     """One row, without whether what contains the entity lies anywhere."""
     if not checker.program.flat:
         message = f"no type of `{checker.program.system}` has flat ids"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Literal, TypeVar, cast
 
@@ -18,7 +18,7 @@ from privtab.state.findings import in_order
 from privtab.state.links import holding_roles, inherits_scope, without_wrong_links
 from privtab.state.names import Problem, StateNames
 from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State, StateFinding
-from privtab.state.placements import placements
+from privtab.state.placements import placement, placements
 from privtab.state.places import Places
 from privtab.state.raw import RawRow, RawState
 from privtab.state.uses import uses
@@ -73,7 +73,17 @@ class RowChecker:
             "owners": self._checker.owner,
             "service_admins": self._checker.service_admin,
             "attributes": partial(attribute_row, self._checker),
+            "entities": partial(placement, self._checker),
         }
+
+    @property
+    def places(self) -> Mapping[str, str] | None:
+        """Where entities with flat ids lie; None: that is not checked."""
+        return self._checker.names.places
+
+    @places.setter
+    def places(self, places: Mapping[str, str] | None) -> None:
+        self._checker.names.places = places
 
     def check(self, row: RawRow) -> tuple[object, Window, tuple[StateFinding, ...]]:
         """The value of a row, as in `State`, or None for a wrong one; its window; and its findings."""

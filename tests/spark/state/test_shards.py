@@ -21,7 +21,7 @@ from privtab.pipeline import program_of
 from privtab.request import Entity
 from privtab.source import SourceFile
 from privtab.spark.state.documents import bundle_of, root_document, shard_document
-from privtab.spark.state.principals import timed_people
+from privtab.spark.state.principals import people_of_rows
 from privtab.spark.state.shards import ALLOW, DENY, MEMBER, OWNER, SCOPE, SUSPECT, Findings, by_root, root_holdings
 from privtab.state.hierarchy import closed
 from privtab.state.names import unusable_name
@@ -102,7 +102,7 @@ def test_people_with_windows_are_those_of_the_packer(seed: int, features: tuple[
         table: windows for table, windows in world.windows.items() if table in {"assignments", "memberships"}
     })  # fmt: skip
     granted = sorted(world.distinct(("grants", "grantee"), ("owners", "owner")))
-    document = timed_people(program, of_people, granted, [key for key in parts if key != PEOPLE])
+    document = people_of_rows(program, of_people, granted, [key for key in parts if key != PEOPLE])
     assert document.text == json_bytes(parts[PEOPLE])
     bundle = bundle_of(program, PEOPLE, document.revision, document.text, len(parts) - 1, windows=document.windows)
     assert bundle == shard_bundles(program, world)[PEOPLE]

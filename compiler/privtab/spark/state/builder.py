@@ -31,11 +31,10 @@ from privtab.spark.state import scan
 from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.hierarchy import closed
 from privtab.spark.state.manifests import listing, revision, text
-from privtab.spark.state.principals import REPORT, people_rows, people_writer, timed_people, write_part
+from privtab.spark.state.principals import REPORT, needs_rows, people_of_rows, people_rows, people_writer, write_part
 from privtab.spark.state.read import SHOWN, Read, read_state
 from privtab.spark.state.reports import finding_of
-from privtab.spark.state.schemas import FINDINGS, schema, windows_in
-from privtab.spark.state.schemas import TABLES as ALL_TABLES
+from privtab.spark.state.schemas import FINDINGS, schema, tables_of, windows_in
 from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
 from privtab.spark.state.tables import from_arrow
 from privtab.spark.state.vocabulary import policy_digest
@@ -51,8 +50,8 @@ if TYPE_CHECKING:
 FORMAT = 2
 """Version of the manifest's format; in version 1, fingerprints had two hashes of each row."""
 MANIFEST, PREVIOUS = "manifest.json", "manifest.previous.json"
-BY_NAME = ("assignments", "memberships", "service_admins")
-"""The tables whose rows are not assigned to the shard of an entity."""
+BY_NAME = ("assignments", "memberships", "service_admins", "attributes")
+"""The tables whose rows are judged before those of shards."""
 ROWS_OF_A_TASK = 150_000
 MOST_TASKS = 2_000
 
@@ -167,7 +166,9 @@ class _Builder:
         work = f"work-{self.id}"
         try:
             if old:
-                prints = self.timed("fingerprints", "reading the rows", lambda: self.fingerprints(ALL_TABLES))
+                prints = self.timed(
+                    "fingerprints", "reading the rows", lambda: self.fingerprints(tables_of(self.program))
+                )
                 if known == prints and (allow_partial or not _errors(old["findings"])):
                     return self.signed_anew(old)
                 # With chains of roles, a row without a scope can concern every shard.
@@ -216,7 +217,7 @@ class _Builder:
         message = "building all shards" if changed is None else f"building {len(changed)} shards"
         gone = [*(changed or ()), *removed]
         jobs = [
-            partial(self.shards, tables.get("assignments"), changed, rows, f"{results}/shards"),
+            partial(self.shards, tables, changed, rows, f"{results}/shards"),
             partial(self.others, old, gone, f"{results}/others"),
         ]
         self.timed("shards", message, lambda: at_once(jobs))
@@ -262,9 +263,10 @@ class _Builder:
             found[table] = self.read.listed(table, self.counts[table].drop("rows"))
         return closed(self.program.semantics.hierarchy, vocabulary(self.program), found)
 
-    def shards(self, assignments: DataFrame | None, changed: list[str] | None, rows: int, results: str) -> None:
+    def shards(self, tables: Mapping[str, DataFrame], changed: list[str] | None, rows: int, results: str) -> None:
         """Build the changed shards on the executors; their reports and findings are written to `results`."""
-        frame = scan.scanned(self.read, assignments, changed, prints=changed is None)
+        assignments, attributes = tables.get("assignments"), tables.get("attributes")
+        frame = scan.scanned(self.read, assignments, attributes, changed, prints=changed is None)
         if frame is None or changed == []:
             return
         if changed is None:
@@ -338,11 +340,12 @@ class _Builder:
         raise StateInvalid(tuple(finding_of(row.asDict()) for row in wrong))
 
     def people(self, tables: Mapping[str, DataFrame], results: str, shards: list[str]) -> dict[str, Any]:
-        """Build the `people` part in one task, or in this process if rows hold for a time, and return its report."""
+        """Build the `people` part in one task, or in this process if it is made from rows, and return its report."""
         granted = self._results_of(results).filter("kind = 'principal'").select(fn.col("row").alias("who")).distinct()
-        if any(windows_in(frame) for frame in tables.values()):
-            rows = from_arrow({table: frame.toArrow() for table, frame in tables.items()})
-            document = timed_people(self.program, rows, granted.toArrow().column("who").to_pylist(), shards)
+        if needs_rows(self.program) or any(windows_in(frame) for frame in tables.values()):
+            own = {t: frame.filter("type is null") if t == "attributes" else frame for t, frame in tables.items()}
+            rows = from_arrow({table: frame.toArrow() for table, frame in own.items()})
+            document = people_of_rows(self.program, rows, granted.toArrow().column("who").to_pylist(), shards)
             return write_part(self.program, document, len(shards), self.root, self.manifest_entries)
         entries = people_rows(
             self.program, tables.get("assignments"), tables.get("memberships"), tables.get("service_admins"), granted

@@ -21,9 +21,10 @@ from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW, Window, edge_texts
 from privtab.names import KINDS
 from privtab.request import Entity
+from privtab.spark.shipping import Shipped, WorkerCache, contents
 from privtab.spark.state.schemas import CANONICAL, FINDING
 from privtab.state.names import StateNames
-from privtab.state.nodes import Assignment, Grant, StateFinding
+from privtab.state.nodes import Assignment, AttributeRow, Grant, Placement, StateFinding
 from privtab.state.raw import COLUMNS, NotText, RawReader
 from privtab.state.uses import uses
 from privtab.state.validate import RowChecker
@@ -67,6 +68,8 @@ def raw(df: DataFrame, table: str) -> DataFrame:
 
 def ordinary(program: Program, table: str, window: Sequence[str] = ()) -> Column:
     """Whether a raw row is certainly valid, has no finding of its own and holds at any time; never null."""
+    if table in ("attributes", "entities"):  # their rows are checked one by one, and with each other
+        return fn.expr("false")
     ready = _Expressions(program)
     build: Mapping[str, Callable[[], Column]] = {
         "members": lambda: ready.bare("user", "user") & ready.entity("of"),
@@ -128,6 +131,8 @@ def _canonical(table: str) -> list[Column]:
                 fn.concat(fn.lit("user:"), col("owner"))
             )
             return [*place("entity"), owner.alias("owner")]
+        case "attributes" | "entities":
+            return [fn.lit(None).cast("string").alias(name) for name in CANONICAL[table]]
         case _:
             return [named("user", "user")]
 
@@ -140,11 +145,17 @@ class _Expressions:
         self.names = StateNames(program)
 
     def entity(self, column: str) -> Column:
-        by_depth: dict[int, list[str]] = {}
-        for type_, depth in self.program.depths.items():
-            by_depth.setdefault(depth, []).append(re.escape(type_))
-        shapes = (f"(?:{'|'.join(types)}):{'/'.join([_NAME] * depth)}" for depth, types in sorted(by_depth.items()))
-        return fn.col(column).rlike(rf"\A(?:{'|'.join(shapes)}){_END}")
+        """Whether a cell is certainly an entity. Whether one with a flat id lies anywhere is found out row by row."""
+        by_depth: dict[tuple[int, int], list[str]] = {}
+        for type_, shape in self.names.shapes.items():
+            if shape.flat is None:
+                by_depth.setdefault((shape.depth, shape.most), []).append(re.escape(type_))
+        shapes = (
+            f"(?:{'|'.join(types)}):{'/'.join([_NAME] * depth)}"
+            + (f"(?:/{_NAME}){{0,{most - depth}}}" if most > depth else "")
+            for (depth, most), types in sorted(by_depth.items())
+        )
+        return fn.col(column).rlike(rf"\A(?:{'|'.join(shapes) or '(?!)'}){_END}")
 
     def principal(self, column: str, kinds: Sequence[str]) -> Column:
         return fn.col(column).rlike(rf"\A(?:{'|'.join(kinds)}):(?!{_KIND}|{_WILDCARD})[^\n]+{_END}")
@@ -246,13 +257,22 @@ def examined_schema(table: str, window: Sequence[str] = ()) -> str:
     return f"{columns}, `__good` boolean, `__findings` array<struct<{FINDING}>>, `__row` string"
 
 
-def examine(program: Program, table: str, not_text: Mapping[str, str], batches: Iterator[Any]) -> Iterator[Any]:
-    """For `mapInArrow`: validate raw rows; the result has the columns of `examined_schema`."""
+def examine(
+    program: Program, table: str, not_text: Mapping[str, str], places: Shipped | None, batches: Iterator[Any]
+) -> Iterator[Any]:
+    """For `mapInArrow`: validate raw rows; the result has the columns of `examined_schema`.
+
+    `places`: where entities with flat ids lie; rows about others are wrong.
+    """
+    _checker(_Known(program)).places = None if places is None else _PLACES.get(places.digest, lambda: contents(places))
     for batch in batches:
         columns = {name: cells_of(batch.column(i)) for i, name in enumerate(batch.schema.names)}
         rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
         window = [name for name in columns if name in WINDOW]
         yield examined(program, table, not_text, rows, window)
+
+
+_PLACES: WorkerCache[str, Mapping[str, str]] = WorkerCache()
 
 
 def examined(
@@ -322,6 +342,17 @@ def canonical_cells(table: str, value: object) -> dict[str, str | None]:
             }  # fmt: skip
         case str():
             return {"user": value}
+        case AttributeRow():
+            on = value.entity
+            return {
+                "attribute": value.attribute, "value": value.value, "user": value.user,
+                "type": None if on is None else on.type, "path": None if on is None else on.id,
+            }  # fmt: skip
+        case Placement():
+            return {
+                "type": value.entity.type, "path": value.entity.id,
+                "parent_type": value.parent.type, "parent_path": value.parent.id, "name": value.name,
+            }  # fmt: skip
         case _:
             first, second = cast("tuple[Any, Any]", value)
             match table:
@@ -362,7 +393,7 @@ class _Known:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.key = repr((program.system, program.version, program.entities, program.privileges, program.aliases,
-                         program.sets, program.roles, program.semantics, uses(program)))  # fmt: skip
+                         program.sets, program.roles, program.semantics, program.attributes, uses(program)))  # fmt: skip
 
     def __hash__(self) -> int:
         return hash(self.key)

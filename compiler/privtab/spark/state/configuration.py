@@ -11,7 +11,6 @@ from privtab.diagnostics import Diagnostic
 from privtab.errors import UsageError
 from privtab.formats import SPARK
 from privtab.source import SourceFile
-from privtab.spark.state.schemas import TABLES
 from privtab.state.read_parquet import table_format
 
 
@@ -47,10 +46,10 @@ def _yaml_value(file: SourceFile) -> object:
     return value
 
 
-def folder_sources(folder: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
+def folder_sources(folder: Path, tables: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Any]]:
     """A source for each table that has a file, or a folder that Spark wrote."""
     entries = sorted(folder.iterdir())
-    for table in TABLES:
+    for table in tables:
         found = [e for e in entries if e.stem == table and (e.suffix.lower() in SPARK or (e.is_dir() and not e.suffix))]
         if len(found) > 1:
             both = " and ".join(f"`{e.name}`" for e in found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,15 +49,16 @@ def bundle_of(
     more: Mapping[str, Any] | None = None,
     *,
     windows: bool = False,
+    further: Sequence[str] = (),
 ) -> bytes:
-    """The bundle of a part from the text of its document; `more`: additional metadata."""
+    """The bundle of a part from the text of its document; `more`: additional metadata; `windows` and `further`: as in `roots`."""
     metadata: dict[str, Any] = {"kind": "state", "system": program.system, "state": SHARDED, "shard": key}
     if key == PEOPLE:
         metadata["shards"] = shards
     metadata |= more or {}
     manifest = {
         "revision": revision,
-        "roots": roots(program.system, key, windows=windows),
+        "roots": roots(program.system, key, windows=windows, further=further),
         "rego_version": 1,
         "metadata": metadata,
     }

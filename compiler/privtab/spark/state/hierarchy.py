@@ -1,4 +1,4 @@
-"""Groups in groups and roles held by roles, in Spark: the rows that follow, and the links that are wrong.
+"""Groups in groups and roles held by roles, in Spark: the rows that follow.
 
 The links between groups and between roles are few; they are collected on the driver and shipped to the workers.
 """
@@ -12,45 +12,26 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
-from privtab.errors import UsageError
 from privtab.ir.nodes import HierarchyKind
 from privtab.moments import FIRST, LAST, Window, edge_texts, moment
 from privtab.spark.state.schemas import CANONICAL, schema, windows_in
+from privtab.spark.state.together import collected_links
 from privtab.state.chains import GROUP, ROLE, RoleLimits, TransitiveContainers, joined, roles_from
-from privtab.state.links import COLUMNS, Link, invalid_links
-from privtab.state.names import Problem
 from privtab.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-MOST_LINKS = 1_000_000
-"""Limit on the links between groups, or between roles, that the driver collects."""
 
 
 def closed(kinds: Sequence[HierarchyKind], names: Vocabulary, tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     """The tables with the rows that follow; `kinds`: the hierarchy of the policy. A table may be missing."""
     found = dict(tables)
     if "groups" in kinds and "memberships" in tables:
-        links = _collected(tables["memberships"], "user", GROUP)
+        links = collected_links(tables["memberships"], "user", GROUP)
         found["memberships"] = _longer("memberships", tables["memberships"], "group", links, names)
     if "roles" in kinds and "assignments" in tables:
-        links = _collected(tables["assignments"], "principal", ROLE)
+        links = collected_links(tables["assignments"], "principal", ROLE)
         found["assignments"] = _longer("assignments", tables["assignments"], "role", links, names)
-    return found
-
-
-def wrong(kind: HierarchyKind, rows: DataFrame) -> dict[Link, Problem]:
-    """The links among valid rows that lie on a cycle or make a chain too long."""
-    _, member, container, prefix = COLUMNS[kind]
-    at = CANONICAL[COLUMNS[kind][0]].index(container)
-    return invalid_links(kind, ((row[0], f"{prefix}{row[at]}") for row in _collected(rows, member, prefix)))
-
-
-def _collected(rows: DataFrame, member: str, prefix: str) -> list[Any]:
-    found = rows.filter(fn.col(member).startswith(prefix)).limit(MOST_LINKS + 1).collect()
-    if len(found) > MOST_LINKS:
-        raise UsageError(f"more than {MOST_LINKS:,} rows link {prefix[:-1]}s to each other; {MOST_LINKS:,} is the most")
     return found
 
 

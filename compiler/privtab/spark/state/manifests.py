@@ -17,7 +17,8 @@ def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
 
     def row(key: str, part: Mapping[str, Any]) -> dict[str, Any]:
         named = {name: part[name] for name in ("file", "revision", "bytes")}
-        return named | {"roots": sorted(roots(program.system, key, windows=part.get("windows", False)))}
+        windows, further = part.get("windows", False), part.get("further", ())
+        return named | {"roots": sorted(roots(program.system, key, windows=windows, further=further))}
 
     shards = {key: row(key, part) for key, part in manifest["shards"].items()}
     head = {"system": program.system, "revision": manifest["revision"], PEOPLE: row(PEOPLE, manifest["people"])}

@@ -24,7 +24,7 @@ from privtab.state.index import without_revision
 from privtab.state.json_columns import Level, Part, stamped
 from privtab.state.nodes import State
 from privtab.state.principal_texts import scoped_principal
-from privtab.state.shards import PEOPLE, people_part
+from privtab.state.shards import FURTHER_BY_NAME, PEOPLE, people_part
 from privtab.state.uses import uses
 
 if TYPE_CHECKING:
@@ -180,6 +180,8 @@ class PeopleDocument:
     principals: int
     windows: bool = False
     """Whether users or groups have something for a time."""
+    further: tuple[str, ...] = ()
+    """The parts that only some policies have (`state.shards.FURTHER_BY_NAME`)."""
 
 
 def write_part(
@@ -187,7 +189,9 @@ def write_part(
 ) -> dict[str, Any]:
     """Write the bundle of the `people` part; the result has the columns of REPORT."""
     revision, text = document.revision, document.text
-    content = bundle_of(program, PEOPLE, revision, text, shards, more, windows=document.windows)
+    content = bundle_of(
+        program, PEOPLE, revision, text, shards, more, windows=document.windows, further=document.further
+    )
     mark = f"-{hashlib.sha256(json_bytes(more)).hexdigest()[:10]}" if more else ""
     file = f"bundles/people-{revision}{mark}.tar.gz"
     root.write(file, content)
@@ -195,13 +199,19 @@ def write_part(
         "revision": revision, "bytes": len(content), "json_bytes": len(text),
         "sha256": hashlib.sha256(content).hexdigest(), "principals": document.principals, "file": file,
     }  # fmt: skip
-    return report | ({"windows": True} if document.windows else {})
+    windows = {"windows": True} if document.windows else {}
+    return report | windows | ({"further": list(document.further)} if document.further else {})
 
 
-def timed_people(program: Program, rows: State, granted: Iterable[str], shards: Iterable[str]) -> PeopleDocument:
-    """The part from rows that hold for a time, made as for files.
+def needs_rows(program: Program) -> bool:
+    """Whether the part is made from rows as for files, because it has more than joins find."""
+    return uses(program).roles_of_roles or bool(program.attributes.from_origin("state"))
 
-    `rows`: assignments, memberships and service administrators; `granted`: every principal that a grant or an owner names.
+
+def people_of_rows(program: Program, rows: State, granted: Iterable[str], shards: Iterable[str]) -> PeopleDocument:
+    """The part from rows, made as for files.
+
+    `rows`: assignments, memberships, service administrators, and attributes of users; `granted`: every principal that a grant or an owner names.
     """
     owned = Entity(next(iter(program.entities)), "-")
     document = people_part(
@@ -210,7 +220,11 @@ def timed_people(program: Program, rows: State, granted: Iterable[str], shards: 
     always, windows = parts_of(document)
     names = {*always["principals"], *windows.get("principals", ())}
     return PeopleDocument(
-        revision=always["revision"], text=json_bytes(document), principals=len(names), windows=bool(windows)
+        revision=always["revision"],
+        text=json_bytes(document),
+        principals=len(names),
+        windows=bool(windows),
+        further=tuple(part for part in FURTHER_BY_NAME if part in always),
     )
 
 

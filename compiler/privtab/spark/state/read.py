@@ -14,21 +14,21 @@ from pyspark.sql import functions as fn
 
 from privtab.errors import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
-from privtab.ir.support import Tool, check_support
 from privtab.moments import WINDOW
 from privtab.spark.preflight import check_executors
+from privtab.spark.shipping import Shipped
 from privtab.spark.state import checks, files
 from privtab.spark.state.checked import DENIES, program_of
-from privtab.spark.state.hierarchy import wrong
 from privtab.spark.state.reports import finding_of, report, shaped
-from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, TABLES, schema, windows_in
+from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, tables_of, windows_in
 from privtab.spark.state.source_tables import Source, Sources
 from privtab.spark.state.sources import open_sources
 from privtab.spark.state.tables import SparkState, TimedTables
+from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
 from privtab.spark.state.vocabulary import names_of
-from privtab.state.links import COLUMNS
 from privtab.state.load import no_table
 from privtab.state.names import StateNames
+from privtab.state.nodes import ENTITIES
 from privtab.state.uses import uses
 from privtab.state.validate import RowChecker
 
@@ -51,9 +51,8 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
     configuration at once, or if there is no table.
     """
     program = program_of(policy)
-    check_support(program, Tool.SPARK_TABLES)
     check_executors(spark)
-    sources = open_sources(spark, configuration)
+    sources = open_sources(spark, configuration, tables_of(program))
     if not sources.tables:
         where = Path(configuration) if isinstance(configuration, str | Path) else None
         raise UsageError(no_table(where) if where else no_table("the configuration of the state"))
@@ -67,13 +66,15 @@ class Read:
     spark: SparkSession
     program: Program
     sources: Sources
-    _wrong: dict[str, list[Any]] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """By table, the wrong links between groups or roles, once they were looked for: both ends, code, message, help."""
+    _wrong: dict[str, WrongRows | None] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """By table, the rows that are wrong together with others, once they were looked for."""
+    _places: list[Shipped | None] = field(default_factory=list, init=False, compare=False, repr=False)
+    """Where entities with flat ids lie, once that is known."""
 
     def checked_rows(self, table: str) -> tuple[DataFrame, DataFrame | None]:
         """The rows of a table: ordinary ones with canonical columns, and all others as returned by `checks.examine`."""
         sources = self.sources.tables.get(table, ())
-        frames = [_checked_rows(self.program, source) for source in sources]
+        frames = [_checked_rows(self.program, source, self._places_for(table)) for source in sources]
         if not frames:
             return self.spark.createDataFrame([], schema(table)), None
         return _union([ordinary for ordinary, _ in frames]), _union([rest for _, rest in frames])
@@ -84,7 +85,7 @@ class Read:
 
     def tables(self) -> dict[str, DataFrame]:
         """The valid rows of every table."""
-        return {table: self.good(table) for table in TABLES}
+        return {table: self.good(table) for table in tables_of(self.program)}
 
     def findings(self) -> DataFrame:
         """All findings about rows; rows with a finding of severity `error` are invalid."""
@@ -100,11 +101,13 @@ class Read:
         ordinary, rest = self.checked_rows(table)
         names = [fn.col(name) for name in (*CANONICAL[table], *windows_in(ordinary))]
         rows = ordinary if rest is None else ordinary.unionAll(rest.filter("__good").select(*names))
+        if table == ENTITIES:  # the name for people is no part of what a row says
+            return rows.groupBy(*names[:-1]).agg(fn.min("name").alias("name"), fn.count(fn.lit(1)).alias("rows"))
         return rows.groupBy(*names).agg(fn.count(fn.lit(1)).alias("rows"))
 
     def listed(self, table: str, rows: DataFrame) -> DataFrame:
         """The rows, without orphans if these are quarantined."""
-        rows = self._linked(table, rows, "left_anti")
+        rows = self._with_others(table, rows, "left_anti")
         return self._known(table, rows, "left_semi") if self.sources.orphans == "quarantine" else rows
 
     def quarantined(self) -> DataFrame:
@@ -118,7 +121,7 @@ class Read:
                 fn.lit(table).alias("table"), fn.lit("good").alias("code"), fn.lit("good-rows").alias("name"),
                 fn.lit("note").alias("severity"), fn.col("count").alias("rows"),
             )
-            for table in TABLES
+            for table in tables_of(self.program)
         ]  # fmt: skip
         counted = self.findings().groupBy("table", "code", "name", "severity").agg(fn.sum("rows").alias("rows"))
         return _union([*good, counted]).orderBy("table", "code")
@@ -152,7 +155,7 @@ class Read:
         """
         root = files.place(folder)
         data = f"data-{uuid.uuid4().hex[:12]}"
-        frames = {table: self.good(table) for table in TABLES if table in self.sources.tables}
+        frames = {table: self.good(table) for table in self.sources.tables}
         frames["findings"] = self.findings()
         files.at_once(
             [partial(frame.write.format(format).save, root.spark(f"{data}/{name}")) for name, frame in frames.items()]
@@ -167,7 +170,9 @@ class Read:
         ]  # fmt: skip
         findings_and_rows = _union([findings.select("table", "code", "severity", "rows"), *good])
         counted = findings_and_rows.groupBy("table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
-        counts = dict.fromkeys(TABLES, 0) | {r["table"]: r["rows"] for r in counted if r["code"] is None}
+        counts = dict.fromkeys(tables_of(self.program), 0) | {
+            r["table"]: r["rows"] for r in counted if r["code"] is None
+        }
         manifest = {
             "format": FORMAT,
             "kind": TIMED_KIND if any(windows.values()) else KIND,
@@ -186,20 +191,23 @@ class Read:
             root.remove(str(before["data"]))
         return manifest
 
-    def _linked(self, table: str, rows: DataFrame, how: str) -> DataFrame:
-        """The rows whose link between groups or roles is right (`left_anti`), or is wrong (`left_semi`), with the problem."""
-        kind = next((k for k in self.program.semantics.hierarchy if COLUMNS[k][0] == table), None)
-        if kind is not None and table not in self._wrong:
-            found = wrong(kind, self.counted(table).drop("rows")) if table in self.sources.tables else {}
-            prefix = COLUMNS[kind][3]
-            self._wrong[table] = [(m, c.removeprefix(prefix), p.code, p.message, p.help) for (m, c), p in found.items()]
-        if kind is None or not self._wrong[table]:
+    def _with_others(self, table: str, rows: DataFrame, how: str) -> DataFrame:
+        """The rows that are right together with the others (`left_anti`), or those that are wrong (`inner`), with the problem."""
+        if table not in self._wrong:
+            counted = self.counted(table) if table in self.sources.tables else None
+            self._wrong[table] = None if counted is None else wrong_rows(self.program, table, counted)
+        wrong = self._wrong[table]
+        if wrong is None:
             return rows if how == "left_anti" else rows.limit(0)
-        schema = "`__member` string, `__container` string, `code` string, `message` string, `help` string"
-        _, member, container, _ = COLUMNS[kind]
-        both = (fn.col(member) == fn.col("__member")) & (fn.col(container) == fn.col("__container"))
-        links = fn.broadcast(self.spark.createDataFrame(self._wrong[table], schema))
-        return rows.join(links, both, "left_anti" if how == "left_anti" else "inner")
+        return wrong.joined(rows, "left_anti" if how == "left_anti" else "inner")
+
+    def _places_for(self, table: str) -> Shipped | None:
+        """Where entities with flat ids lie, for rows about them: not for those that say so, and not without such ids."""
+        if table == ENTITIES or not self.program.flat:
+            return None
+        if not self._places:
+            self._places.append(shipped_places(self.spark, self.good(ENTITIES)))
+        return self._places[0]
 
     def _known(self, table: str, rows: DataFrame, how: str) -> DataFrame:
         """The rows whose entity is listed in the entities (`left_semi`) or is not (`left_anti`)."""
@@ -211,7 +219,7 @@ class Read:
             fn.substring_index("entity", ":", 1).alias("__type"),
             fn.expr("substr(entity, instr(entity, ':') + 1)").alias("__path"),
         ).distinct()
-        if how == "left_semi" and table == "assignments":
+        if how == "left_semi" and table in ("assignments", "attributes"):
             everywhere = rows.filter(fn.col(type_).isNull())
             return everywhere.unionAll(self._joined(rows.filter(fn.col(type_).isNotNull()), known, type_, path, how))
         return self._joined(rows.filter(fn.col(type_).isNotNull()), known, type_, path, how)
@@ -225,7 +233,7 @@ class Read:
         """Findings about single rows, by source, and findings about several rows together, for the whole table."""
         found: list[DataFrame] = []
         for source in self.sources.tables[table]:
-            found += _of_rows(self.program, source)
+            found += _of_rows(self.program, source, self._places_for(table))
         counted = self.counted(table) if counted is None else counted
         label = ", ".join(source.label for source in self.sources.tables[table])
         repeated_message = f"the row says the same as another of `{table}`"
@@ -243,8 +251,9 @@ class Read:
             found.append(self._conflicts(counted, label))
         if table == "assignments":
             found += self._similar_declared_role(counted, label)
-        bad = self._linked(table, counted, "inner")
-        for code in sorted({link[2] for link in self._wrong.get(table, ())}):
+        bad = self._with_others(table, counted, "inner")
+        wrong = self._wrong.get(table)
+        for code in () if wrong is None else wrong.codes:
             rows = bad.filter(fn.col("code") == code)
             found.append(report(rows, code, "error", fn.col("message"), fn.col("help"), table, label))
         return found
@@ -332,12 +341,12 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object, *, all
         raise FileError(f"no tables of a state in {folder}: `{MANIFEST}` is missing or of another kind")
     data, format_ = str(manifest["data"]), str(manifest["files"])
     reader = spark.read.format(format_)
-    columns = {t: schema(t, WINDOW if t in manifest.get("windows", ()) else ()) for t in TABLES}
+    columns = {t: schema(t, WINDOW if t in manifest.get("windows", ()) else ()) for t in tables_of(program)}
     tables = {
         t: reader.schema(columns[t]).load(root.spark(f"{data}/{t}"))
-        if manifest["rows"][t]
+        if manifest["rows"].get(t)
         else spark.createDataFrame([], columns[t])
-        for t in TABLES
+        for t in columns
     }
     findings = spark.read.format(format_).schema(FINDINGS).load(root.spark(f"{data}/findings"))
     tables["grants"] = granted_privileges(program, tables["grants"]).distinct()
@@ -351,19 +360,19 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object, *, all
     return TimedTables.without_windows(state)
 
 
-def _checked_rows(program: Program, source: Source) -> tuple[DataFrame, DataFrame]:
+def _checked_rows(program: Program, source: Source, places: Shipped | None) -> tuple[DataFrame, DataFrame]:
     table, window = source.table, windows_in(source.rows)
     good = fn.expr("false") if source.not_text else checks.ordinary(program, table, window)
     marked = source.rows
     ordinary = marked.filter(good).select(*checks.canonical(table, window))
-    worker = partial(checks.examine, program, table, dict(source.not_text))
+    worker = partial(checks.examine, program, table, dict(source.not_text), places)
     return ordinary, marked.filter(~good).mapInArrow(worker, checks.examined_schema(table, window))
 
 
-def _of_rows(program: Program, source: Source) -> list[DataFrame]:
+def _of_rows(program: Program, source: Source, places: Shipped | None) -> list[DataFrame]:
     """Findings about single rows: from `checks.examine`, and the warnings of `checks.spoken` about ordinary rows."""
     table = source.table
-    _, rest = _checked_rows(program, source)
+    _, rest = _checked_rows(program, source, places)
     exploded = rest.select(fn.explode("__findings").alias("finding"), fn.col("__row").alias("row"))
     found = [exploded]
     warning = checks.row_warning(program, table)

@@ -40,10 +40,10 @@ def report(
 def _raw_json(table: str, window: Sequence[str]) -> Column:
     """The raw cells of a canonical row as JSON, in their canonical spelling."""
     columns: list[Column] = []
-    joined = {"members": "of", "assignments": "scope", "grants": "entity", "owners": "entity"}
     for name in CANONICAL[table]:
         if name.endswith("type"):
-            columns.append(fn.concat(fn.col(name), fn.lit(":"), fn.col(name[:-4] + "path")).alias(joined[table]))
+            raw = name[: -len("_type")] or ("of" if table == "members" else "entity")
+            columns.append(fn.concat(fn.col(name), fn.lit(":"), fn.col(name[:-4] + "path")).alias(raw))
         elif not name.endswith("path"):
             columns.append(fn.col(name))
     return fn.to_json(fn.struct(*columns, *(fn.col(name) for name in window)))

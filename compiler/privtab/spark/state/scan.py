@@ -13,7 +13,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.spark.state import checks
 from privtab.spark.state.schemas import TABLES as ALL_TABLES
 from privtab.spark.state.schemas import windows_in
-from privtab.spark.state.shards import ALLOW, DENY, ENTITY, MEMBER, OWNER, SCOPE, SUSPECT, TABLES
+from privtab.spark.state.shards import ALLOW, ATTRIBUTE, DENY, ENTITY, MEMBER, OWNER, SCOPE, SUSPECT, TABLES
 from privtab.state.raw import COLUMNS
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOST = 64
 """Number of buckets for invalid rows whose root entity is unknown."""
-_PLACES = {"grants": "entity", "owners": "entity", "members": "of", "assignments": "scope"}
+_PLACES = {"grants": "entity", "owners": "entity", "members": "of", "assignments": "scope", "attributes": "entity"}
 
 
 def root(program: Program, column: str, *others: str) -> Column:
@@ -44,11 +44,16 @@ def root(program: Program, column: str, *others: str) -> Column:
 
 
 def scanned(
-    read: Read, assignments: DataFrame | None, roots: list[str] | None = None, *, prints: bool = False
+    read: Read,
+    assignments: DataFrame | None,
+    attributes: DataFrame | None,
+    roots: list[str] | None = None,
+    *,
+    prints: bool = False,
 ) -> DataFrame | None:
     """Rows for `shards.root_holdings`, with the columns of `shards.INPUT`; restricted to `roots` if given.
 
-    `assignments`: the valid ones without duplicates; `prints`: add hashes of the raw rows, which the workers sum up.
+    `assignments`, `attributes`: the valid rows without duplicates; `prints`: add hashes of the raw rows, which the workers sum up.
     """
     program = read.program
     frames: list[DataFrame] = []
@@ -65,6 +70,11 @@ def scanned(
         key = fn.concat_ws(":", "scope_type", "scope_path")
         pairs = scopes.select(key.alias("a"), fn.concat(fn.lit("role:"), "role").alias("b")).distinct()
         frames.append(_plain(program, pairs, SCOPE, window, prints=prints))
+    if attributes is not None:
+        values = attributes.filter("type is not null")
+        key = fn.concat_ws(":", "type", "path")
+        triples = values.select(key.alias("a"), fn.col("attribute").alias("b"), fn.col("value").alias("c"))
+        frames.append(_plain(program, triples, ATTRIBUTE, window, prints=prints))
     if read.sources.entities is not None:
         listed = read.sources.entities.select(fn.col("entity").alias("a"), fn.lit(None).cast("string").alias("b"))
         frames.append(_plain(program, listed, ENTITY, window, prints=prints))
@@ -123,8 +133,8 @@ def _plain(program: Program, pairs: DataFrame, part: int, window: Sequence[str],
     none = fn.lit(None).cast("string")
     nothing = [fn.lit(None).cast("bigint").alias("h")] if prints else []
     return pairs.select(
-        root(program, "a").alias("root"), fn.lit(part).cast("tinyint").alias("part"), "a", "b", none.alias("c"),
-        none.alias("d"), *(none.alias(name) for name in window), *nothing,
+        root(program, "a").alias("root"), fn.lit(part).cast("tinyint").alias("part"), "a", "b",
+        fn.col("c") if "c" in pairs.columns else none.alias("c"), none.alias("d"), *(none.alias(name) for name in window), *nothing,
     )  # fmt: skip
 
 
@@ -165,7 +175,7 @@ def _hashed(program: Program, table: str, rows: DataFrame) -> list[DataFrame]:
     found: list[DataFrame] = []
     counts = fn.lit(table in TABLES).alias("counts")
     if place is not None:
-        relevant = rows if table != "assignments" else rows.filter("coalesce(scope, '') != ''")
+        relevant = rows if table not in ("assignments", "attributes") else rows.filter(f"coalesce({place}, '') != ''")
         others = [c for c in columns if c != place]
         found.append(relevant.select(root(program, place, *others).alias("root"), counts, hash_))
     if table not in TABLES and table != "entities":

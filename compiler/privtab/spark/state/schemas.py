@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
 
 CANONICAL: Mapping[str, tuple[str, ...]] = {
@@ -16,13 +17,15 @@ CANONICAL: Mapping[str, tuple[str, ...]] = {
     "grants": ("grantee", "effect", "privilege", "type", "path"),
     "owners": ("type", "path", "owner"),
     "service_admins": ("user",),
+    "attributes": ("attribute", "value", "user", "type", "path"),
+    "entities": ("type", "path", "parent_type", "parent_path", "name"),
 }
 """All are strings. The scope is null if a role is held everywhere; `path` does not include the type.
 
 A table with rows that hold for a time also has `from` and `until`, as RFC 3339 in UTC, null for an edge that a row lacks."""
 
-TABLES = tuple(CANONICAL)
-"""The tables that Spark reads: all but `attributes`, since Spark refuses policies with attributes (`ir/support.py`)."""
+TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins")
+"""The tables that every state has."""
 
 MANIFEST = "_MANIFEST.json"
 """The file that completes a folder of tables that `Read.write` wrote."""
@@ -33,6 +36,12 @@ FINDINGS = (
     "`row` string, `rows` bigint, `source` string"
 )
 """`row`: the cells as JSON text; `rows`: the number of equal rows with this finding."""
+
+
+def tables_of(program: Program) -> tuple[str, ...]:
+    """The tables of a policy's states."""
+    further = (("attributes", program.attributes), ("entities", program.flat))
+    return (*TABLES, *(table for table, used in further if used))
 
 
 def schema(table: str, window: Sequence[str] = ()) -> str:

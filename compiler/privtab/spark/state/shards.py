@@ -24,17 +24,18 @@ from privtab.spark.state.encoding import Texts, as_dictionary, as_plain, large, 
 from privtab.state.coded import CodedColumn
 from privtab.state.large_index import given_privileges
 from privtab.state.names import StateNames
-from privtab.state.nodes import Assignment, Effect, Grant, State
+from privtab.state.nodes import Assignment, AttributeRow, Effect, Grant, State
 from privtab.state.principal_texts import scoped_entries
 from privtab.state.raw import COLUMNS
 
 TABLES = ("grants", "owners", "members")
 """The tables whose rows are stored in shards."""
-ALLOW, DENY, OWNER, MEMBER, SCOPE, ENTITY, SUSPECT = range(7)
+ALLOW, DENY, OWNER, MEMBER, SCOPE, ENTITY, ATTRIBUTE, SUSPECT = range(8)
 """Kinds of input rows; a suspect of the n-th of TABLES is SUSPECT + n."""
 _EFFECTS = ("allow", "deny")
 INPUT = ("root", "part", "a", "b", "c", "d")
-"""Grants: entity, grantee, privilege; owners and members: entity, principal; scopes: entity, role; suspects: their raw cells."""
+"""Grants: entity, grantee, privilege; owners and members: entity, principal; scopes: entity, role; attributes: entity, name, value;
+suspects: their raw cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class RootHoldings:
     timed: State = field(default_factory=State)
     """The grants and owners that hold for a time, with their windows."""
     rows: State | None = None
-    """All rows as in a file, if some of them hold for a time."""
+    """All rows as in a file, if the shard is made from them: some hold for a time, or the policy takes attributes from the state."""
 
 
 @dataclass(slots=True)
@@ -141,7 +142,7 @@ def root_holdings(
     for codes in (*(g[1] for g in found.values()), *(p[0] for p in pairs.values())):
         used[codes] = True
     timed, rows = report.timed(timed_rows), None
-    if timed.windows:
+    if timed.windows or program.attributes.from_origin("state"):
         rows = _file_rows(
             timed,
             zip(*(_texts_of(codes, own) for codes, own in zip(granted, texts, strict=True)), strict=True),
@@ -151,6 +152,7 @@ def root_holdings(
                 )
                 for table, both in (("owners", pairs[OWNER]), ("members", pairs[MEMBER]), ("scopes", (scopes, roles)))
             },
+            _attributes(table.filter(pa.array(part == ATTRIBUTE))),
         )
     return RootHoldings(
         privileges=privileges, keys=keys, names=names, grants=found, scoped=scoped,
@@ -164,7 +166,17 @@ def _texts_of(codes: Codes, texts: Texts) -> list[str]:
     return found
 
 
-def _file_rows(timed: State, granted: Iterable[Sequence[str]], pairs: Mapping[str, Iterable[Sequence[str]]]) -> State:
+def _attributes(rows: Any) -> tuple[AttributeRow, ...]:
+    cells = zip(*(as_plain(rows.column(name)).to_pylist() for name in "abc"), strict=True)
+    return tuple(AttributeRow(entity=Entity.parse(key), attribute=name, value=value) for key, name, value in cells)
+
+
+def _file_rows(
+    timed: State,
+    granted: Iterable[Sequence[str]],
+    pairs: Mapping[str, Iterable[Sequence[str]]],
+    attributes: tuple[AttributeRow, ...],
+) -> State:
     """The rows of a root as in a file; `user:` holds the roles within scopes, for which only the scopes count."""
     grants = [
         Grant(grantee=name, effect=cast("Effect", effect), privilege=raw, entity=Entity.parse(key))
@@ -179,10 +191,13 @@ def _file_rows(timed: State, granted: Iterable[Sequence[str]], pairs: Mapping[st
             Assignment(principal="user:", role=role.removeprefix("role:"), scope=Entity.parse(scope))
             for scope, role in pairs["scopes"]
         ),
+        attributes=attributes,
         windows={
             "grants": [ALWAYS] * len(grants) + list(timed.windows_of("grants")),
             "owners": [ALWAYS] * len(owners) + list(timed.windows_of("owners")),
-        },
+        }
+        if timed.windows
+        else {},
     )
 
 

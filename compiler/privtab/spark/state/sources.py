@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 _TOP = ("tables", "entities", "orphans")
 _KEYS = ("format", "path", "table", "query", "options", "schema", "columns", "where", "extra", "name")
+LISTING = ("entity",)
+"""The columns of a list of the entities that exist."""
 _ORPHANS = ("report", "quarantine")
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     # As for other CSV files of a state: a header line, quotes doubled, and malformed lines are errors.
@@ -69,10 +71,10 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
-def open_sources(spark: SparkSession, configuration: object) -> Sources:
-    """Open the sources in a configuration; raises UsageError with all errors in it, FileError for a missing file."""
+def open_sources(spark: SparkSession, configuration: object, known_tables: Sequence[str] = TABLES) -> Sources:
+    """Open the sources of the known tables in a configuration; raises UsageError with all errors in it, FileError for a missing file."""
     with ExitStack() as stack:
-        opening = _Opening(spark, stack)
+        opening = _Opening(spark, stack, known_tables)
         found = opening.all(opening.document(configuration))
     if opening.problems:
         lines = "".join(f"\n  {problem}" for problem in opening.problems)
@@ -83,8 +85,9 @@ def open_sources(spark: SparkSession, configuration: object) -> Sources:
 class _Opening:
     """Opens the sources of one configuration and collects errors."""
 
-    def __init__(self, spark: SparkSession, stack: ExitStack) -> None:
+    def __init__(self, spark: SparkSession, stack: ExitStack, known_tables: Sequence[str]) -> None:
         self.spark = spark
+        self.known_tables = known_tables
         self.stack = stack
         self.problems: list[str] = []
         self.secrets: set[str] = set()
@@ -99,17 +102,16 @@ class _Opening:
                 path = Path(configuration)
                 self.base = path if path.is_dir() else path.parent
                 if path.is_dir():
-                    return {"tables": dict(folder_sources(path, self.problems))}
+                    return {"tables": dict(folder_sources(path, self.known_tables, self.problems))}
                 return read_configuration(path)
             case _:
                 raise UsageError(f"a {type(configuration).__name__} is not a configuration: give a mapping or a path")
 
     def all(self, document: Mapping[str, Any]) -> Sources:
         """Open the sources of all tables and of the entities."""
-        if not set(document) & set(_TOP):
-            document = {"tables": {k: v for k, v in document.items() if k != "entities"}} | {
-                k: v for k, v in document.items() if k == "entities"
-            }
+        # Alone, `entities` is the table of that name, if the policy's states have it.
+        if not set(document) & (set(_TOP) - set(self.known_tables)):
+            document = {"tables": document}
         for key in document:
             if key not in _TOP:
                 self.wrong(
@@ -121,8 +123,9 @@ class _Opening:
             tables = {}
         found: dict[str, tuple[Source, ...]] = {}
         for table, source_options in tables.items():
-            if table not in TABLES:
-                self.wrong("tables", f"unknown table `{table}`", did_you_mean(str(table), TABLES) or listed(TABLES))
+            if table not in self.known_tables:
+                advice = did_you_mean(str(table), self.known_tables) or listed(self.known_tables)
+                self.wrong("tables", f"unknown table `{table}`", advice)
                 continue
             parts = source_options if isinstance(source_options, list | tuple) else [source_options]
             if any(isinstance(part, Mapping) and part and set(part) <= set(COLUMNS[table].all) for part in parts):
@@ -133,11 +136,11 @@ class _Opening:
             found[table] = with_same_columns([source for source in opened if source is not None])
         entities = None
         if document.get("entities") is not None:
-            entities = self.source("entities", document["entities"], ("entity",), ("entity",))
+            entities = self.source("entities", document["entities"], LISTING, LISTING)
         orphans = document.get("orphans", "report")
         if orphans not in _ORPHANS:
             self.wrong("orphans", f"unknown `{orphans}`", did_you_mean(str(orphans), _ORPHANS) or listed(_ORPHANS))
-        ordered = {table: found[table] for table in TABLES if table in found}
+        ordered = {table: found[table] for table in self.known_tables if table in found}
         return Sources(tables=ordered, entities=None if entities is None else entities.rows, orphans=str(orphans))
 
     def source(
@@ -185,7 +188,7 @@ class _Opening:
             for c, t in types.items()
             if (why := checks.rejected_type(t)) is not None and not (c in WINDOW and t == "timestamp")
         }
-        if table == "entities":
+        if columns == LISTING:
             return Source(table=table, rows=picked.select(fn.col("entity").cast("string")), label=label)
         return Source(table=table, rows=checks.raw(picked, table), label=label, not_text=not_text)
 

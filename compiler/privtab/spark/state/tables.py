@@ -15,10 +15,9 @@ from pyspark.sql import functions as fn
 from privtab import moments
 from privtab.errors import HasWindows, UsageError
 from privtab.ir.nodes import Program
-from privtab.ir.support import Tool, check_support
 from privtab.moments import ALWAYS, WINDOW, Window
 from privtab.spark.state.checked import program_of
-from privtab.spark.state.schemas import CANONICAL, FINDINGS, TABLES, schema
+from privtab.spark.state.schemas import CANONICAL, FINDINGS, TABLES, schema, tables_of
 from privtab.spark.state.vocabulary import differences, names_of
 from privtab.state.coded import CodedColumn, groups
 from privtab.state.large_index import coded_column, given_privileges
@@ -35,7 +34,7 @@ class SparkState:
     """Valid rows by table without duplicates, with the columns of `CANONICAL`; aliases and sets of privileges are resolved."""
 
     tables: Mapping[str, DataFrame]
-    """Has all of `TABLES`; a table without rows is an empty frame."""
+    """Has all of `tables_of(program)`; a table without rows is an empty frame."""
     quarantined: DataFrame
     """The findings about invalid rows, with the columns of `schemas.FINDINGS`."""
     system: str | None = None
@@ -47,10 +46,11 @@ class SparkState:
     @classmethod
     def from_state(cls, spark: SparkSession, program: Program | None, state: State) -> SparkState:
         """The rows of a validated state; without a program, its grants must not name aliases or sets."""
-        if program is not None:
-            check_support(program, Tool.SPARK_TABLES)
         state.plain("Spark")
-        rows = {table: arrow_table(table, state, program) for table in TABLES}
+        names = (
+            tables_of(program) if program is not None else [t for t in CANONICAL if t in TABLES or getattr(state, t)]
+        )
+        rows = {table: arrow_table(table, state, program) for table in names}
         tables = {
             table: spark.createDataFrame(table_rows) if len(table_rows) else spark.createDataFrame([], schema(table))
             for table, table_rows in rows.items()
@@ -60,7 +60,7 @@ class SparkState:
             quarantined=spark.createDataFrame([], FINDINGS),
             system=None if program is None else program.system,
             names=None if program is None else names_of(program),
-            _counts={table: len(rows[table]) for table in TABLES},
+            _counts={table: len(table_rows) for table, table_rows in rows.items()},
         )
 
     def check_policy(self, policy: object) -> SparkState:
@@ -69,7 +69,6 @@ class SparkState:
         For such a policy, valid rows may have been left out or privileges resolved differently.
         """
         program = program_of(policy)
-        check_support(program, Tool.SPARK_TABLES)
         if self.system is not None and self.system != program.system:
             raise UsageError(f"the state is for `{self.system}`, but the policy is for `{program.system}`")
         if self.names is not None:
@@ -83,7 +82,7 @@ class SparkState:
 
     def counts(self) -> Mapping[str, int]:
         """The number of rows of each table, counted once."""
-        missing = [table for table in TABLES if table not in self._counts]
+        missing = [table for table in self.tables if table not in self._counts]
         if missing:
             counted = [self.tables[t].select(fn.lit(t).alias("table")) for t in missing]
             all_counts = counted[0]
@@ -97,7 +96,7 @@ class SparkState:
         """The state collected in this process, or None if it has more than `limit` rows."""
         if sum(self.counts().values()) > limit:
             return None
-        return from_arrow({t: self.tables[t].toArrow() for t in TABLES if self._counts[t]})
+        return from_arrow({t: rows.toArrow() for t, rows in self.tables.items() if self._counts[t]})
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +186,7 @@ def from_arrow(tables: Mapping[str, Any]) -> State:
             )
         return ColumnRows(table, columns)
 
-    rows_by_table: dict[str, Any] = {table: rows(table) for table in TABLES if table in tables}
+    rows_by_table: dict[str, Any] = {table: rows(table) for table in CANONICAL if table in tables}
     return State(
         **rows_by_table, windows={t: _windows(rows) for t, rows in tables.items() if WINDOW[0] in rows.column_names}
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privtab.bundle.archive import json_bytes
-from privtab.ir.nodes import Program
+from privtab.ir.nodes import EntityType, Program
 from privtab.ir.serialise import program_json
 from privtab.state.uses import uses
 
@@ -18,10 +18,13 @@ def names_of(program: Program) -> dict[str, Any]:
     If they are equal for two policies, a state of one is valid for the other, whatever their conditions.
     """
     owner = program.semantics.owner
+    hierarchy = program.semantics.hierarchy
+    given = program.attributes.from_origin("state").to_json()
+    attributes = {f"{kind}.{name}": declared for kind, of_kind in given.items() for name, declared in of_kind.items()}
     implied = {name: sorted(p.implies) for name, p in sorted(program.privileges.items()) if p.implies}
     return {
         "system": program.system,
-        "types": {name: [e.parent, e.single] for name, e in sorted(program.entities.items())},
+        "types": {name: _type(e) for name, e in sorted(program.entities.items())},
         "privileges": {name: sorted(p.on) for name, p in sorted(program.privileges.items())},
         **({"implied": implied} if implied else {}),
         "aliases": {name: alias.of for name, alias in sorted(program.aliases.items())},
@@ -29,7 +32,14 @@ def names_of(program: Program) -> dict[str, Any]:
         "roles": {name: role.scope for name, role in sorted(program.roles.items())},
         "denials": {"denials": program.semantics.deny},
         "owners": {"owners": None if owner is None else sorted(owner.kinds)},
+        **({"hierarchy": dict.fromkeys(sorted(hierarchy), True)} if hierarchy else {}),
+        **({"attributes": attributes} if attributes else {}),
     }
+
+
+def _type(entity: EntityType) -> list[Any]:
+    nested = [f"nested: {entity.nested}"] if entity.nested else []
+    return [entity.parent, entity.single, *nested, *(["flat"] if entity.flat else [])]
 
 
 def policy_digest(program: Program, orphans: str, format_: int) -> str:
@@ -43,7 +53,18 @@ def policy_digest(program: Program, orphans: str, format_: int) -> str:
 def differences(of_state: Mapping[str, Any], of_policy: Mapping[str, Any]) -> list[str]:
     """Descriptions of how the names by which a state was read differ from a policy's; empty if they are equal."""
     found = []
-    for part in ("types", "privileges", "implied", "aliases", "sets", "roles", "denials", "owners", "hierarchy"):
+    for part in (
+        "types",
+        "privileges",
+        "implied",
+        "aliases",
+        "sets",
+        "roles",
+        "denials",
+        "owners",
+        "hierarchy",
+        "attributes",
+    ):
         in_state, in_policy = of_state.get(part, {}), of_policy.get(part, {})
         changed = sorted(
             name for name in {*in_state, *in_policy} if in_state.get(name, ...) != in_policy.get(name, ...)
