@@ -135,6 +135,33 @@ def test_the_other_functions_decide_so_too(spark: SparkSession, files: tuple[str
 
 
 @pytest.mark.slow
+def test_arguments_of_the_sql_function_give_attributes(spark: SparkSession, files: tuple[str, str]) -> None:
+    names = ["request.mfa", "request.hour", "request.tags", "entity.color"]
+    register_function(spark, *files, name="may_close", attributes=names, refresh=None)
+    calls = [
+        ("true, 3, array('day'), 'red'", True),
+        ("true, cast(3 as tinyint), null, null", True),
+        ("null, 3, null, null", False),
+        ("true, 12, null, null", False),
+        ("true, 24, null, null", False),
+        ("true, 3, array('dusk'), null", False),
+    ]
+    asked = spark.sql("SELECT " + ", ".join(f"may_close('ann', 'close', 'ticket:t1', {more})" for more, _ in calls))
+    assert list(asked.collect()[0]) == [allowed for _, allowed in calls]
+    with pytest.raises(Exception, match="argument 4 of the function is of the type `string`: true or false is wanted"):
+        spark.sql("SELECT may_close('ann', 'close', 'ticket:t1', 'true', 3, null, null)").collect()
+    for wrong, message in (
+        (["request.mfo"], "unknown attribute `mfo` of the request; did you mean `mfa`"),
+        (["mfa"], "write KIND.NAME, as in request.mfa"),
+        (["user.staff"], "comes from the state"),
+    ):
+        with pytest.raises(InvalidRequest, match=message):
+            register_function(spark, *files, attributes=wrong)
+    with pytest.raises(UsageError, match="attributes is the text"):
+        register_function(spark, *files, attributes="request.mfa")
+
+
+@pytest.mark.slow
 def test_tables_of_spark_are_validated_there(spark: SparkSession, files: tuple[str, str]) -> None:
     frame = decision_rows.frame(spark, [row[:3] for row in ROWS], "user string, action string, entity string")
     tables = {name: spark.createDataFrame(rows) for name, rows in yaml.safe_load(STATE).items()}

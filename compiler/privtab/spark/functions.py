@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab.attributes import KINDS, requested
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
+from privtab.spark.attribute_columns import AttributeColumn
 from privtab.spark.following import REFRESH, Followed, check_refresh, followed
 from privtab.spark.kernel import Layout, decided_codes
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
@@ -21,6 +23,16 @@ if TYPE_CHECKING:
 
     from privtab.spark.shipping import Shipped
 
+ARGUMENTS = 3
+"""The arguments before those that give attributes."""
+_TYPES: Mapping[str, tuple[Callable[[pa.DataType], bool], str, pa.DataType]] = {
+    "bool": (pa.types.is_boolean, "true or false", pa.bool_()),
+    "integer": (pa.types.is_integer, "a whole number", pa.int64()),
+    "text": (pa.types.is_string, "a text", pa.string()),
+    "enum": (pa.types.is_string, "a text", pa.string()),
+    "set": (pa.types.is_list, "an array of texts", pa.list_(pa.string())),
+}
+"""By type of attribute: whether a type of Arrow suits, what is wanted, and the type that engines take."""
 _COLUMNS = ("user", "action", "type", "path")
 
 
@@ -32,11 +44,13 @@ def register_function(
     name: str = "may",
     type: str | None = None,  # noqa: A002  (as in Entity)
     flags: Iterable[str] = (),
+    attributes: Iterable[str] = (),
     refresh: float | None = REFRESH,
 ) -> None:
     """Register an SQL function `may(user, action, resource)` in a session; it returns true or false, never null.
 
-    `resource` is an entity, `'table:m/c/s/t'`, or with `type="table"` only the path. `flags` are set for all calls. The result is
+    `resource` is an entity, `'table:m/c/s/t'`, or with `type="table"` only the path. `flags` are set for all calls.
+    `attributes`: those that further arguments give, in this order: `["request.mfa", "user.rank", "entity.color"]`. The result is
     false for arguments that form no valid request: a null, a malformed path, an operation that needs a second object.
 
     The function checks the state for changes, so that no answer is based on a check more than `refresh` seconds old; the state must
@@ -44,18 +58,20 @@ def register_function(
     """
     check_refresh(refresh)
     opened = open_policy(policy)
-    set_flags = _flags(opened, flags)
+    set_flags, given = _flags(opened, flags), _given(opened, attributes)
     if type is not None and type not in opened.vocabulary.chains:
         raise InvalidRequest(f"unknown entity type `{type}`" + hint(type, opened.vocabulary.chains))
     check_executors(spark)
     source = prepared(opened, state, spark).ship(spark) if refresh is None else followed(opened, state, refresh)
     layout = Layout(
-        columns=_COLUMNS,
+        columns=(*_COLUMNS, *(str(attribute.column) for attribute in given)),
         constants=dict.fromkeys((f"flag_{flag}" for flag in set_flags), True),
         slots=(),
         flags=set_flags,
+        given=given,
     )
-    spark.udf.register(name, _function(source, layout, type))
+    types = [opened.vocabulary.attributes.of(attribute.kind)[attribute.name].type for attribute in given]
+    spark.udf.register(name, _function(source, layout, type, types))
 
 
 def _flags(policy: OpenPolicy, flags: Iterable[str]) -> tuple[str, ...]:
@@ -69,33 +85,47 @@ def _flags(policy: OpenPolicy, flags: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
-def _function(source: Shipped | Followed, layout: Layout, type_: str | None) -> Any:
+def _given(policy: OpenPolicy, attributes: Iterable[str]) -> tuple[AttributeColumn, ...]:
+    if isinstance(attributes, str):
+        raise UsageError(f"attributes is the text `{attributes}`: give a list of names")
+    found = []
+    for number, place in enumerate(attributes):
+        kind, _, name = place.partition(".")
+        if kind not in KINDS:
+            raise InvalidRequest(f"unknown attribute `{place}`: write KIND.NAME, as in request.mfa" + hint(kind, KINDS))
+        requested(name, policy.vocabulary.attributes.of(kind), "entities" if kind == "entity" else f"the {kind}")
+        found.append(AttributeColumn(kind=kind, slot="", name=name, column=f"attribute_{number}"))
+    return tuple(found)
+
+
+def _function(source: Shipped | Followed, layout: Layout, type_: str | None, types: Sequence[str]) -> Any:
     try:
         from pyspark.sql.pandas.functions import arrow_udf
     except ImportError:
-        return _of_series(source, layout, type_)
+        return _of_series(source, layout, type_, types)
 
     # Spark reads these annotations.
     def may(columns: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         from privtab.spark.functions import answers
 
-        yield from answers(source, layout, type_, columns)
+        yield from answers(source, layout, type_, types, columns)
 
     return arrow_udf(may, "boolean")  # type: ignore[call-overload]
 
 
-def _of_series(source: Shipped | Followed, layout: Layout, type_: str | None) -> Any:
+def _of_series(source: Shipped | Followed, layout: Layout, type_: str | None, types: Sequence[str]) -> Any:
     """For Spark 4.0, which lacks `arrow_udf`."""
     import pandas as pd
     from pyspark.sql.pandas.functions import pandas_udf
 
-    def may(users: pd.Series, actions: pd.Series, resources: pd.Series) -> pd.Series:
+    def may(*columns: pd.Series) -> pd.Series:
         from privtab.spark.functions import answers
 
-        columns = tuple(pa.array(column, pa.string(), from_pandas=True) for column in (users, actions, resources))
-        return pd.Series([yes for part in answers(source, layout, type_, iter([columns])) for yes in part.to_pylist()])
+        arrays = tuple(pa.array(column, from_pandas=True) for column in columns)
+        parts = answers(source, layout, type_, types, iter([arrays]))
+        return pd.Series([yes for part in parts for yes in part.to_pylist()])
 
-    may.__annotations__ = dict.fromkeys(("users", "actions", "resources", "return"), pd.Series)
+    may.__annotations__ = dict.fromkeys(("columns", "return"), pd.Series)
     return pandas_udf(may, "boolean")  # type: ignore[call-overload]
 
 
@@ -103,10 +133,20 @@ def _of_series(source: Shipped | Followed, layout: Layout, type_: str | None) ->
 
 
 def answers(
-    source: Shipped | Followed, layout: Layout, type_: str | None, columns: Iterable[tuple[pa.Array, ...]]
+    source: Shipped | Followed,
+    layout: Layout,
+    type_: str | None,
+    types: Sequence[str],
+    columns: Iterable[tuple[pa.Array, ...]],
 ) -> Iterator[pa.Array]:
-    """Whether each row is allowed; `columns` has the users, operations and resources of each batch."""
-    requests = (_request(*(_texts(column) for column in part), type_=type_) for part in columns)
+    """Whether each row is allowed; `columns` has the users, operations and resources of each batch, then attributes of some types."""
+    requests = (
+        (
+            *_request(*(_texts(column) for column in part[:ARGUMENTS]), type_=type_),
+            *(_values(part[n], types[n - ARGUMENTS], n + 1) for n in range(ARGUMENTS, len(part))),
+        )
+        for part in columns
+    )
     for codes in decided_codes(source, layout, requests):
         yield pc.equal(codes, 0)
 
@@ -116,6 +156,14 @@ def _texts(column: pa.Array) -> pa.Array:
     from privtab.spark.kernel import readable
 
     return readable(column.cast(pa.string()))
+
+
+def _values(column: pa.Array, type_: str, number: int) -> pa.Array:
+    """The values of an attribute, the argument with a number; raises UsageError for a column of another type."""
+    suits, wanted, arrow_type = _TYPES[type_]
+    if not suits(column.type) and not pa.types.is_null(column.type):
+        raise UsageError(f"argument {number} of the function is of the type `{column.type}`: {wanted} is wanted")
+    return column.cast(arrow_type)
 
 
 def _request(users: pa.Array, actions: pa.Array, resources: pa.Array, *, type_: str | None) -> tuple[pa.Array, ...]:
