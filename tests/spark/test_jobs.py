@@ -96,6 +96,38 @@ def test_groups_of_a_table_of_texts(spark: SparkSession, tmp_path: Path, capsys:
 
 
 @pytest.mark.slow
+def test_rows_name_active_roles(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lake.yaml").write_text(
+        "{privtab: 1, system: lake, version: '1', entities: {table: }, privileges: [READ],\n"
+        " semantics: {active_roles: request, hierarchy: [roles]}, tables: {table: {read: READ (table)}}}\n"
+    )
+    (tmp_path / "state.yaml").write_text(
+        'grants: [{grantee: "role:clerk", effect: allow, privilege: READ, entity: "table:t"}]\n'
+        'assignments: [{principal: "user:ann", role: head}, {principal: "role:head", role: clerk}, {principal: "user:ann", role: x}]\n'
+    )
+    table = tmp_path / "asked.csv"
+    table.write_text(
+        "who,what,roles\nann,table:t,x|head\nann,table:t,x\nann,table:t,\nann,table:t,boss\nann,table:t,clerk\n"
+    )
+    common = ["-p", tmp_path / "lake.yaml", "-s", tmp_path / "state.yaml", "-i", table, "-o", tmp_path / "out"]
+    common += ["--subject", "who", "--action", "read", "--resource", "what", "--active-roles", "roles"]
+    code, _, err = run(capsys, "decide", *common)
+    assert code == 2
+    assert "give the separator of roles by `--active-roles-separator`" in err
+    separator = ["--active-roles-separator", "|"]
+    code, output, err = run(capsys, "decide", *common, *separator, "--output-format", "json")
+    assert code == 0, err
+    lines = [line for file in (tmp_path / "out").glob("part-*") for line in file.read_text().splitlines()]
+    assert [json.loads(line)["allowed"] for line in lines] == [True, False, False, False, True]
+    arrays = pa.table({"who": ["ann"] * 2, "what": ["table:t"] * 2, "roles": [["head"], None]})
+    parquet.write_table(arrays, tmp_path / "arrays.parquet")
+    code, output, err = run(
+        capsys, "visible", *common, "-i", tmp_path / "arrays.parquet", "--action", "read", "--overwrite"
+    )
+    assert (code, output["rows"]) == (0, 1), err
+
+
+@pytest.mark.slow
 def test_columns_give_attributes(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "lake.yaml").write_text(
         "{privtab: 1, system: lake, version: '1', entities: {table: }, attributes: {request: {mfa: bool}},\n"
@@ -181,6 +213,7 @@ def test_state_writes_good_rows(spark: SparkSession, tmp_path: Path, capsys: pyt
         ("decide", [*LOADS, "-o", "out.xlsx"], 2, "`.xlsx` is not the suffix of a format that can be written"),
         ("decide", [*LOADS, "--flag", "forse"], 2, "unknown flag `forse`"),
         ("decide", [*LOADS, "--groups-separator", ";"], 2, "`--groups-separator TEXT` goes with `--groups COLUMN`"),
+        ("decide", [*LOADS, "--active-roles-separator", ";"], 2, "goes with `--active-roles COLUMN`"),
         ("decide", [*LOADS, "-p", "gravitino/1.1"], 2, "no policy `gravitino/1.1`"),
         ("visible", ["--resource", "what"], 2, "`--user NAME` or `--subject COLUMN`"),
         ("visible", ["--resource", "what", "--user", "x", "--conf", "oops"], 2, "write KEY=VALUE"),

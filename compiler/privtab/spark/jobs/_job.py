@@ -149,6 +149,16 @@ def named_options(parser_: argparse.ArgumentParser) -> None:
         help="separator of groups where --groups is a column of strings; an empty string is no group, and so is an empty cell "
         "of CSV, where nothing tells it from null",
     )
+    parser_.add_argument(
+        "--active-roles",
+        metavar="COLUMN",
+        help="a column of arrays of roles, for policies whose requests name the active ones; a null denies its row",
+    )
+    parser_.add_argument(
+        "--active-roles-separator",
+        metavar="TEXT",
+        help="separator of roles where --active-roles is a column of strings; an empty string is no role, and so is an empty cell of CSV",
+    )
     parser_.add_argument("--plan", choices=("auto", "kernel", "joins"), default="auto", help="how Spark decides")
     parser_.add_argument("--explain", action="store_true", help="print the plan and write nothing")
 
@@ -167,30 +177,45 @@ def check_options(options: argparse.Namespace) -> None:
     resource(options)
     objects(options)
     attributes(options)
-    if options.groups_separator is not None and not (options.groups and options.groups_separator):
-        raise UsageError("`--groups-separator TEXT` goes with `--groups COLUMN`")
+    for what, column, separator in (
+        ("groups", options.groups, options.groups_separator),
+        ("active-roles", options.active_roles, options.active_roles_separator),
+    ):
+        if separator is not None and not (column and separator):
+            raise UsageError(f"`--{what}-separator TEXT` goes with `--{what} COLUMN`")
     if options.output is None and not options.explain:
         raise UsageError("give `--output FOLDER`, or `--explain`")
 
 
 def groups(options: argparse.Namespace, frame: DataFrame) -> Column | str | None:
     """The `groups` argument given by the options; raises UsageError for a column of strings without `--groups-separator`."""
-    if options.groups is None or options.groups not in frame.columns:
-        return options.groups  # type: ignore[no-any-return]  # `decide` reports a missing column
+    return _names(options, frame, "groups", options.groups, options.groups_separator)
+
+
+def active_roles(options: argparse.Namespace, frame: DataFrame) -> Column | str | None:
+    """The `active_roles` argument given by the options; raises UsageError as `groups`."""
+    return _names(options, frame, "active-roles", options.active_roles, options.active_roles_separator)
+
+
+def _names(
+    options: argparse.Namespace, frame: DataFrame, what: str, column: str | None, separator: str | None
+) -> Column | str | None:
+    """A column of lists of names: as it is, or of texts that are divided at a separator."""
+    if column is None or column not in frame.columns:
+        return column  # `decide` reports a missing column
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
     from pyspark.sql.types import StringType
 
-    if not isinstance(frame.schema[options.groups].dataType, StringType):
-        return str(options.groups)
-    if options.groups_separator is None:
-        raise UsageError(
-            f"`{options.groups}` is a column of strings: give the separator of groups by `--groups-separator`"
-        )
-    text = F.col(f"`{options.groups}`")
+    if not isinstance(frame.schema[column].dataType, StringType):
+        return column
+    if separator is None:
+        nouns = what.rpartition("-")[2]
+        raise UsageError(f"`{column}` is a column of strings: give the separator of {nouns} by `--{what}-separator`")
+    text = F.col(f"`{column}`")
     if (options.input_format or _format(options.input)) == "csv":
         text = F.coalesce(text, F.lit(""))
     # `F.trim` itself would also receive the position in the array.
-    names = F.transform(F.split(text, f"\\Q{options.groups_separator}\\E"), lambda name: F.trim(name))  # noqa: PLW0108
+    names = F.transform(F.split(text, f"\\Q{separator}\\E"), lambda name: F.trim(name))  # noqa: PLW0108
     return F.when(F.trim(text) == "", F.array().cast("array<string>")).otherwise(names)
 
 
@@ -201,6 +226,7 @@ def named(options: argparse.Namespace, frame: DataFrame) -> dict[str, Any]:
         "with_": objects(options),
         "flags": options.flag,
         "groups": groups(options, frame),
+        "active_roles": active_roles(options, frame),
         "attributes": attributes(options),
         "plan": options.plan,
         "at": options.at,
