@@ -112,7 +112,7 @@ def text(moment: int) -> str:
     ('2026-03-03T11:00:00Z', '1970-01-01T00:00:00.000000001Z')
     """
     seconds, fraction = divmod(moment, _SECOND)
-    when = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+    when = (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
     return f"{when}.{fraction:09d}".rstrip("0") + "Z" if fraction else f"{when}Z"
 
 

@@ -65,23 +65,17 @@ class HypotheticalHoldings(Holdings):
         """The groups in the state."""
         return self._base.groups(user, request_groups)
 
-    def principals(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
-        """The principals in the state."""
-        return self._base.principals(user, groups)
-
-    def scoped(self, user: str, groups: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
-        """The scoped roles in the state."""
-        return self._base.scoped(user, groups)
+    def of_user(
+        self, user: str, groups: Collection[str] = ()
+    ) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str], frozenset[str]]:
+        """What the user holds in the state."""
+        return self._base.of_user(user, groups)
 
     def narrowed(
         self, user: str, groups: Collection[str], active: Collection[str]
     ) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
         """The active principals in the state."""
         return self._base.narrowed(user, groups, active)
-
-    def roles(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
-        """The roles in the state."""
-        return self._base.roles(user, groups)
 
 
 class Caller(EvaluationContext):
@@ -107,10 +101,7 @@ class Caller(EvaluationContext):
         self.attributes = attributes
         request_groups = groups if "request" in self.program.semantics.groups else ()
         self.request_groups = frozenset(request_groups)
-        self.groups = self.holdings.groups(user, request_groups)
-        self.principals = self.holdings.principals(user, request_groups)
-        self.scoped = self.holdings.scoped(user, request_groups)
-        self.roles = self.holdings.roles(user, request_groups)
+        self.principals, self.scoped, self.roles, self.groups = self.holdings.of_user(user, request_groups)
         self.narrow(active_roles, request_groups)
         self.about({})
 

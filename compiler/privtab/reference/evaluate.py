@@ -103,10 +103,7 @@ class EvaluationContext:
         groups = request.groups if "request" in self.program.semantics.groups else ()
         self.request_groups = frozenset(groups)
         """The groups that the request brings, if the policy takes any from it."""
-        self.groups = self.holdings.groups(request.user, groups)
-        self.principals = self.holdings.principals(request.user, groups)
-        self.scoped = self.holdings.scoped(request.user, groups)
-        self.roles = self.holdings.roles(request.user, groups)
+        self.principals, self.scoped, self.roles, self.groups = self.holdings.of_user(request.user, groups)
         self.narrow(request.active_roles, groups)
         rule = self.program.rules[request.resource.type, request.action]
         entities = {RESOURCE: request.resource, **{slot_.name: request.with_[slot_.name] for slot_ in rule.withs}}

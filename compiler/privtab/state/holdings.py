@@ -58,15 +58,20 @@ class Holdings:
             return found
         return found.union(*(self._values_where("memberships", "user", f"{GROUP}{group}", "group") for group in found))
 
-    def principals(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
+    def principals(self, user: str) -> frozenset[str]:
         """The user's principals that count everywhere, `user:…`, `group:…` and `role:…`, without roles assigned for a scope."""
-        direct = self._user_and_groups(user, groups)
-        return direct | {f"role:{role}" for role, scope in self.held_by(direct) if scope is None}
+        return self.of_user(user)[0]
 
-    def scoped(self, user: str, groups: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
-        """(`role:…`, key of the scope) for each role that the user holds within a scope, sorted."""
-        direct = self._user_and_groups(user, groups)
-        return tuple(sorted({(f"role:{role}", scope) for role, scope in self.held_by(direct) if scope is not None}))
+    def of_user(
+        self, user: str, groups: Collection[str] = ()
+    ) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str], frozenset[str]]:
+        """`principals` of a user; (`role:…`, key of the scope) for each role held within a scope, sorted; names of roles; `groups`."""
+        own = self.groups(user, groups)
+        direct = {f"user:{user}", *(f"group:{group}" for group in own)}
+        role_pairs = self.held_by(direct)
+        everywhere = {f"role:{role}" for role, scope in role_pairs if scope is None}
+        scoped = {(f"role:{role}", scope) for role, scope in role_pairs if scope is not None}
+        return frozenset(direct | everywhere), tuple(sorted(scoped)), frozenset(role for role, _ in role_pairs), own
 
     def narrowed(
         self, user: str, groups: Collection[str], active: Collection[str]
@@ -79,14 +84,10 @@ class Holdings:
         everywhere = direct | {f"role:{role}" for role, scope in role_pairs if scope is None}
         return everywhere, tuple(sorted((f"role:{role}", scope) for role, scope in role_pairs if scope is not None))
 
-    def roles(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
-        """The names of the roles that the user holds, directly, through a group or a role, everywhere or within a scope."""
-        return frozenset({role for role, _ in self.held_by(self._user_and_groups(user, groups))})
-
     def of_principal(
         self, principal: str, *, everywhere: bool = False
     ) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str]]:
-        """`principals`, `scoped` and `roles` for a user who only belongs to one group, or only holds one role.
+        """As `of_user`, without groups, for a user who only belongs to one group, or only holds one role.
 
         A role that the policy declares for a scope is held within each scope for which the state assigns it; `everywhere`: like
         other roles.

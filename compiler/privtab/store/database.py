@@ -129,7 +129,7 @@ def _config() -> Config:
 def _configure(connection: Any, _record: object) -> None:
     """Set up a new connection to SQLite. Transactions begin as `_begin` says, not as the driver guesses."""
     connection.isolation_level = None
-    for setting in (f"busy_timeout = {BUSY * 1000}", "journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+    for setting in (f"busy_timeout = {BUSY * 1000}", "journal_mode = WAL", "synchronous = FULL"):
         connection.execute(f"PRAGMA {setting}").close()
 
 

@@ -43,7 +43,7 @@ class Excerpt:
         self.shown = shown
         self.rows = Rows()
         self._pending = pending or {}
-        self._texts_read: dict[tuple[str, tuple[str, ...]], set[tuple[str, ...]]] = {}
+        self._sought_places: set[str] = set()
         self._looked_for: list[tuple[str, Mapping[str, Collection[str]]]] = []
         self._state: tuple[int, State] | None = None
 
@@ -316,8 +316,9 @@ class Excerpt:
                 # Texts that name no entity are found wrong elsewhere.
                 if type_ in shapes and shapes[type_].flat is not None:
                     keys.add(anchor(shapes[type_], path))
-            known = self._texts_read.get((ENTITIES, ("entity",)), set())
-            rows = self.find(ENTITIES, entity=[key for key in keys if (key,) not in known])
+            keys -= self._sought_places
+            self._sought_places |= keys
+            rows = self.find(ENTITIES, entity=keys)
             waiting = {row["parent"] for row in rows}
 
     # --- statements --------------------------------------------------------------------------------------------------
@@ -339,8 +340,6 @@ class Excerpt:
         found += self._added(table, lambda cells: all(cells.get(name) in texts[name] for name in columns))
         if begins is None:
             self._looked_for.append((table, {name: frozenset(texts[name]) for name in columns}))
-        if len(columns) == 1:
-            self._texts_read.setdefault((table, columns), set()).update((text,) for text in texts[columns[0]])
         return found
 
     def _beneath(self, table: str, column: str, key: str) -> list[Cells]:
@@ -383,8 +382,7 @@ class Excerpt:
 
 def _parts(texts: Mapping[str, Collection[str]], columns: tuple[str, ...]) -> Iterator[dict[str, Sequence[str]]]:
     """The texts of each column in parts, so that no statement looks for too many."""
-    listed = [list(batches(sorted(texts[name]))) for name in columns]
-    for parts in product(*listed):
+    for parts in product(*(batches(sorted(texts[name])) for name in columns)):
         yield dict(zip(columns, parts, strict=True))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -136,7 +136,7 @@ class Writer:
                 self._stored.setdefault(change.table, []).append(id_)
             rows[id_] = change
             self._numbers.setdefault(change.table, {})[id_] = number
-        self.head = replace(self.head, number=number, hash=entry["hash"])
+        self.head = Head(number, entry["hash"], self.head.system, self.head.checked)
         return number
 
     def flush(self) -> None:

@@ -53,11 +53,9 @@ class Reader:
         self, table: str, texts: Mapping[str, Sequence[str]], begins: tuple[str, str] | None = None
     ) -> Sequence[Any]:
         """The rows with one of some texts in each of some columns; `begins`: a column, and how its text begins."""
-        columns = tuple(texts)
-        statement = select_where(table, columns, None if begins is None else begins[0])
-        key = statement, *map(tuple, texts.values()), begins
+        key = tuple(texts), *map(tuple, texts.values()), begins
         found = self._known_in(table).get(key)
-        return self._remembered(table, key, self._select_where(statement, texts, begins)) if found is None else found
+        return self._remembered(table, key, self._select_where(table, texts, begins)) if found is None else found
 
     def prefetch(self, table: str, lookups: Sequence[Mapping[str, Sequence[str]]]) -> None:
         """Read by one statement what several calls of `where` with the same columns will ask for."""
@@ -65,12 +63,11 @@ class Reader:
         together = {name: sorted({text for texts in lookups for text in texts[name]}) for name in columns}
         if any(len(texts) > MOST_TEXTS for texts in together.values()):
             return
-        statement = select_where(table, columns, None)
-        rows = self._select_where(statement, together, None)
+        rows = self._select_where(table, together, None)
         for texts in lookups:
             sought = [(2 + COLUMNS[table].all.index(name), set(texts[name])) for name in columns]
             own = [row for row in rows if all(row[at] in names for at, names in sought)]
-            self._remembered(table, (statement, *map(tuple, texts.values()), None), own)
+            self._remembered(table, (columns, *map(tuple, texts.values()), None), own)
 
     def read(self, table: str, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[Any]:
         """The rows that a statement selects from a table."""
@@ -90,12 +87,20 @@ class Reader:
         return rows
 
     def _select_where(
-        self, statement: Select[Any], texts: Mapping[str, Sequence[str]], begins: tuple[str, str] | None
+        self, table: str, texts: Mapping[str, Sequence[str]], begins: tuple[str, str] | None
     ) -> Sequence[Any]:
-        values: dict[str, Any] = {f"cut_{name}": [text[:CUT] for text in texts[name]] for name in texts}
-        values |= {f"own_{name}": list(texts[name]) for name in texts}
+        values: dict[str, Any] = {}
+        whole: set[str] = set()
+        # A text that is shorter than the index cuts equals a cut text only if it equals the text.
+        for name in texts:
+            if name in INDEXED[table]:
+                values[f"cut_{name}"] = [text[:CUT] for text in texts[name]]
+            if name not in INDEXED[table] or any(len(text) >= CUT for text in texts[name]):
+                whole.add(name)
+                values[f"own_{name}"] = list(texts[name])
         if begins is not None:
             values["begin"] = f"{begins[1]}%"
+        statement = select_where(table, tuple(texts), frozenset(whole), None if begins is None else begins[0])
         return self._execute(statement, values)
 
     def _execute(self, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[Any]:
@@ -109,14 +114,15 @@ def batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 @cache
-def select_where(table: str, columns: tuple[str, ...], begins: str | None) -> Select[Any]:
-    """The rows with one of the texts `own_…` in each column."""
+def select_where(table: str, columns: tuple[str, ...], whole: frozenset[str], begins: str | None) -> Select[Any]:
+    """The rows with one of some texts in each column: `cut_…` as in its index, and, in the columns `whole`, the texts `own_…`."""
     conditions: list[ColumnElement[bool]] = []
     for name in columns:
         column = STATE[table].c[name]
-        conditions.append(column.in_(bindparam(f"own_{name}", expanding=True)))
         if name in INDEXED[table]:
             conditions.append(cut(column).in_(bindparam(f"cut_{name}", expanding=True)))
+        if name in whole:
+            conditions.append(column.in_(bindparam(f"own_{name}", expanding=True)))
     if begins is not None:
         conditions.append(STATE[table].c[begins].like(bindparam("begin")))
     return _rows(table).where(and_(*conditions)) if conditions else _rows(table)

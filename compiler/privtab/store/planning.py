@@ -208,7 +208,7 @@ def _after(excerpt: Excerpt, removed: Sequence[Change], more: RawState) -> tuple
     excerpt.read_around(rows_by_table, removed)
     rows = excerpt.complete()
     gone = [change for change in removed if row_id(change.row or {}) in rows.tables[change.table]]
-    after, additions = checked(excerpt.program, rows.changed(0, gone), excerpt.shown, more)
+    after, additions = checked(excerpt.program, rows.changed(0, gone) if gone else rows, excerpt.shown, more)
     existing = excerpt.holding(additions) - {(change.table, row_id(change.row or {})) for change in removed}
     return after, [change for change in additions if (change.table, row_id(change.row or {})) not in existing]
 

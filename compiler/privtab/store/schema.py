@@ -11,7 +11,6 @@ from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
-    ForeignKey,
     Index,
     Integer,
     MetaData,
@@ -58,11 +57,14 @@ STATE = {
         METADATA,
         Column("id", String(64), primary_key=True),
         *(Column(cell, TEXT, nullable=cell not in columns.required) for cell in columns.all),
-        Column("change", BigInteger, ForeignKey("journal.number"), nullable=False),
+        Column("change", BigInteger, nullable=False),
     )
     for name, columns in COLUMNS.items()
 }
-"""The rows of a state by table. `id` is a hash, since names are too long for an index; `change` added the row."""
+"""The rows of a state by table. `id` is a hash, since names are too long for an index; `change` added the row.
+
+`change` is no foreign key, which would cost a look-up and a lock for each row: `verify` compares the rows with the journal.
+"""
 CUT = 300
 """Characters of a text in an index: PostgreSQL takes at most 2,704 bytes for the columns of an index together."""
 INDEXES: Mapping[str, tuple[tuple[str, ...], ...]] = {

@@ -106,9 +106,7 @@ class Side:
                 principals, scoped, roles = holdings.of_principal(subject)
                 found = Holding(principals, scoped, roles, holdings.above([name]))
             else:
-                found = Holding(
-                    holdings.principals(name), holdings.scoped(name), holdings.roles(name), holdings.groups(name)
-                )
+                found = Holding(*holdings.of_user(name))
             self._known[subject] = found
         return found
 

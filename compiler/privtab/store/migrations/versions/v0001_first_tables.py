@@ -62,7 +62,7 @@ def upgrade() -> None:
             sa.Column("id", sa.String(64), primary_key=True),
             *(sa.Column(cell, _TEXT, nullable=False) for cell in required),
             *(sa.Column(cell, _TEXT) for cell in optional),
-            sa.Column("change", sa.BigInteger, sa.ForeignKey("journal.number"), nullable=False),
+            sa.Column("change", sa.BigInteger, nullable=False),
         )
         for columns in _INDEXES[name]:
             cells = (sa.text(f'substr("{cell}", 1, 300)') for cell in columns)
