@@ -8,6 +8,7 @@ import pty
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import pytest
@@ -131,6 +132,17 @@ def test_a_server_is_changed_and_shown_in_the_same_way(
     assert privtab("own", server.url, "schema:l/s", "--to", "eve").code == 1, "owners may drop it"
     assert privtab("own", server.url, "schema:l/s", "--to", "eve", "--yes").code == 0
     assert privtab("show", server.url, "schema:l/s").out == "owners:{entity: schema:l/s, owner: user:eve}\n"
+    assert privtab("assign", server.url, "writer", "--to", "eve").code == 0
+    assert "role: writer" in privtab("unassign", server.url, "writer", "--from", "eve").out
+    elsewhere = privtab("show", f"{server.url}/elsewhere")
+    assert (elsewhere.code, "is it the URL of `privtab store serve`?" in elsewhere.err) == (3, True)
+    with socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        nobody = privtab("show", f"http://127.0.0.1:{closed.getsockname()[1]}")
+    assert (nobody.code, nobody.err.endswith("/store/v1 cannot be reached: [Errno 111] Connection refused\n")) == (
+        3,
+        True,
+    )
     assert privtab("assign", server.url, "reader", "--to", "eve", "--resource", "role:l/reader").code == 0
     (lake / "eve.token").write_text(token("eve"), encoding="utf-8")
     eve = ("--token-file", "eve.token")

@@ -74,9 +74,11 @@ def test_a_user_holds_the_least_fixed_point_of_the_rows(seed: int) -> None:
     for user in (*worlds.names(program).users, "nobody"):
         for request_groups in ((), tuple(worlds.names(program).groups[:1])):
             pairs = fixed_point(program, state, user, request_groups)
-            assert holdings.principals(user, request_groups) == {p for p, scope in pairs if scope is None}
-            assert set(holdings.scoped(user, request_groups)) == {(p, scope) for p, scope in pairs if scope is not None}
-            assert holdings.roles(user, request_groups) == {p[5:] for p, _ in pairs if p.startswith("role:")}
+            assert holdings.of_user(user, request_groups).principals == {p for p, scope in pairs if scope is None}
+            assert set(holdings.of_user(user, request_groups).scoped) == {
+                (p, scope) for p, scope in pairs if scope is not None
+            }
+            assert holdings.of_user(user, request_groups).roles == {p[5:] for p, _ in pairs if p.startswith("role:")}
             assert holdings.groups(user, request_groups) == {p[6:] for p, _ in pairs if p.startswith("group:")}
 
 
@@ -171,8 +173,8 @@ def test_members_are_users_or_groups_and_holders_also_roles() -> None:
     state, found = checked(program, **rows)
     assert found == []
     holdings = Holdings(program, state)
-    assert holdings.principals("ann") == {"user:ann", "group:eu", "group:all", "role:engineer"}
-    assert holdings.scoped("ann") == (("role:contributor", "catalog:silver"), ("role:helper", "catalog:silver"))
+    assert holdings.of_user("ann").principals == {"user:ann", "group:eu", "group:all", "role:engineer"}
+    assert holdings.of_user("ann").scoped == (("role:contributor", "catalog:silver"), ("role:helper", "catalog:silver"))
     assert holdings.groups("bob", ["eu"]) == {"eu", "all"}
     assert {code for code, *_ in checked(small("roles"), **rows)[1]} == {"S122"}
     assert {table for _, _, table, _ in checked(small("groups"), **rows)[1]} == {"assignments"}
@@ -243,7 +245,7 @@ def test_scopes_intersect() -> None:
         {"principal": "role:b", "role": "d"},
     ]
     state, _ = checked(program, assignments=rows)
-    assert Holdings(program, state).scoped("ann") == tuple((f"role:{name}", "table:silver/t") for name in "abd")
+    assert Holdings(program, state).of_user("ann").scoped == tuple((f"role:{name}", "table:silver/t") for name in "abd")
     assert Holdings(program, state).of_principal("role:a")[1] == (
         ("role:b", "catalog:silver"),
         ("role:c", "catalog:gold"),

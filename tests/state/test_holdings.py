@@ -34,15 +34,15 @@ def state() -> State:
 
 def test_principals_are_the_user_their_groups_and_roles(program: Program, state: State) -> None:
     holdings = Holdings(program, state)
-    assert holdings.principals("alice") == {"user:alice", "group:hr", "group:it", "role:analyst", "role:reader"}
-    assert holdings.principals("nobody") == {"user:nobody"}
+    assert holdings.of_user("alice").principals == {"user:alice", "group:hr", "group:it", "role:analyst", "role:reader"}
+    assert holdings.of_user("nobody").principals == {"user:nobody"}
 
 
 def test_scoped_roles_stand_apart(program: Program, state: State) -> None:
     holdings = Holdings(program, state)
-    assert holdings.scoped("alice") == holdings.scoped("bob") == (("role:keeper", "lake:l"),)
-    assert holdings.scoped("nobody") == ()
-    assert holdings.roles("bob") == {"reader", "keeper"}
+    assert holdings.of_user("alice").scoped == holdings.of_user("bob").scoped == (("role:keeper", "lake:l"),)
+    assert holdings.of_user("nobody").scoped == ()
+    assert holdings.of_user("bob").roles == {"reader", "keeper"}
 
 
 def test_grants_resolve_aliases_and_sets(program: Program, state: State) -> None:
@@ -67,10 +67,10 @@ def test_owners_members_and_service_admins(program: Program, state: State) -> No
 def test_groups_of_a_request_count_only_where_the_policy_says_so(
     program: Program, trusting: Program, state: State
 ) -> None:
-    assert Holdings(program, state).principals("eve", ["hr"]) == {"user:eve"}
+    assert Holdings(program, state).of_user("eve", ["hr"]).principals == {"user:eve"}
     holdings = Holdings(trusting, state)
     assert holdings.groups("eve", ["hr"]) == {"hr"}
     assert holdings.groups("alice", ["new"]) == {"hr", "it", "new"}
-    assert holdings.principals("eve", ["hr"]) == {"user:eve", "group:hr", "role:reader"}
-    assert holdings.scoped("eve", ["hr"]) == (("role:keeper", "lake:l"),)
-    assert holdings.roles("eve", ["hr"]) == {"reader", "keeper"}
+    assert holdings.of_user("eve", ["hr"]).principals == {"user:eve", "group:hr", "role:reader"}
+    assert holdings.of_user("eve", ["hr"]).scoped == (("role:keeper", "lake:l"),)
+    assert holdings.of_user("eve", ["hr"]).roles == {"reader", "keeper"}

@@ -181,9 +181,12 @@ def test_lookups_in_the_index_agree_with_the_holdings(
             for group in request_groups:
                 own |= set(document["group_principals"].get(group, "").split("\n")) - {""}
                 pairs |= pairs_of(document["group_scoped"].get(group, {}))
-            everywhere, scoped = holdings.principals(user, request_groups), holdings.scoped(user, request_groups)
+            everywhere, scoped = (
+                holdings.of_user(user, request_groups).principals,
+                holdings.of_user(user, request_groups).scoped,
+            )
             roles = {document["within"][p][0] if p in document["within"] else p for p in own}
-            assert {r[5:] for r in roles if r.startswith("role:")} == holdings.roles(user, request_groups)
+            assert {r[5:] for r in roles if r.startswith("role:")} == holdings.of_user(user, request_groups).roles
             assert {g[6:] for g in own if g.startswith("group:")} | set(request_groups) == holdings.groups(
                 user, request_groups
             )

@@ -79,7 +79,9 @@ def test_a_caller_cannot_choose_a_weaker_operation(lake: GuardedStore, houses: G
 def test_rows_without_an_operation_are_refused(store: Store) -> None:
     store.perform(asks("root", "create", "lake:l"))
     plain = guarded(store)
-    with pytest.raises(UsageError, match=r"no one operation on `lake` authorises owners\.add"):
+    with pytest.raises(
+        UsageError, match=r"for owners\.add, the policy has none of set_owner, change_owner on `lake`; `--authorise"
+    ):
         plain.change(rows("owners", {"entity": "lake:l", "owner": "user:eve"}), FREE)
     with pytest.raises(UsageError, match="about one object"):
         plain.change(rows("service_admins", {"user": "eve"}), FREE)
@@ -202,11 +204,29 @@ def test_shipped_policies_determine_their_operations() -> None:
     assert Authority(load_program("streams/teracloud")).deleting("instance_hosts") is None
 
 
-def test_a_role_whose_entity_no_row_names_is_given_as_the_resource(lake: GuardedStore) -> None:
+def test_a_role_that_no_row_places_is_in_the_only_entity_that_can_contain_it(lake: GuardedStore) -> None:
     row = {"principal": "user:eve", "role": "reader"}
-    with pytest.raises(UsageError, match="no entity of role `reader`: give it as `resource`"):
+    done = lake.change(rows("assignments", row), FREE)
+    assert (done.decision.rule, len(done.changes)) == ("lake/role/grant", 1)
+    # Who assigned it sees it, and takes it back.
+    assert lake.visible("root", ["assignments"])[1] == {"assignments": [row]}
+    assert lake.visible("sam", ["assignments"])[1] == {"assignments": []}
+    assert lake.change(DesiredChange(user="root", remove={"assignments": [row]}), FREE).changes
+
+
+def test_a_role_that_several_entities_can_contain_is_given_as_the_resource(lake: GuardedStore) -> None:
+    lake.store.perform(asks("root", "create", "lake:m"))
+    lake.store.change(asks("root", "grant", "lake:m"), add={"owners": [{"entity": "lake:m", "owner": "user:max"}]})
+    row = {"principal": "user:eve", "role": "reader"}
+    with pytest.raises(UsageError, match="several entities: name one as `resource`"):
         lake.change(rows("assignments", row), FREE)
     assert lake.change(rows("assignments", row, resource=Entity("role", "l/reader")), FREE).changes
+    assert lake.visible("root", ["assignments"])[1] == {"assignments": [row]}
+
+
+def test_a_role_that_nothing_can_contain_is_given_as_the_resource(store: Store) -> None:
+    with pytest.raises(UsageError, match="contains the role `reader`: name its entity as `resource`"):
+        guarded(store).change(rows("assignments", {"principal": "user:eve", "role": "reader"}), FREE)
 
 
 def test_an_entity_with_a_flat_id_is_placed_where_its_creator_may_create(houses: GuardedStore) -> None:

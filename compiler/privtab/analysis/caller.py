@@ -13,7 +13,7 @@ from privtab.names import path_of
 from privtab.paths import at_level
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, roles_not_held
-from privtab.state.holdings import Holdings
+from privtab.state.holdings import Held, Holdings
 from privtab.state.nodes import State
 
 
@@ -65,9 +65,7 @@ class HypotheticalHoldings(Holdings):
         """The groups in the state."""
         return self._base.groups(user, request_groups)
 
-    def of_user(
-        self, user: str, groups: Collection[str] = ()
-    ) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str], frozenset[str]]:
+    def of_user(self, user: str, groups: Collection[str] = ()) -> Held:
         """What the user holds in the state."""
         return self._base.of_user(user, groups)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,11 +11,10 @@ import typer
 from privtab.cli._output import complain, out
 from privtab.exit_codes import ExitCode
 from privtab.plural import count
+from privtab.state.row_text import row_text
 
 if TYPE_CHECKING:
     from privtab.effects import Change
-
-_PLAIN = re.compile(r"[A-Za-z][\w/.:%+-]*[\w]", re.ASCII)
 
 
 def confirm_sensitive() -> None:
@@ -30,7 +27,8 @@ def confirm_sensitive() -> None:
 def print_changes(changes: Iterable[Change]) -> None:
     """Print the rows that a change adds and removes."""
     for change_ in changes:
-        print_row(f"  {'+' if change_.action == 'add' else '-'} {change_.table}:", change_.row or {})
+        sign = "+" if change_.action == "add" else "-"
+        out().print(f"  {sign} {row_text(change_.table, change_.row or {})}", soft_wrap=True)
 
 
 def print_done(number: int, changes: Sequence[Change], *, repeated: bool) -> None:
@@ -38,15 +36,3 @@ def print_done(number: int, changes: Sequence[Change], *, repeated: bool) -> Non
     print_changes(changes)
     again = ", done before" if repeated else ""
     out().print(f"change {number}: {count(len(changes), 'row')}{again}")
-
-
-def print_row(before: str, cells: Mapping[str, str | None]) -> None:
-    """Print a row, as YAML reads it."""
-    text = ", ".join(f"{name}: {_cell(value or '')}" for name, value in cells.items())
-    out().print(f"{before}{{{text}}}", soft_wrap=True)
-
-
-def _cell(text: str) -> str:
-    """A cell as YAML reads it: in quotes where it is not plain."""
-    plain = _PLAIN.fullmatch(text) is not None
-    return text if plain else json.dumps(text, ensure_ascii=False)

@@ -241,7 +241,8 @@ class _Remote:
             self._http.headers["Authorization"] = f"Bearer {token}"
 
     def rows(self, table: str, **cells: str) -> list[Row]:
-        return _matching([entry["row"] for entry in self.listed(f"/rows/{table}", {})], cells)
+        about = next(cells[name] for name in ("grantee", "principal", "entity") if name in cells)
+        return _matching([entry["row"] for entry in self.listed(f"/rows/{table}", {"about": about})], cells)
 
     def listed(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
         """The rows of all pages."""
@@ -287,10 +288,15 @@ class _Remote:
                 timeout=_TIMEOUT,
                 allow_redirects=False,
             )
+        except requests.RequestException as problem:
+            raise StoreError(f"{self._url} cannot be reached: {_cause(problem)}") from None
+        try:
             content = answer.json()
-            error = content.get("error") if isinstance(content, dict) else {}
-        except (requests.RequestException, ValueError) as problem:
-            raise StoreError(f"{self._url}: {problem}") from None
+        except requests.JSONDecodeError:
+            raise StoreError(
+                f"{self._url} answered {answer.status_code} without JSON: is it the URL of `privtab store serve`?"
+            ) from None
+        error = content.get("error") if isinstance(content, dict) else {}
         if answer.status_code == 200 and error is None:
             return content
         error = error if isinstance(error, dict) else {}
@@ -309,6 +315,12 @@ class _Remote:
                 raise UsageError(message)
             case _:
                 raise StoreError(message)
+
+
+def _cause(problem: Exception) -> object:
+    """What went wrong, without the retries and the objects that `requests` puts around it."""
+    inner = problem.args[0] if problem.args else problem
+    return str(getattr(inner, "reason", inner)).rpartition(": ")[2] or problem
 
 
 def listed(settings: Settings, name: str | None) -> list[tuple[str, Row]]:

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, print_if_data
-from privtab.cli._store_rows import print_row
+from privtab.cli._output import Format, out, print_if_data
 from privtab.cli._store_session import CaFileOption, Settings, StoreArgument, TokenFileOption, listed
+from privtab.state.row_text import row_text
 
 PANEL = "Grant"
 
@@ -38,4 +38,4 @@ def run(
     if print_if_data(format_, [{"table": table, "row": dict(row)} for table, row in rows]):
         return
     for table, row in rows:
-        print_row(f"{table}:", row)
+        out().print(row_text(table, row), soft_wrap=True)

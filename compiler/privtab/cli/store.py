@@ -16,11 +16,12 @@ from privtab.cli._options import FormatOption, PolicyOption, VariantOption, with
 from privtab.cli._output import Format, complain, out, print_if_data
 from privtab.cli._store_changes import confirm, store_class
 from privtab.cli._store_delete import add_to as add_delete_to
-from privtab.cli._store_rows import print_done, print_row
+from privtab.cli._store_rows import print_done
 from privtab.cli._store_serve import add_to as add_serve_to
 from privtab.errors import AccessDenied, StateInvalid, UsageError
 from privtab.exit_codes import ExitCode
 from privtab.plural import count
+from privtab.state.row_text import row_text
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -128,7 +129,7 @@ def show(
         return
     for table, rows in tables.items():
         for row in rows:
-            print_row(f"{table}:", row)
+            out().print(row_text(table, row), soft_wrap=True)
 
 
 @app.command("verify")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from privtab.attributes import Value
 from privtab.ir.names import PrivilegeNames
@@ -15,6 +15,19 @@ from privtab.state.located import locations
 from privtab.state.nodes import State
 
 _NOBODY: frozenset[str] = frozenset()
+
+
+class Held(NamedTuple):
+    """What a user holds."""
+
+    principals: frozenset[str]
+    """Those that count everywhere, `user:…`, `group:…` and `role:…`, without roles assigned for a scope."""
+    scoped: tuple[tuple[str, str], ...]
+    """(`role:…`, key of the scope) for each role that is held within a scope, sorted."""
+    roles: frozenset[str]
+    """The names of the roles, held directly, through a group or a role, everywhere or within a scope."""
+    groups: frozenset[str]
+    """The names of the groups."""
 
 
 class Holdings:
@@ -58,20 +71,19 @@ class Holdings:
             return found
         return found.union(*(self._values_where("memberships", "user", f"{GROUP}{group}", "group") for group in found))
 
-    def principals(self, user: str) -> frozenset[str]:
-        """The user's principals that count everywhere, `user:…`, `group:…` and `role:…`, without roles assigned for a scope."""
-        return self.of_user(user)[0]
-
-    def of_user(
-        self, user: str, groups: Collection[str] = ()
-    ) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str], frozenset[str]]:
-        """`principals` of a user; (`role:…`, key of the scope) for each role held within a scope, sorted; names of roles; `groups`."""
+    def of_user(self, user: str, groups: Collection[str] = ()) -> Held:
+        """What a user holds."""
         own = self.groups(user, groups)
         direct = {f"user:{user}", *(f"group:{group}" for group in own)}
         role_pairs = self.held_by(direct)
         everywhere = {f"role:{role}" for role, scope in role_pairs if scope is None}
         scoped = {(f"role:{role}", scope) for role, scope in role_pairs if scope is not None}
-        return frozenset(direct | everywhere), tuple(sorted(scoped)), frozenset(role for role, _ in role_pairs), own
+        return Held(
+            principals=frozenset(direct | everywhere),
+            scoped=tuple(sorted(scoped)),
+            roles=frozenset(role for role, _ in role_pairs),
+            groups=own,
+        )
 
     def narrowed(
         self, user: str, groups: Collection[str], active: Collection[str]
@@ -87,7 +99,7 @@ class Holdings:
     def of_principal(
         self, principal: str, *, everywhere: bool = False
     ) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str]]:
-        """As `of_user`, without groups, for a user who only belongs to one group, or only holds one role.
+        """As `of_user`, without the groups, for a user who only belongs to one group, or only holds one role.
 
         A role that the policy declares for a scope is held within each scope for which the state assigns it; `everywhere`: like
         other roles.

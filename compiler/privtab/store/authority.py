@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, product
 from typing import Literal, TypeAlias
 
 from privtab.errors import UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import OwnerKind, Program
-from privtab.names import encode_name, refers_to
+from privtab.locations import Locations
+from privtab.names import encode_name, last_name
 from privtab.request import Entity
 from privtab.state.raw import COLUMNS
 
@@ -30,12 +32,54 @@ OPERATIONS: Mapping[tuple[str, Verb], tuple[str, ...]] = {
 """The default operations for rows to add and to remove: the first that the type of the object has."""
 DELETING = ("drop", "delete", "remove", "deregister")
 """The default operations that delete an entity: the first that its type has."""
+MOST_PLACES = 100
+"""Entities in which a principal is sought that no row places."""
 PRINCIPAL_OF: Mapping[str, tuple[str, OwnerKind]] = {
     "assignments": ("role", "role"),
     "memberships": ("group", "group"),
     "members": ("user", "user"),
 }
 """The column that names the principal whose entity is the object of a row, and its kind."""
+
+
+class Places:
+    """Where a principal that is an entity may be: by the entities that a store names."""
+
+    def __init__(self, program: Program, where: Locations, entities: Iterable[Entity]) -> None:
+        self._kinds = program.entities
+        self._where = where
+        self._entities = tuple(entities)
+        self._called: dict[str, list[Entity]] = {}
+        """By its last name and its whole path, each entity that is a principal."""
+        for entity in self._entities:
+            if self._kinds[entity.type].principal is not None:
+                for name in {last_name(entity.id), entity.id}:
+                    self._called.setdefault(name, []).append(entity)
+
+    def called(self, name: str) -> Sequence[Entity]:
+        """The entities that are principals with a name."""
+        return self._called.get(name, ())
+
+    def possible(self, name: str, type_: str) -> Iterator[Entity]:
+        """The entities that a principal may be whose entity is not named: one in each entity that can contain it."""
+        paths = self._containers.get(self._kinds[type_].parent or "", ())
+        for path in paths if len(paths) <= MOST_PLACES else ():
+            yield Entity(type_, f"{path}/{encode_name(name)}" if path else encode_name(name))
+
+    @cached_property
+    def _containers(self) -> Mapping[str, set[str]]:
+        """By type, the paths of the entities that can contain principals."""
+        found: dict[str, set[str]] = {
+            kind.parent: set()
+            for kind in self._kinds.values()
+            if kind.principal is not None and kind.parent is not None
+        }
+        for entity in self._entities:
+            for key in self._where.find(entity) or ():
+                type_, _, path = key.partition(":")
+                if type_ in found:
+                    found[type_].add(path)
+        return found
 
 
 class Authority:
@@ -59,6 +103,14 @@ class Authority:
             found = self._first(self._names.get((table, "add"), ()), type_)
         return found
 
+    def described(self, table: str, verb: Verb, type_: str) -> str:
+        """Which operation authorises the change on entities of this type, or which ones the policy lacks."""
+        if (operation := self.operation(table, verb, type_)) is not None:
+            return f"`{operation}` authorises {table}.{verb}"
+        names = self._names.get((table, verb), ())
+        wanted = f"none of {', '.join(names)}" if names else "no operation that is known to do so"
+        return f"for {table}.{verb}, the policy has {wanted} on `{type_}`"
+
     def deleting(self, type_: str) -> str | None:
         """The operation that deletes an entity of this type; None for one that exists with its parent."""
         return None if self.program.entities[type_].single else self._first(DELETING, type_)
@@ -72,10 +124,11 @@ class Authority:
                 found.setdefault(table, {}).setdefault(verb, {})[type_] = operation
         return found
 
-    def objects(self, table: str, row: Mapping[str, str], known: Iterable[Entity]) -> Iterator[Entity]:
+    def objects(self, table: str, row: Mapping[str, str], known: Places) -> Iterator[Entity]:
         """The entities that a row is about, of which a request must name one. `known`: entities that the store names.
 
-        A role, a group or a user may be several entities, if its name occurs in several places.
+        A role, a group or a user may be several entities, if its name occurs in several places. One that no other row names may be in any
+        entity that can contain it.
         """
         key = row.get("entity") or row.get("scope")
         if key is not None:
@@ -94,7 +147,9 @@ class Authority:
             return
         roots = [type_ for type_ in types if self.program.depth(type_) == 1]
         yield from (Entity(type_, encode_name(name)) for type_ in roots)
-        yield from (e for e in known if e.type in types and e.type not in roots and refers_to(name, e.id))
+        inner = [type_ for type_ in types if type_ not in roots and type_ not in self.program.flat]
+        named = [entity for entity in known.called(name) if entity.type in types and entity.type not in roots]
+        yield from named or chain.from_iterable(known.possible(name, type_) for type_ in inner)
 
     def _first(self, names: Iterable[str], type_: str) -> str | None:
         return next((name for name in names if (type_, name) in self.program.rules), None)

@@ -23,7 +23,8 @@ _WRITES = "privtab_writes"
 
 
 def address(text: str) -> URL:
-    """The URL of a store: `postgresql+psycopg://…`, or the path of an SQLite file. Raises UsageError."""
+    """The URL of a store: `postgresql+psycopg://…`, or the path of an SQLite file. Raises UsageError, FileError."""
+    text = text.removeprefix("store:")  # As `--state` takes it.
     try:
         url = make_url(text) if "://" in text else URL.create("sqlite", database=text)
         backend = url.get_backend_name()
@@ -35,6 +36,8 @@ def address(text: str) -> URL:
         )
     if backend == "sqlite" and url.database in {None, "", ":memory:"}:
         raise UsageError("a store in SQLite needs a file: give its path")
+    if backend == "sqlite" and not Path(str(url.database)).parent.is_dir():
+        raise FileError(f"no such folder: {Path(str(url.database)).parent}")
     return url
 
 

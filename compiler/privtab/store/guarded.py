@@ -24,7 +24,7 @@ from privtab.sensitive import SENSITIVE
 from privtab.state.load import from_tables
 from privtab.state.nodes import StateFinding
 from privtab.state.validate import validate
-from privtab.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb
+from privtab.store.authority import PRINCIPAL_OF, VERBS, Authority, Places, Verb
 from privtab.store.planning import Plan, Proposal, Tables
 from privtab.store.store import Outcome, Store
 from privtab.store.view import Row, Snapshot, View
@@ -207,7 +207,7 @@ class GuardedStore:
         }
 
     def _authorising(self, snapshot: Snapshot, table: str, row: Row, user: str) -> Iterator[Request]:
-        for object_, verb in product(self.authority.objects(table, row, snapshot.entities), VERBS):
+        for object_, verb in product(self.authority.objects(table, row, snapshot.places), VERBS):
             if (operation := self.authority.operation(table, verb, object_.type)) is not None:
                 yield Request(user=user, action=operation, resource=object_)
 
@@ -223,12 +223,14 @@ class GuardedStore:
             self._vocabulary.check_path(desired.resource)
         objects: set[Entity] | None = None
         for table, _, row in listed:
-            found = set(self.authority.objects(table, row, snapshot.entities))
-            if desired.resource is not None and self._may_be_about(table, row, desired.resource):
+            found = set(self.authority.objects(table, row, snapshot.places))
+            if desired.resource is not None and self._may_be_about(snapshot, table, row, desired.resource):
                 found.add(desired.resource)
             if not found and desired.resource is None and table in PRINCIPAL_OF:
                 column, kind = PRINCIPAL_OF[table]
-                raise UsageError(f"the store names no entity of {kind} `{row[column]}`: give it as `resource`")
+                raise UsageError(
+                    f"the store names nothing that contains the {kind} `{row[column]}`: name its entity as `resource`"
+                )
             objects = found if objects is None else objects & found
         if desired.resource is not None:
             objects = (objects or set()) & {desired.resource}
@@ -242,9 +244,10 @@ class GuardedStore:
         (resource,) = objects
         operations = {self.authority.operation(table, verb, resource.type) for table, verb, _ in listed}
         if None in operations or len(operations) != 1:
-            kinds = ", ".join(sorted({f"{table}.{verb}" for table, verb, _ in listed}))
+            kinds = sorted({(table, verb) for table, verb, _ in listed})
+            advice = "; ".join(self.authority.described(table, verb, resource.type) for table, verb in kinds)
             raise UsageError(
-                f"no one operation on `{resource.type}` authorises {kinds}: `--authorise TABLE=OPERATION` names one"
+                f"no one operation on {resource} authorises these rows: {advice}; `--authorise TABLE=OPERATION` names another"
             )
         operation = operations.pop()
         assert operation is not None
@@ -264,9 +267,9 @@ class GuardedStore:
         if findings:
             raise StateInvalid(tuple(findings), "nothing was changed")
 
-    def _may_be_about(self, table: str, row: Row, resource: Entity) -> bool:
+    def _may_be_about(self, snapshot: Snapshot, table: str, row: Row, resource: Entity) -> bool:
         """Whether rows about principals may be about an entity that the store does not name yet."""
-        known = (resource,)
+        known = Places(self.program, snapshot.where, (resource,))
         return resource.type in self.program.entities and resource in self.authority.objects(table, row, known)
 
     def _request_for(self, desired: DesiredChange, operation: str, resource: Entity) -> Request:

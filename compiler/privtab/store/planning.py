@@ -21,6 +21,7 @@ from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.principal_rows import about_principal
 from privtab.state.raw import COLUMNS, RawState
+from privtab.state.row_text import row_text
 from privtab.store.conflicts import check_conflicts
 from privtab.store.excerpt import Excerpt
 from privtab.store.rows import Rows, checked
@@ -223,7 +224,7 @@ def _removals(excerpt: Excerpt, rows: RawState) -> list[Change]:
     existing = excerpt.holding(listed)
     missing = [change for change in listed if (change.table, row_id(change.row or {})) not in existing]
     if missing:
-        texts = "; ".join(f"`{change.table}` {change.row}" for change in missing[:5])
+        texts = "; ".join(row_text(change.table, change.row or {}) for change in missing[:5])
         more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
         raise StoreConflict(
             f"the store does not hold these rows: {texts}{more}; `privtab store show` prints them as it does"
@@ -287,7 +288,7 @@ def _check_covered(
         else:
             covered = any(_is_about(program, object_, cells) for object_ in objects)
         if not covered:
-            wrong.append(f"`{change.table}` {dict(cells)}")
+            wrong.append(row_text(change.table, cells))
     if wrong:
         raise UsageError(
             f"`{request.action}` on {request.resource} does not authorise rows that are about something else: {'; '.join(wrong[:5])}"

@@ -20,6 +20,7 @@ from privtab.state.index import index_bytes
 from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.raw import ENTITIES
+from privtab.store.authority import Places
 from privtab.store.journal import Head, Journal
 from privtab.store.rows import Rows, checked
 from privtab.vocabulary import Vocabulary
@@ -86,6 +87,11 @@ class Snapshot:
         """The entities that rows name, sorted."""
         texts = {row[name] for rows in self.tables.values() for row in rows for name in ENTITIES if name in row}
         return tuple(Entity.parse(text) for text in sorted(texts))
+
+    @cached_property
+    def places(self) -> Places:
+        """Where principals that are entities may be."""
+        return Places(self.program, self.where, self.entities)
 
     @cached_property
     def _kept(self) -> Any:
