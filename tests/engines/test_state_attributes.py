@@ -235,7 +235,7 @@ def test_sharded_states(opa_binary: Path, windows: bool) -> None:
 
 @pytest.mark.parametrize("seed", seeds(range(40), quick=4))
 def test_generated_states_in_parts(seed: int) -> None:
-    program = generated_programs.program(seed, "attributes", *worlds.TIMED)
+    program = generated_programs.program(seed, "attributes", *worlds.SHARDED)
     state = worlds.state(program, seed)
     whole = index(program, state)
     assert merged(parts(program, without_revision(program, state))) == whole

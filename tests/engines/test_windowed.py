@@ -30,7 +30,7 @@ SEEDS = st.integers(min_value=0, max_value=2**31)
 @settings(max_examples=4)
 @given(policy=st.integers(0, 40), seed=SEEDS)
 def test_the_python_engine_agrees_with_the_reference_at_every_moment(policy: int, seed: int) -> None:
-    program = generated_programs.program(policy, *(worlds.TIMED if policy % 2 else ()))
+    program = generated_programs.program(policy, *(worlds.FEATURES if policy % 2 else ()))
     state = worlds.timed(worlds.state(program, seed), seed)
     if not state.windows:
         return
@@ -49,7 +49,7 @@ def test_the_python_engine_agrees_with_the_reference_at_every_moment(policy: int
 @settings(max_examples=20, deadline=None)
 @given(policy=st.integers(0, 40), seed=SEEDS)
 def test_the_python_engine_agrees_with_the_reference_over_shards_with_windows(policy: int, seed: int) -> None:
-    program = generated_programs.program(policy, *(worlds.TIMED if policy % 2 else ()))
+    program = generated_programs.program(policy, *(worlds.SHARDED if policy % 2 else ()))
     state = worlds.timed(worlds.state(program, seed), seed)
     opener = Opener()
     parts = [opener.keep(content(key, document)) for key, document in shards(program, state).items()]
@@ -66,7 +66,7 @@ def test_the_python_engine_agrees_with_the_reference_over_shards_with_windows(po
 @settings(max_examples=20, deadline=None)
 @given(policy=st.integers(0, 40), seed=SEEDS)
 def test_shards_with_windows_together_are_one_index_for_engines_without_parts(policy: int, seed: int) -> None:
-    program = generated_programs.program(policy, *(worlds.TIMED if policy % 2 else ()))
+    program = generated_programs.program(policy, *(worlds.SHARDED if policy % 2 else ()))
     state = worlds.timed(worlds.state(program, seed), seed)
     parts = shards(program, state)
     found, missing = combined_document(content(key, document) for key, document in parts.items())
@@ -106,7 +106,7 @@ def test_the_order_of_rows_does_not_change_the_index() -> None:
 def test_wasm_agrees_with_the_reference_at_every_moment(opa_binary: Path) -> None:
     total = allowed = 0
     for number in range(4):
-        program = generated_programs.program(number)
+        program = generated_programs.program(number, *(("below",) if number % 2 else ()))
         artifacts = policy_artifacts(program)
         module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
         state = worlds.timed(worlds.state(program, number), number)

@@ -115,8 +115,9 @@ def test_opa_agrees_with_the_reference_at_every_moment_of_a_state_with_windows(
     opa_binary: Path, policies: int, sharded: bool
 ) -> None:
     total = allowed = 0
+    features = [worlds.SHARDED, ()] if sharded else [worlds.FEATURES, (), ("nested", "below")]
     texts = [
-        worlds.policy(7000 + number, f"world{number}", worlds.TIMED if number % 2 else ()) for number in range(policies)
+        worlds.policy(7000 + number, f"world{number}", features[number % len(features)]) for number in range(policies)
     ]
     with serving(texts, opa_binary, sharded=sharded) as (url, loaded), http.Session() as session:
         for number, world in enumerate(loaded):

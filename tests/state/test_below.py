@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, Literal
 
 import pytest
@@ -9,11 +10,12 @@ import pytest
 from privtab import model, syntax
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import UsageError
+from privtab.engines.windowed import WindowedIndex
+from privtab.errors import UnsupportedError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.model.lower import lower
-from privtab.moments import Window
+from privtab.moments import ALWAYS, Window
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
@@ -166,9 +168,41 @@ def test_other_policies_have_no_such_parts() -> None:
     assert not {"below", "owned_below"} & index(lower(policy), State(grants=(ON_TABLE,))).keys()
 
 
-def test_windows_and_shards_are_refused() -> None:
-    state = State(grants=(ON_TABLE,), windows={"grants": (Window(0, 10),)})
-    with pytest.raises(UsageError, match="rows that hold for a time"):
-        index(program(), state)
-    with pytest.raises(UsageError, match="a sharded state does not support"):
+def test_rows_below_count_while_they_hold() -> None:
+    grants = (
+        ON_TABLE,
+        row("user:ann", "deny", "schema:c/s"),
+        row("user:ann", "allow", "table:c/s2/t"),
+    )
+    owners = ((Entity.parse("table:c/s3/t"), "user:ann"),)
+    windows = {"grants": (Window(0, 40), Window(10, 20), Window(30, 50)), "owners": (Window(60, 70),)}
+    state = State(grants=grants, owners=owners, windows=windows)
+    of = program()
+    timed = WindowedIndex(index(of, state))
+    seen: dict[str, list[int]] = {}
+    for action, at in product(("see", "edit", "own"), range(-5, 80, 5)):
+        request = Request(user="ann", action=action, resource=Entity.parse("catalog:c"))
+        expected = Reference(of, state.at(at)).decide(request)
+        assert PythonEngine(program_json(of), timed.at(at)).decide_many([request]) == [expected], at
+        if expected.allowed:
+            seen.setdefault(action, []).append(at)
+    assert seen == {"see": [0, 5, 20, 25, 30, 35, 40, 45], "edit": [60, 65], "own": [60, 65]}
+
+
+def test_a_denial_for_a_time_is_beside_the_row_that_it_concerns() -> None:
+    grants = (ON_TABLE, row("group:hr", "deny", "schema:c/s"))
+    document = index(program(), State(grants=grants, windows={"grants": (ALWAYS, Window(10, 20))}))
+    entry = {"times": [list(ALWAYS)], "denied": {"group:hr": [[10, 20]]}}
+    below = document["windowed"]["windows"]["below"]["READ"]
+    assert below["catalog:c"] == {"user:ann": {"table:c/s/t": entry}}
+    assert "below" not in document["windowed"].keys() | document.keys()
+
+
+def test_windows_in_which_nothing_holds_leave_the_index_as_it_is() -> None:
+    state = State(grants=(ON_TABLE, ON_TABLE), windows={"grants": (ALWAYS, Window(7, 7))})
+    assert index(program(), state) == index(program(), State(grants=(ON_TABLE,)))
+
+
+def test_shards_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="a sharded state does not support"):
         shards(program(), State(grants=(ON_TABLE,)))

@@ -139,7 +139,7 @@ def compare(
     seed: int, binary: Path, *, policies: int, states: int, per_rule: int, sharded: bool = False, nested: bool = False
 ) -> tuple[int, int, list[str]]:
     """Compare on random policies, states and requests; returns the numbers of requests and of allows, and the differences."""
-    features = worlds.TIMED if sharded else worlds.FEATURES
+    features = worlds.SHARDED if sharded else worlds.FEATURES
     of_seed = [features if n % 2 else () for n in range(policies)]
     if nested:
         of_seed = [("nested", *(features if n % 2 else ())) for n in range(policies)]

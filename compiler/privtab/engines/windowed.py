@@ -75,6 +75,11 @@ class WindowedIndex:
         for key, owners in self._windows["owners"].items():
             for owner in _open_names(owners, moment):
                 _add(found, key, owner, OWNER)
+        found.below = _open_below(self._windows.get("below", {}), moment)
+        found.owned_below = {
+            key: dict.fromkeys(_open_names(owners, moment), True)
+            for key, owners in self._windows.get("owned_below", {}).items()
+        }
         found.users = _with_open(found.users, self._windows["principals"], moment)
         found.groups = _with_open(found.groups, self._windows["group_principals"], moment, own_prefix="group:")
         found.scoped = _more_scopes(found.scoped, self._windows["scoped"], moment)
@@ -111,6 +116,18 @@ def _is_open(spans: list[list[int]], moment: int) -> bool:
 
 def _open_names(times: Mapping[str, list[list[int]]], moment: int) -> list[str]:
     return [name for name, spans in times.items() if _is_open(spans, moment)]
+
+
+def _open_below(windows: Mapping[str, Any], moment: int) -> dict[str, dict[str, dict[str, Any]]]:
+    """What is held below entities at a moment: privilege → key → principal → for each row, those to whom it is denied."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for privilege, keys in windows.items():
+        for key, holders in keys.items():
+            for principal, rows in holders.items():
+                entry = [_open_names(row["denied"], moment) for row in rows.values() if _is_open(row["times"], moment)]
+                if entry:
+                    found.setdefault(privilege, {}).setdefault(key, {})[principal] = entry
+    return found
 
 
 def _add(index: Index, key: str, principal: str, bit: int) -> None:

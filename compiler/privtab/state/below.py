@@ -8,7 +8,9 @@ from typing import Any
 from privtab.ir.formula import atoms, item_condition
 from privtab.ir.levels import types_of
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
+from privtab.moments import ALWAYS, Window
 from privtab.request import Entity
+from privtab.state import windowed
 
 Entry = Any
 """`true`, or alternatives: each a list of principals whom a caller must not have, since they are denied the privilege."""
@@ -43,6 +45,61 @@ def parts(program: Program, document: Mapping[str, Any], keys: Callable[[Entity]
             if upper.partition(":")[0] in owned:
                 owners.setdefault(upper, {}).update(dict.fromkeys(holders, True))
     return {"below": below, "owned_below": {key: dict(sorted(owners[key].items())) for key in sorted(owners)}}
+
+
+def parts_in_windows(
+    program: Program, document: Mapping[str, Any], keys: Callable[[Entity], list[str]]
+) -> dict[str, Any]:
+    """As `parts`, for a state with windows (`windowed.py`), from its finished parts: for `windows` in its index.
+
+    `below`: privilege → entity → principal → entity of the row below → `times` of the row, and `denied`: principals whom a denial
+    concerns there, each with its times. `owned_below`: entity → owners of something below it, each with times.
+    """
+    privileges, owned = types_asked_below(program)
+    windows, down = document["windows"], program.semantics.inheritance == "down"
+    below: dict[str, Any] = {}
+    for privilege in sorted(privileges):
+        found: dict[str, dict[str, Any]] = {}
+        denied = _times(document["deny"].get(privilege, {}), windows["deny"].get(privilege, {}))
+        for key, holders in _times(document["allow"].get(privilege, {}), windows["allow"].get(privilege, {})).items():
+            path = keys(Entity.parse(key))
+            blockers: dict[str, list[Window]] = {}
+            for on in path if down else path[-1:]:
+                for principal, times in denied.get(on, {}).items():
+                    blockers.setdefault(principal, []).extend(times)
+            blocked = {principal: windowed.spans(blockers[principal]) for principal in sorted(blockers)}
+            for upper in path[:-1]:
+                if upper.partition(":")[0] in privileges[privilege]:
+                    for principal, times in holders.items():
+                        entry = {"times": windowed.spans(times), "denied": blocked}
+                        found.setdefault(upper, {}).setdefault(principal, {})[key] = entry
+        if found:
+            below[privilege] = _ordered(found)
+    owners: dict[str, dict[str, list[Window]]] = {}
+    for key, holders in _times(document["owners"], windows["owners"], of_rows=False).items() if owned else ():
+        for upper in keys(Entity.parse(key))[:-1]:
+            if upper.partition(":")[0] in owned:
+                for principal, times in holders.items():
+                    owners.setdefault(upper, {}).setdefault(principal, []).extend(times)
+    spans = {key: {principal: windowed.spans(times) for principal, times in owners[key].items()} for key in owners}
+    return {"below": below, "owned_below": _ordered(spans)}
+
+
+def _times(
+    always: Mapping[str, Mapping[str, Any]], timed: Mapping[str, Mapping[str, Any]], *, of_rows: bool = True
+) -> dict[str, dict[str, list[Window]]]:
+    """Entity → principal → windows. `of_rows`: `timed` has the times of each row apart, since those of a role within a scope are elsewhere."""
+    found = {key: {principal: [ALWAYS] for principal in holders} for key, holders in always.items()}
+    for key, holders in timed.items():
+        for principal, entry in holders.items():
+            spans = [span for times in entry.values() for span in times] if of_rows else entry
+            found.setdefault(key, {}).setdefault(principal, []).extend(Window(*span) for span in spans)
+    return found
+
+
+def _ordered(value: Any) -> Any:
+    """Nested maps, sorted."""
+    return {key: _ordered(value[key]) for key in sorted(value)} if isinstance(value, Mapping) else value
 
 
 def types_asked_below(program: Program) -> tuple[dict[str, frozenset[str]], frozenset[str]]:

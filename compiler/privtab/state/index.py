@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from privtab._collection import no_collection
-from privtab.errors import UsageError
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOWED
@@ -106,19 +105,19 @@ def without_revision(program: Program, state: State) -> dict[str, Any]:
     state = closed(program, state)
     with no_collection():
         if state.windows:
-            if uses_below(program):
-                raise UsageError("`or below` cannot be decided for a state with rows that hold for a time")
-            return _windowed(program, state)
+            return _windowed(program, state, located.locations(program, state).keys)
         if state.has_columns and not _needs_rows(program):
             document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
             return {part: value for part, value in document.items() if part != "revision"}
-        return _plain(program, state)
+        keys = located.locations(program, state).keys
+        document = _plain(program, state, keys)
+        return document | (below.parts(program, document, keys) if uses_below(program) else {})
 
 
-def _plain(program: Program, state: State) -> dict[str, Any]:
-    keys = located.locations(program, state).keys
+def _plain(program: Program, state: State, keys: Callable[[Entity], list[str]]) -> dict[str, Any]:
+    """The index of rows without windows, but for what is held below entities; `keys`: those on the path of an entity."""
     grants = _grants(program, StateNames(program), state, scopes_of_roles(state), keys)
-    document: dict[str, Any] = {
+    return {
         "allow": grants["allow"],
         "deny": grants["deny"],
         "owners": _nested(state.texts("owners", "entity", "owner")),
@@ -129,12 +128,10 @@ def _plain(program: Program, state: State) -> dict[str, Any]:
         **attribute_rows.part(program, state),
         **located.parts(program, state),
     }
-    return document | (below.parts(program, document, keys) if uses_below(program) else {})
 
 
-def _windowed(program: Program, state: State) -> dict[str, Any]:
+def _windowed(program: Program, state: State, keys: Callable[[Entity], list[str]]) -> dict[str, Any]:
     names, scopes, used = StateNames(program), scopes_of_roles(state), uses(program)
-    keys = located.locations(program, state).keys
     granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
     declared = {f"role:{role.name}" for role in program.roles.values()}
 
@@ -145,7 +142,14 @@ def _windowed(program: Program, state: State) -> dict[str, Any]:
         return _principal_of_role(role, scope, granted, declared, used), f"role:{role}" in declared
 
     roles = roles_of_roles.held_roles(program, state) if used.roles_of_roles else None
-    return windowed.document(state, lambda rows: _plain(program, rows), grants, principal, used, roles)
+    document = windowed.document(state, lambda rows: _plain(program, rows, keys), grants, principal, used, roles)
+    if not uses_below(program):
+        return document
+    timed = document.get(WINDOWED)
+    if timed is None:
+        return document | below.parts(program, document, keys)
+    timed["windows"] |= below.parts_in_windows(program, timed, keys)
+    return document
 
 
 def _principal_of_role(

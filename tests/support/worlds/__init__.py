@@ -6,7 +6,7 @@ from `features.generator(name, seed)`: a world has it only if the caller lists i
 
 from worlds.asking import requests, stated_flags
 from worlds.names import GROUPS, PRIVILEGES, ROLES, USERS, Names, entity, names
-from worlds.policies import FEATURES, IN_SPARK, TIMED, policy
+from worlds.policies import FEATURES, IN_SPARK, SHARDED, policy
 from worlds.states import EPOCH, moments, state, timed
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "IN_SPARK",
     "PRIVILEGES",
     "ROLES",
-    "TIMED",
+    "SHARDED",
     "USERS",
     "Names",
     "entity",

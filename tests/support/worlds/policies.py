@@ -55,8 +55,8 @@ FEATURES = ("implies", "below", "hierarchy", "active")
 since tools refuse them."""
 IN_SPARK = ("implies", "hierarchy")
 """Those of the features that joins in Spark support."""
-TIMED = ("implies", "hierarchy", "active")
-"""Those of the features that states with windows and sharded states support."""
+SHARDED = ("implies", "hierarchy", "active")
+"""Those of the features that sharded states support."""
 
 
 def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> str:
