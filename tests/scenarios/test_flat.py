@@ -83,9 +83,32 @@ def test_cases_prove_every_cell_and_show_faults(reads: Reads) -> None:
     assert survived == ["`READ (document)` for `READ (comment)`"]
 
 
-def test_rows_are_named_where_needs_are_suggested(reads: Reads) -> None:
-    plan = reads(CASES, POLICY)
-    assert "# ids are flat, write `cases`: document/read\n" in suggested(plan, coverage(plan, {}), None)
+BELOW = (
+    POLICY.partition("tables:")[0]
+    + """\
+tables:
+  folder:
+    add: {requires: READ (parent), creates: true}
+    show: READ (first folder or below) or owner (folder or below)
+  document:
+    read: READ (document)
+    create: {requires: owner (any folder), creates: true}
+    put: {with: {to: folder}, requires: "READ (document) and READ (to or below)"}
+  comment:
+    list: {requires: READ (document), each: READ (comment) and owner (drive)}
+"""
+)
+
+
+@pytest.mark.parametrize("text", [POLICY, BELOW], ids=["levels", "below"])
+def test_needs_with_places_are_suggested(reads: Reads, text: str) -> None:
+    start = CASES.partition("cases:")[0] + "needs: [{ask: read document:d7, by: READ (document:d7)}]\n"
+    plan = reads(start, text)
+    plan = reads(suggested(plan, coverage(plan, observe(plan, [])), None), text)
+    for case in plan.cases:
+        allowed = Reference(plan.program, plan.worlds[case.world]).decide(case.request).allowed
+        assert allowed is case.expected.allowed, case
+    assert coverage(plan, observe(plan, plan.cases)).untested == ()
 
 
 @pytest.mark.parametrize("seed", seeds(range(20), quick=2))

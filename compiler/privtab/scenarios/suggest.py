@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import TypeAlias
 
 from privtab.ir.atom_texts import atom_words
@@ -20,9 +21,11 @@ from privtab.ir.nodes import (
     Effect,
     Formula,
     Has,
+    HasBelow,
     Holds,
     Member,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     Target,
@@ -56,10 +59,8 @@ def suggestions(program: Program, settings_by_rule: Mapping[str, tuple[Rule, Col
     """The text of `let` and `needs` for some rules, each in some of its settings; empty if there are none."""
     writer = _Writer(program)
     for rule, settings in settings_by_rule.values():
-        compares = any(isinstance(atom, Compare) for atom in leaves(program, item_condition(rule)))
-        if compares or program.flat:
-            what = "attributes are compared" if compares else "ids are flat"
-            writer.left_out.append(f"{what}, write `cases`: {rule.entity}/{rule.operation}")
+        if any(isinstance(atom, Compare) for atom in leaves(program, item_condition(rule))):
+            writer.left_out.append(f"attributes are compared, write `cases`: {rule.entity}/{rule.operation}")
             continue
         default_types = {slot.name: slot.types[0] for slot in rule.withs}
         for flags, types, form in sorted(settings, key=partial(_setting_order, rule)):
@@ -73,7 +74,8 @@ def _numbers_of_levels(program: Program, rule: Rule) -> range:
     bounds = [type_.nested for type_ in program.entities.values() if type_.nested]
     if not bounds:
         return range(1, 2)
-    atoms = (atom for atom in leaves(program, item_condition(rule)) if isinstance(atom, Has | Owner | Member))
+    held = (Has, Owner, Member, HasBelow, OwnsBelow)
+    atoms = (atom for atom in leaves(program, item_condition(rule)) if isinstance(atom, held))
     others = {atom.target.level for atom in atoms} - {"nearest"}
     return range(1, 1 + min(1 + len(others), MOST_LEVELS, *bounds))
 
@@ -94,6 +96,8 @@ class _Writer:
         self._shapes = vocabulary(program).shapes
         self.left_out: list[str] = []
         """Rows about which `needs` can say nothing, each with the reason."""
+        self.places: dict[str, str] = {}
+        """What contains each entity with a flat id that a request is about, or that lies around one."""
         self.lets: dict[str, Tree] = {}
         self.entries: dict[tuple[tuple[str, str], ...], _Entry] = {}
 
@@ -102,11 +106,17 @@ class _Writer:
         levels = dict.fromkeys((RESOURCE, *types), number)
         names = RequestNames(self.program, {RESOURCE: rule.entity, **types}, levels)
         condition = asked_condition(self.program, rule, named=form != "call")
-        resource = names.key(Target(slot=RESOURCE, type=rule.entity))
+        on_resource = Target(slot=RESOURCE, type=rule.entity)
+        resource = names.key(on_resource)
+        for slot, slot_type in types.items():
+            self.places |= names.places(Target(slot=slot, type=slot_type))
+        places = names.places(on_resource)
         if form == "call":
             type_, _, path = resource.partition(":")
-            end = "/" if self._shapes[type_].nested is not None else ""
-            resource = f"{type_}:{path.rpartition('/')[0]}{end}"
+            end = "/" if self._shapes[type_].nested is not None and self._shapes[type_].flat is None else ""
+            container = places.pop(resource, None)
+            resource = f"{type_}:{path.rpartition('/')[0]}{end}" if container is None else f"{type_}:{container}/"
+        self.places |= places
         keys: dict[str, str] = {}
         if types:
             objects = (
@@ -146,6 +156,9 @@ class _Writer:
     def text(self) -> str:
         """The entries as YAML."""
         lines = [f"# {text}" for text in self.left_out]
+        if self.places:
+            rows = (f"    - {{entity: {_quoted(key)}, parent: {_quoted(self.places[key])}}}" for key in self.places)
+            lines += ["state:", "  entities:", *rows]
         lines += ["let:", *(f"  {name}: {_flow(tree)}" for name, tree in self.lets.items())] if self.lets else []
         lines += ["needs:"] if self.entries else []
         for entry in self.entries.values():
@@ -255,14 +268,30 @@ class RequestNames:
 
     def key(self, target: Target) -> str:
         """The key of a target: `table:m/c/s/t`."""
-        type_ = base_type(target.type)
-        levels = level_of(target.type) or self._levels.get(target.slot, 1)
+        return self._path(target)[-1]
+
+    def places(self, target: Target) -> dict[str, str]:
+        """What contains each entity with a flat id on the path of a target, by key."""
+        flat = self.program.flat
+        return {key: around for around, key in pairwise(self._path(target)) if key.partition(":")[0] in flat}
+
+    def _path(self, target: Target) -> list[str]:
+        """The keys on the path of a target, from the root to its own."""
+        type_, of_object = base_type(target.type), self._levels.get(target.slot, 1)
+        # An entity with a flat id lies in one place, so requests on other numbers of levels are about others.
+        end = self.suffix(target.slot) + (f"_{of_object}" if self.program.flat and of_object > 1 else "")
         names: list[str] = []
-        for link, depth in vocabulary(self.program).shapes[type_].links(levels):
+        keys: list[str] = []
+        first = 0
+        """The number of names before those in the key: an id that is flat begins with its own."""
+        for link, depth in vocabulary(self.program).shapes[type_].links(level_of(target.type) or of_object):
+            word = base_type(link)
             if depth > len(names):  # a `single` type has the path of what contains it
-                word = base_type(link)
                 names.append(next((word[:n] for n in range(1, len(word)) if word[:n] not in names), word))
-        return f"{type_}:{'/'.join(name + self.suffix(target.slot) for name in names)}"
+            if word in self.program.flat:
+                first = depth - 1
+            keys.append(f"{word}:{'/'.join(name + end for name in names[first:])}")
+        return keys
 
     def suffix(self, slot: str) -> str:
         """What ends the names of the object in a slot."""
