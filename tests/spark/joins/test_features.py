@@ -214,14 +214,15 @@ def request(user: str, action: str, entity: str, more: dict[str, Any]) -> Reques
     return Request(user=user, action=action, resource=Entity.parse(entity), **{**more, "with_": objects})
 
 
-# What is broadcast depends on sizes: unknown ones and none at all lead to the same answers.
+# What is broadcast depends on sizes, and distinct requests are decided if many repeat: all ways lead to the same answers.
 WAYS: dict[str, dict[str, Any]] = {
     "measured": {},
+    "repeated": {"figures": Figures(rows=100_000, requests=1_000)},
     "shuffled": {"figures": Figures(), "limits": JoinLimits(broadcast=0)},
 }
 
 
-@pytest.mark.parametrize("way", ["measured", pytest.param("shuffled", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("policy", "state", "cases"),
     [

@@ -2,12 +2,13 @@
 
 Each part of a request (the entities above its resource, the resource, every `with` object) depends on the user and a piece of a
 path. What the user holds there is computed once for each distinct pair and joined to the rows as bits, over which a condition
-decides.
+decides. Where requests repeat, each distinct request is decided once: everything that it needs is found in one pass over them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
@@ -106,13 +107,19 @@ class Joins:
         if not self.decides_distinct_requests(figures):
             return self._decided(rows, figures)
         keys = self.names.keys(self.layout)
-        answers = self._decided(rows.select(*keys).distinct(), figures)
+        requests = rows.select(*keys).distinct()
+        answers = self._answers(requests) if self.used else self._decided(requests, figures)
         return self._joined(rows, answers.toDF(*(_answer(name) for name in (*keys, "allowed", "reason"))), keys)
 
     def measure(self, rows: DataFrame) -> Figures:
-        """Estimate the number of distinct requests and of distinct keys of each part."""
+        """Estimate the number of distinct requests, and of distinct keys of each part that are looked up."""
         requests = prepared(rows, self.layout, self.names)
-        return measured(requests, self.names.keys(self.layout), {part: self.keys(part) for part in self.used})
+        keys = {part: self.keys(part) for part in self.used}
+        if self._sends("places"):
+            for part in filter(self._single, self.used):
+                requests = self._with_place(requests, part, self.masks, PLACE_EXISTS + part)
+                keys[part].append(PLACE_EXISTS + part)
+        return measured(requests, self.names.keys(self.layout), keys)
 
     def decides_distinct_requests(self, figures: Figures) -> bool:
         """Whether each distinct request is decided once and the answers are broadcast to the rows."""
@@ -136,6 +143,28 @@ class Joins:
             F.expr(final_reason).alias("reason"),
         )
 
+    def _answers(self, requests: DataFrame) -> DataFrame:
+        """Decide distinct requests in one pass, so that the rows are not read once more for each part.
+
+        A request keeps at least one row until its bits are aggregated: outer joins drop none.
+        """
+        first_steps = dict(zip(self.used, itertools.accumulate(map(self._width, self.used), initial=0), strict=False))
+        arrays = ", ".join(f"coalesce({self._steps(part, first)}, array())" for part, first in first_steps.items())
+        rows = prepared(requests, self.layout, self.names)
+        names = [*requests.columns, USER, *([GROUPS] if self.names.has("groups") else [])]
+        steps = rows.select(*names, F.expr(f"inline_outer(concat({arrays}))").alias("at", KEY))
+        columns = {
+            _column(part, position, number): (first_steps[part] + position, number)
+            for part, pairs in self.used.items()
+            for position, number in pairs
+        }
+        found = self._held_at_existing(steps, requests.columns, columns)
+        return self._answered(prepared(found, self.layout, self.names), requests.columns, "true")
+
+    def _width(self, part: str) -> int:
+        """The most places of a part."""
+        return max(map(len, self.layout.specs[part].values()))
+
     def _decided(self, requests: DataFrame, figures: Figures) -> DataFrame:
         """Decide each row, without combining equal requests."""
         rows = prepared(requests, self.layout, self.names)
@@ -146,10 +175,8 @@ class Joins:
                 found = F.broadcast(found)
             decided = decided.join(found, self.keys(part), "left")
             if self.denials and self._single(part):
-                denied = self._side("places", self.denials).select(KEY, F.lit(col=True).alias(MAY_DENY + part))
-                key = F.expr(self._steps(part)).getItem(0).getField("key")
-                decided = decided.withColumn(KEY, key).join(denied, KEY, "left").drop(KEY)
-        return self._answered(decided, requests)
+                decided = self._with_place(decided, part, self.denials, MAY_DENY + part)
+        return self._answered(decided, requests.columns, self._complete())
 
     def broadcasts_part(self, part: str, figures: Figures) -> bool:
         """Whether the holdings found for a part are broadcast, so that the rows need not be shuffled."""
@@ -168,6 +195,12 @@ class Joins:
         """Whether a part has only one place for each type."""
         return all(len(places) == 1 for places in self.layout.specs[part].values())
 
+    def _with_place(self, rows: DataFrame, part: str, masks: Mapping[int, int], name: str) -> DataFrame:
+        """Rows with a column `name`, true if any principal holds anything of `masks` at the single place of a part, else null."""
+        places = self._side("places", masks).select(KEY, F.lit(col=True).alias(name))
+        key = F.expr(self._steps(part)).getItem(0).getField("key")
+        return rows.withColumn(KEY, key).join(places, KEY, "left").drop(KEY)
+
     def _part(self, rows: DataFrame, part: str) -> DataFrame:
         """The holdings at the places of a part: its keys, and a column for each place and word.
 
@@ -178,31 +211,52 @@ class Joins:
         keys = self.keys(part)
         keys_of_part = rows.where(f"{piece(part)} IS NOT NULL AND {USER} IS NOT NULL").select(*keys)
         places = self._side("places", self.masks).select(KEY)
+        columns = {_column(part, *pair): pair for pair in self.used[part]}
         if self._single(part):
             steps = keys_of_part.select("*", F.expr(f"({self._steps(part)})[0]").alias("step"))
             steps = steps.selectExpr(*keys, "step.at AS at", f"step.key AS {KEY}").join(places, KEY, "left_semi")
-            return self._held(steps.distinct(), part, keys)
-        steps = keys_of_part.distinct().select("*", F.expr(f"inline({self._steps(part)})").alias("at", KEY))
-        if not self.denials:
-            return self._held(steps.join(places, KEY, "left_semi"), part, keys)
-        steps = steps.join(places.withColumn(PLACE_EXISTS, F.lit(col=True)), KEY, "left")
-        return self._held(steps, part, keys, condition=f"{PLACE_EXISTS} IS NOT NULL")
+            found = self._held(steps.distinct(), keys, columns)
+        else:
+            steps = keys_of_part.distinct().select("*", F.expr(f"inline({self._steps(part)})").alias("at", KEY))
+            if self.denials:
+                found = self._held_at_existing(steps, keys, columns)
+            else:
+                found = self._held(steps.join(places, KEY, "left_semi"), keys, columns)
+        return found.withColumn(LOOKED_UP + part, F.expr("true"))
 
-    def _steps(self, part: str) -> str:
-        """SQL array of the places of a part, each with its number and key."""
+    def _steps(self, part: str, first: int = 0) -> str:
+        """SQL array of the places of a part, each with its number, counted from `first`, and its key."""
         types_by_steps: dict[str, list[str]] = {}
         for type_, places in self.layout.specs[part].items():
             steps = ", ".join(
                 f"named_struct('at', {position}, 'key', {_key(piece(part), place)})"
-                for position, place in enumerate(places)
+                for position, place in enumerate(places, first)
             )
             types_by_steps.setdefault(f"array({steps})", []).append(type_)
         if len(types_by_steps) == 1:
             return next(iter(types_by_steps))
         return chosen(((one_of(kind(part), types), steps) for steps, types in types_by_steps.items()), "null")
 
-    def _held(self, steps: DataFrame, part: str, keys: list[str], condition: str = "true") -> DataFrame:
-        """Aggregate the bits by `keys`. `condition`: whether any principal holds anything at a row's place; if not, none is looked up."""
+    def _held_at_existing(
+        self, steps: DataFrame, keys: Sequence[str], columns: Mapping[str, tuple[int, int]]
+    ) -> DataFrame:
+        """As `_held`, for all of `steps`: where no principal holds anything, none is looked up, but no key is dropped."""
+        places = self._side("places", self.masks).select(KEY, F.lit(col=True).alias(PLACE_EXISTS))
+        steps = steps.join(places, KEY, "left")
+        return self._held(steps, keys, columns, "left", f"{PLACE_EXISTS} IS NOT NULL")
+
+    def _held(
+        self,
+        steps: DataFrame,
+        keys: Sequence[str],
+        columns: Mapping[str, tuple[int, int]],
+        join_type: str | None = None,
+        condition: str = "true",
+    ) -> DataFrame:
+        """Aggregate the bits by `keys`, as columns for (number of a step, word).
+
+        `condition`: whether any principal holds anything at a row's place; if not, none is looked up.
+        """
         user = f"concat('user:', {USER})"
         if self.names.has("groups"):
             holders = f"concat(array({user}), transform({GROUPS}, g -> concat('group:', g)))"
@@ -210,16 +264,14 @@ class Joins:
             steps = steps.select("*", F.expr(f"explode({holders})").alias(HOLDER))
         else:
             steps = steps.withColumn(HOLDER, F.expr(f"CASE WHEN {condition} THEN {user} END"))
-        join_type = "left" if self.denials else "inner"
+        join_type = join_type or ("left" if self.denials else "inner")
         found = steps.join(self._side("principals"), HOLDER, join_type)
         found = found.join(self._side("held", self.masks), [PRINCIPAL, KEY], join_type)
-        columns = [
-            F.expr(f"bit_or(CASE WHEN at = {position} THEN {word(number)} ELSE 0L END)").alias(
-                _column(part, position, number)
-            )
-            for position, number in self.used[part]
+        bits = [
+            F.expr(f"bit_or(CASE WHEN at = {position} THEN {word(number)} ELSE 0L END)").alias(name)
+            for name, (position, number) in columns.items()
         ]
-        return found.groupBy(*keys).agg(*columns, F.expr("count(1) > 0").alias(LOOKED_UP + part))
+        return found.groupBy(*keys).agg(*bits)
 
     def _complete(self) -> str:
         """SQL condition that every place with possible denials was looked up."""
@@ -233,17 +285,21 @@ class Joins:
         frame: DataFrame = getattr(self.holdings, name)
         if masks is not None:
             frame = frame.where(either(f"({word(n)} & {mask}L) <> 0L" for n, mask in sorted(masks.items())))
-        return F.broadcast(frame) if self.holdings.sizes[name] <= self.limits.broadcast else frame
+        return F.broadcast(frame) if self._sends(name) else frame
 
-    def _answered(self, decided: DataFrame, requests: DataFrame) -> DataFrame:
+    def _sends(self, name: str) -> bool:
+        """Whether a table derived from the state is broadcast."""
+        return self.holdings.sizes[name] <= self.limits.broadcast
+
+    def _answered(self, decided: DataFrame, columns: Sequence[str], complete: str) -> DataFrame:
+        """The `columns` with the answers. `complete`: SQL condition that everything was looked up."""
         conditions = self.conditions
         if len(conditions) == 1:
             holds = conditions[0]
         else:
             holds = chosen(((f"{CASE} = {number}", text) for number, text in enumerate(conditions)), "false")
-        complete = self._complete()
         allowed = f"coalesce({REASON} IS NULL AND {complete} AND {holds}, false)"
-        caller_columns = [F.col(quoted(name)) for name in requests.columns]
+        caller_columns = [F.col(quoted(name)) for name in columns]
         denial_reason = (
             f"coalesce({REASON}, CASE WHEN NOT {complete} THEN {literal(CHANGED)} END, {literal(NOT_GRANTED)})"
         )

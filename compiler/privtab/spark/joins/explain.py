@@ -37,7 +37,8 @@ def steps(plan: Joins, figures: Figures) -> Iterator[str]:
     """The lines that describe what the joins do with rows of these figures."""
     rules, cases = len(plan.layout.rules), len(plan.layout.cases)
     yield f"rows are read as requests: {count(rules, 'operation')}, {count(cases, 'condition')}"
-    if plan.decides_distinct_requests(figures):
+    in_one_pass = plan.decides_distinct_requests(figures)
+    if in_one_pass:
         yield f"of {figures.rows:,} rows about {figures.requests:,} are different: each of these is decided once"
     for table, singular, detail in (
         ("places", "place", "where any principal holds anything"),
@@ -51,13 +52,17 @@ def steps(plan: Joins, figures: Figures) -> Iterator[str]:
         yield f"{number}. what is held {where_text}:"
         for types, places in _places(plan, part).items():
             yield f"   {types}: {places}"
+        if in_one_pass:
+            continue
         pairs = figures.pairs.get(part)
         pair_text = "number unknown" if pairs is None else f"about {pairs:,}"
         yield f"   distinct pairs of user and path first ({pair_text}), only places where any principal holds anything,"
         yield "   joined with principals and bits, one aggregate for each pair"
         yield f"   joined to the rows: {_transport(sent=plan.broadcasts_part(part, figures))}"
+    if in_one_pass and plan.used:
+        yield "all of these in one pass over the distinct requests, joined with principals and bits, one aggregate for each request"
     yield "then each request's condition over its bits; without bits the answer is no"
-    if plan.decides_distinct_requests(figures):
+    if in_one_pass:
         yield "answers joined to the rows: sent to every executor"
 
 

@@ -47,7 +47,7 @@ class Figures:
     requests: int | None = None
     """Estimated number of distinct requests."""
     pairs: Mapping[str, int] = field(default_factory=dict)
-    """By part of a request, the estimated number of distinct keys."""
+    """By part of a request, the estimated number of distinct keys that are looked up."""
 
     def of(self, part: str) -> int | None:
         """The estimated number of distinct keys of a part, plus a margin for the error of the estimate."""
