@@ -29,7 +29,6 @@ MEANT = {
     ("__init__.py", "sys.stderr.write"): "Typer and Rich are missing",
     ("_state_import.py", "json.dumps"): "a file, in the order of its tables",
     ("opa.py", "json.dumps"): "an argument of curl",
-    ("_store_rows.py", "json.dumps"): "quotes a YAML scalar",
     ("test.py", "json.dumps"): "quotes a YAML scalar",
 }
 
