@@ -50,14 +50,15 @@ def serving(texts: Sequence[str], binary: Path, *, sharded: bool = False) -> Ite
             bundle.write_bytes(artifacts.bundle())
             bundles.append(bundle)
             loaded.append(World(text=text, program=program, artifacts=artifacts))
-        server = stack.enter_context(OpaServer(bundles, binary=binary))
+        # Many generated bundles at once take OPA long to compile on a busy machine.
+        server = stack.enter_context(OpaServer(bundles, binary=binary, timeout=300))
         yield server.url, loaded
 
 
 def put_state(session: http.Session, url: str, program: Program, state: State, *, sharded: bool = False) -> None:
     """Load a state into OPA."""
     document = sharded_document(program, state) if sharded else index(program, state)
-    session.put(f"{url}/v1/data/privtab_state/{program.system}", json=document, timeout=10).raise_for_status()
+    session.put(f"{url}/v1/data/privtab_state/{program.system}", json=document, timeout=60).raise_for_status()
 
 
 def sharded_document(program: Program, state: State) -> dict[str, Any]:
