@@ -5,7 +5,7 @@ from __future__ import annotations
 import generated_programs
 import pytest
 import worlds
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privtab.analysis.changes import AddToGroup, Assign, GrantChange, apply, change_text
@@ -101,6 +101,7 @@ def test_a_large_state_is_measured_by_rows(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 @settings(max_examples=7, deadline=None)
+@example(111, 1)  # A request without the last name of a path of a type that nests.
 @given(st.integers(0, 400), st.integers(0, 10_000))
 def test_every_proposal_turns_the_answer_and_needs_all_of_its_changes(policy: int, seed: int) -> None:
     # With `or below`, what is proposed may be more than is needed; `explain` says so.

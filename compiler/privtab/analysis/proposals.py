@@ -167,10 +167,12 @@ class _Measure:
     def _allowed(self, reference: Reference, state: State) -> frozenset[tuple[str, Entity, bool]]:
         request = self.request
         objects = [request.resource, *request.with_.values()]
+        # An object without a last name does not exist yet: what may be done on it is not asked.
         known = [
             object_
             for object_ in objects
-            if len(reference.vocabulary.keys(object_)) == len(reference.vocabulary.chains[object_.type])
+            if not object_.id.endswith("/")
+            and len(reference.vocabulary.keys(object_)) == len(reference.vocabulary.chains[object_.type])
         ]
         return frozenset(
             (operation.operation, operation.resource, operation.unnamed)

@@ -109,13 +109,14 @@ def explanation(
     """
     text = (opa() / "lib/privtab/example_system/explain/explain.rego").read_text(encoding="utf-8")
     if below:
-        text += "\n" + _template("explain_below.rego.j2").render()
+        text += "\n" + _template("explain_below.rego.j2").render(active=active)
     if attributes:
         place = "located(term, 0)" if nests else "term"
         text += "\n" + _template("explain_attributes.rego.j2").render(place=place)
     replacements = (_WHERE_TYPES_NEST if nests else ()) + (_WITH_ACTIVE_ROLES if active else ())
     replacements += _WITH_FLAT_IDS if flat else ()
     for part, replacement in replacements:
+        assert part in text, part
         text = text.replace(part, replacement)
     text += _template("explain_nested.rego.j2").render() if nests else ""
     text += "\n" + _template("explain_active.rego.j2").render() if active else ""
@@ -194,7 +195,6 @@ _WITH_ACTIVE_ROLES = (
         "\tsome principal in who\n\torigins := lib.allowed_on",
         "\tsome principal in lib.active(who)\n\torigins := lib.allowed_on",
     ),
-    ("\tsome principal in who\n\tlib.not_denied", "\tsome principal in lib.active(who)\n\tlib.not_denied"),
     (
         '\tsome principal in who\n\tstartswith(principal, "role:")',
         '\tsome principal in lib.active(who)\n\tstartswith(principal, "role:")',
