@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -27,30 +28,23 @@ class GrantPath(NamedTuple):
     through: str
 
 
+@dataclass(eq=False)
 class Explanation:
     """Explains the decision for one request."""
 
-    def __init__(
-        self,
-        rule: Mapping[str, Any],
-        form: RequestShape,
-        caller: Caller,
-        paths: Mapping[str, list[str]],
-        reader: ConditionReader,
-        semantics: GrantSemantics,
-        index: Index,
-    ) -> None:
-        self.rule = rule
-        self.form = form
-        self.caller = caller
-        self.paths = paths
-        self.reader = reader
-        self.semantics = semantics
-        self.index = index
-        self.atoms: Sequence[Atom] = rule["atoms"]
+    rule: Mapping[str, Any]
+    form: RequestShape
+    caller: Caller
+    paths: Mapping[str, list[str]]
+    reader: ConditionReader
+    semantics: GrantSemantics
+    index: Index
+
+    def __post_init__(self) -> None:
+        self.atoms: Sequence[Atom] = self.rule["atoms"]
         self.sets: Sequence[Sequence[int]] = self._listed
-        if reader.nested:
-            self.atoms, self.sets = reader.located(rule, form, self._listed)
+        if self.reader.nested:
+            self.atoms, self.sets = self.reader.located(self.rule, self.form, self._listed)
         self._held: dict[int, bool] = {}
 
     def context(self, revision: str | None, *, allowed: bool) -> dict[str, Any]:

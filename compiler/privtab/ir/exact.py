@@ -7,7 +7,7 @@ an equivalent among the states of two objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from itertools import combinations, islice, product
 from typing import assert_never
@@ -224,10 +224,13 @@ class ImplicationChecker:
                 if None not in declared and declared[0] != declared[1]:
                     raise Undecided(f"not decided: the policies declare `{term.attribute}` differently")
 
+    def same_below(self, nodes: Iterable[Formula], f: Formula, g: Formula) -> bool:
+        """Whether the nodes of two conditions ask for nothing below entities that means different things in the two programs."""
+        return not any(isinstance(node, HasBelow | OwnsBelow) for node in nodes) or self.alike(f, g)
+
     def check_below(self, f: Formula, g: Formula) -> None:
         """Raise Undecided for conditions on what is held below that mean different things in the two programs."""
-        nodes = (*followed(self.program, f), *followed(self.other_program, g))
-        if any(isinstance(node, HasBelow | OwnsBelow) for node in nodes) and not self.alike(f, g):
+        if not self.same_below((*followed(self.program, f), *followed(self.other_program, g)), f, g):
             raise Undecided("not decided: `or below` under declarations that differ")
 
     def _same_path(self, type_: str) -> bool:

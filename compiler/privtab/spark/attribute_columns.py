@@ -34,7 +34,7 @@ AttributesLike: TypeAlias = Mapping[str, Any]
 """As the attributes of a request, with a column or the name of one in the place of each value; True, False, a number or a list of texts
 is the value of all rows."""
 
-_WANTED = {
+WANTED = {
     "bool": "true or false",
     "integer": "a whole number",
     "text": "a text",
@@ -64,10 +64,10 @@ def read_attributes(reader: ArgumentReader, argument: AttributesLike | None) -> 
     """Add the columns of attributes to a reader. Raises InvalidRequest for attributes that requests do not give, UsageError for other values."""
     found = []
     for number, (kind, slot, name, value) in enumerate(given_attributes(argument or {}).each()):
-        attribute = requested(name, *_declared(reader.vocabulary, kind))
+        attribute = requested(name, *declared(reader.vocabulary, kind))
         given = AttributeColumn(kind=kind, slot=slot, name=name)
         if isinstance(value, bool | int | list | tuple):
-            check_given({name: value}, *_declared(reader.vocabulary, kind))
+            check_given({name: value}, *declared(reader.vocabulary, kind))
             found.append(AttributeColumn(kind=kind, slot=slot, name=name, constant=value))
             continue
         what = f"attribute {given}"
@@ -81,7 +81,8 @@ def read_attributes(reader: ArgumentReader, argument: AttributesLike | None) -> 
     return tuple(found)
 
 
-def _declared(vocabulary: Vocabulary, kind: Kind) -> tuple[Mapping[str, Attribute], str]:
+def declared(vocabulary: Vocabulary, kind: Kind) -> tuple[Mapping[str, Attribute], str]:
+    """The attributes of a kind, and what has them, for messages."""
     what = "entities" if kind == "entity" else f"the {kind}"
     return vocabulary.attributes.of(kind), what
 
@@ -102,7 +103,7 @@ def _no_utf8(attribute: Attribute, column: Column) -> Column | None:
 def check_kind(what: str, attribute: Attribute, kind: DataType) -> None:
     """Raise UsageError for a column whose type is not that of its attribute."""
     if not _suits(attribute, kind):
-        raise UsageError(f"{what} is a column of type `{kind.simpleString()}`: {_WANTED[attribute.type]} is wanted")
+        raise UsageError(f"{what} is a column of type `{kind.simpleString()}`: {WANTED[attribute.type]} is wanted")
 
 
 def _suits(attribute: Attribute, kind: DataType) -> bool:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from privtab.attributes import KINDS, requested
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
-from privtab.spark.attribute_columns import AttributeColumn
+from privtab.spark.attribute_columns import WANTED, AttributeColumn, declared
 from privtab.spark.following import REFRESH, Followed, check_refresh, followed
 from privtab.spark.kernel import Layout, decided_codes
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 ARGUMENTS = 3
 """The arguments before those that give attributes."""
-_TYPES: Mapping[str, tuple[Callable[[pa.DataType], bool], str, pa.DataType]] = {
-    "bool": (pa.types.is_boolean, "true or false", pa.bool_()),
-    "integer": (pa.types.is_integer, "a whole number", pa.int64()),
-    "text": (pa.types.is_string, "a text", pa.string()),
-    "enum": (pa.types.is_string, "a text", pa.string()),
-    "set": (pa.types.is_list, "an array of texts", pa.list_(pa.string())),
+_TYPES: Mapping[str, tuple[Callable[[pa.DataType], bool], pa.DataType]] = {
+    "bool": (pa.types.is_boolean, pa.bool_()),
+    "integer": (pa.types.is_integer, pa.int64()),
+    "text": (pa.types.is_string, pa.string()),
+    "enum": (pa.types.is_string, pa.string()),
+    "set": (pa.types.is_list, pa.list_(pa.string())),
 }
-"""By type of attribute: whether a type of Arrow suits, what is wanted, and the type that engines take."""
+"""By type of attribute: whether a type of Arrow suits, and the type that engines take."""
 _COLUMNS = ("user", "action", "type", "path")
 
 
@@ -93,7 +93,7 @@ def _given(policy: OpenPolicy, attributes: Iterable[str]) -> tuple[AttributeColu
         kind, _, name = place.partition(".")
         if kind not in KINDS:
             raise InvalidRequest(f"unknown attribute `{place}`: write KIND.NAME, as in request.mfa" + hint(kind, KINDS))
-        requested(name, policy.vocabulary.attributes.of(kind), "entities" if kind == "entity" else f"the {kind}")
+        requested(name, *declared(policy.vocabulary, kind))
         found.append(AttributeColumn(kind=kind, slot="", name=name, column=f"attribute_{number}"))
     return tuple(found)
 
@@ -160,9 +160,9 @@ def _texts(column: pa.Array) -> pa.Array:
 
 def _values(column: pa.Array, type_: str, number: int) -> pa.Array:
     """The values of an attribute, the argument with a number; raises UsageError for a column of another type."""
-    suits, wanted, arrow_type = _TYPES[type_]
+    suits, arrow_type = _TYPES[type_]
     if not suits(column.type) and not pa.types.is_null(column.type):
-        raise UsageError(f"argument {number} of the function is of the type `{column.type}`: {wanted} is wanted")
+        raise UsageError(f"argument {number} of the function is of the type `{column.type}`: {WANTED[type_]} is wanted")
     return column.cast(arrow_type)
 
 

@@ -76,11 +76,10 @@ class Holdings:
         own = self.groups(user, groups)
         direct = {f"user:{user}", *(f"group:{group}" for group in own)}
         role_pairs = self.held_by(direct)
-        everywhere = {f"role:{role}" for role, scope in role_pairs if scope is None}
-        scoped = {(f"role:{role}", scope) for role, scope in role_pairs if scope is not None}
+        principals, scoped = _divided(direct, role_pairs)
         return Held(
-            principals=frozenset(direct | everywhere),
-            scoped=tuple(sorted(scoped)),
+            principals=principals,
+            scoped=scoped,
             roles=frozenset(role for role, _ in role_pairs),
             groups=own,
         )
@@ -93,8 +92,7 @@ class Holdings:
         role_pairs = {
             pair for role, scope in set(self.held_by(direct)) if role in active for pair in self.held_with(role, scope)
         }
-        everywhere = direct | {f"role:{role}" for role, scope in role_pairs if scope is None}
-        return everywhere, tuple(sorted((f"role:{role}", scope) for role, scope in role_pairs if scope is not None))
+        return _divided(direct, role_pairs)
 
     def of_principal(
         self, principal: str, *, everywhere: bool = False
@@ -113,10 +111,8 @@ class Holdings:
             bound = name in self._bound and not everywhere
             scopes = self._values_where("assignments", "role", name, "scope") if bound else [None]
             role_pairs = [pair for scope in scopes for pair in self.held_with(name, scope)]
-        unscoped = {*own, *(f"role:{role}" for role, scope in role_pairs if scope is None)}
-        scoped = {(f"role:{role}", scope) for role, scope in role_pairs if scope is not None}
         names = {role for role, _ in role_pairs} | ({name} if kind == "role" else set())
-        return frozenset(unscoped), tuple(sorted(scoped)), frozenset(names)
+        return *_divided(own, role_pairs), frozenset(names)
 
     def held_with(self, role: str, scope: str | None) -> list[tuple[str, str | None]]:
         """What holding a role within a scope gives: (role, key of the scope) for the role and the roles that it holds."""
@@ -186,3 +182,12 @@ class Holdings:
 
     def _user_and_groups(self, user: str, groups: Collection[str]) -> frozenset[str]:
         return frozenset({f"user:{user}"} | {f"group:{group}" for group in self.groups(user, groups)})
+
+
+def _divided(
+    principals: Collection[str], role_pairs: Collection[tuple[str, str | None]]
+) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
+    """Some principals with the roles that are held everywhere; and those within a scope, as `Held.scoped`."""
+    everywhere = {f"role:{role}" for role, scope in role_pairs if scope is None}
+    scoped = {(f"role:{role}", scope) for role, scope in role_pairs if scope is not None}
+    return frozenset(principals) | everywhere, tuple(sorted(scoped))

@@ -152,9 +152,8 @@ class Comparison:
         privileges = {node.privilege for node in nodes if isinstance(node, Has)}
         if not all(map(self._forward.same_attributes, (node for node in nodes if isinstance(node, Compare)))):
             return False
-        if any(isinstance(node, HasBelow | OwnsBelow) for node in nodes) and not self._forward.alike(
-            *(item_condition(rule),) * 2
-        ):
+        condition = item_condition(rule)
+        if not self._forward.same_below(nodes, condition, condition):
             return False
         return all(map(self._same_place, types)) and all(map(self._grants_same_privilege, privileges))
 

@@ -95,12 +95,13 @@ class IndexMatrix(Matrix):
             return
         plan, paths = located
         rule = self.program["rules"][entity.type][operation]
+        reader, semantics, index = self.engine.reader, self.engine.semantics, self.engine.index
         callers = self._callers_of(request, slots)
         for number in self._concerned(callers[-1], plan, paths):
             subject, caller = self.subjects[number], callers[number]
             if subject.user is not None and not plan.holds(caller, paths):
                 continue
-            entitlement = Entitlement(rule, plan.form, caller, paths, self.engine, subject)
+            entitlement = Entitlement(rule, plan.form, caller, paths, reader, semantics, index, subject)
             ways = entitlement.ways()
             if subject.user is not None and not ways:
                 raise AssertionError(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from privtab.engines.conditions import RESOURCE, RequestShape
+from privtab.engines.conditions import RESOURCE
 from privtab.engines.explain import Atom, Explanation
-from privtab.engines.plan import Caller
-from privtab.engines.rows import RowEngine
 from privtab.paths import base_type
 from privtab.spark.matrix.principals import Subject
 from privtab.spark.matrix.ways import ADMIN, ANYONE, ATTRIBUTE, GRANT, HOLDS, KINDS, MEMBER, NEEDED, OWNER, ROLE, SELF
@@ -17,20 +16,11 @@ _KINDS = {"self": SELF, "service_admin": ADMIN, "compare": ATTRIBUTE, "owner": O
 _HELD = ("has", "owner", "has_below", "owns_below")
 
 
+@dataclass(eq=False)
 class Entitlement(Explanation):
     """What one subject may do with one entity by one operation. A group or a role belongs wherever that is needed."""
 
-    def __init__(
-        self,
-        rule: Mapping[str, Any],
-        form: RequestShape,
-        caller: Caller,
-        paths: Mapping[str, list[str]],
-        engine: RowEngine,
-        subject: Subject,
-    ) -> None:
-        super().__init__(rule, form, caller, paths, engine.reader, engine.semantics, engine.index)
-        self.subject = subject
+    subject: Subject
 
     def ways(self) -> list[Sequence[int]]:
         """The minimal sets that hold, as numbers of atoms."""
