@@ -51,7 +51,7 @@ def rules() -> Path:
 
 
 def opa() -> Path:
-    """What OPA itself reads: configuration, capabilities, the hand-written Rego library."""
+    """What OPA itself reads: configuration, capabilities, the Rego that guards the sidecar."""
     return _folder("opa")
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from privtab._resources import opa
 from privtab._templates import environment
 from privtab.attributes import Kind
 from privtab.backends.rego.clauses import RowView
@@ -29,7 +27,6 @@ _NAME = "(?:[^/%]|%2F|%25)+"
 _LINE_LENGTH = 120
 _FOLDED = 100
 _JSON = json.JSONEncoder(ensure_ascii=False)
-_PLACEHOLDER = re.compile(r"\b(privtab_state\.)?example_system\b")
 
 
 def render(
@@ -47,9 +44,8 @@ def render(
     emitter = Emitter(program, sharded)
     for row in emitter.rows():
         rows.setdefault(row.entity, []).append(row)
-    active = program.semantics.active_roles == "request"
     common = {
-        "active": active,
+        "active": program.semantics.active_roles == "request",
         "name": name,
         "program": program,
         "system": program.system,
@@ -57,6 +53,7 @@ def render(
         "sharded": sharded,
         "nested": nested_places(program),
         "flat": flat_places(program),
+        "below": uses_below(program),
     }
     base = f"privtab/{name}"
     modules = {
@@ -65,7 +62,6 @@ def render(
             **common,
             groups="request" if "request" in program.semantics.groups else "state",
             layout="sharded" if sharded else "whole",
-            below=uses_below(program),
             roles_of_roles="roles" in program.semantics.hierarchy,
             role_grants=role_grants(program),
             links=links(program),
@@ -74,14 +70,8 @@ def render(
             attributes=_given_attributes(program),
             held=_held_attributes(program),
         ),
-        f"{base}/explain/explain.rego": explanation(
-            name,
-            program.system,
-            below=uses_below(program),
-            nests=bool(nested_places(program)),
-            active=active,
-            attributes=bool(program.attributes),
-            flat=bool(program.flat),
+        f"{base}/explain/explain.rego": _template("explain.rego.j2").render(
+            **common, attributes=bool(program.attributes)
         ),
     }
     if not indexed:
@@ -91,37 +81,6 @@ def render(
     for entity, entity_rows in rows.items():
         modules[f"{base}/rows_{entity}.rego"] = template.render(name=name, rows=entity_rows)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
-
-
-def explanation(
-    name: str,
-    system: str,
-    *,
-    below: bool = False,
-    nests: bool = False,
-    active: bool = False,
-    attributes: bool = False,
-    flat: bool = False,
-) -> str:
-    """The hand-written module that explains decisions, with the names of a package and of the system whose state it reads.
-
-    `nests`: types of the program nest, so the positions of keys depend on the request. `active`: requests may name active roles. `flat`: some ids are flat.
-    """
-    text = (opa() / "lib/privtab/example_system/explain/explain.rego").read_text(encoding="utf-8")
-    if below:
-        text += "\n" + _template("explain_below.rego.j2").render(active=active)
-    if attributes:
-        place = "located(term, 0)" if nests else "term"
-        text += "\n" + _template("explain_attributes.rego.j2").render(place=place)
-    replacements = (_WHERE_TYPES_NEST if nests else ()) + (_WITH_ACTIVE_ROLES if active else ())
-    replacements += _WITH_FLAT_IDS if flat else ()
-    for part, replacement in replacements:
-        assert part in text, part
-        text = text.replace(part, replacement)
-    text += _template("explain_nested.rego.j2").render() if nests else ""
-    text += "\n" + _template("explain_active.rego.j2").render() if active else ""
-    text += "\n" + _template("explain_flat.rego.j2").render() if flat else ""
-    return _PLACEHOLDER.sub(lambda found: f"privtab_state.{system}" if found[1] else name, text)
 
 
 def _given_attributes(program: Program) -> dict[str, dict[str, Any]]:
@@ -173,48 +132,6 @@ def flat_places(program: Program) -> dict[str, dict[str, Any]]:
         for name in program.entities
         if names.lies_in_state(name)
     }
-
-
-_WHERE_TYPES_NEST = (
-    (
-        "rule := program.rules[input.resource.type][input.action.name]",
-        "listed := program.rules[input.resource.type][input.action.name]",
-    ),
-    ('paths[""] := lib.path(input.resource)', 'paths[""] := lib.with_names(lib.path(input.resource))'),
-    ("count(lib.chains[input.resource.type]) - 1", '(count(lib.chains[input.resource.type]) + more[""]) - 1'),
-    ("== count(lib.chains[input.resource.type])\n", '== count(lib.chains[input.resource.type]) + more[""]\n'),
-    ("minimal_sets := rule.minimal[form][variant]", "listed_sets := rule.minimal[form][variant]"),
-    ("cut if not minimal_sets", "cut if not listed_sets"),
-    ("i > atom.index", 'i > object.get(atom, "anchor", atom.index)'),
-)
-"""Parts of the explanation, with what replaces them where the positions of keys depend on the request."""
-
-
-_WITH_ACTIVE_ROLES = (
-    (
-        "\tsome principal in who\n\torigins := lib.allowed_on",
-        "\tsome principal in lib.active(who)\n\torigins := lib.allowed_on",
-    ),
-    (
-        '\tsome principal in who\n\tstartswith(principal, "role:")',
-        '\tsome principal in lib.active(who)\n\tstartswith(principal, "role:")',
-    ),
-    (
-        "lib.scoped(user, keys)) | lib.scoped_now(user, keys)",
-        "lib.active_scoped(who, lib.scoped(user, keys) | lib.scoped_now(user, keys), keys)",
-    ),
-    ("declared(keys) := ({principal", "declared(keys) := {principal"),
-    ("context := object.union(completeness, {", "context := object.union(object.union(completeness, roles_error), {"),
-    ("missing := [pair[1] |\n\tnot allowed\n", "missing := [pair[1] |\n\tnot allowed\n\tlib.active_roles_held(user)\n"),
-)
-"""Parts of the explanation, with what replaces them where requests may name the active roles of the caller."""
-
-
-_WITH_FLAT_IDS = (
-    ("\tnot valid\n\tcount(unsaid) == 0\n", "\tnot valid\n\tcount(unplaced) == 0\n\tcount(unsaid) == 0\n"),
-    ("\tform\n\tcount(unsaid) == 0\n", "\tform\n\tcount(unplaced) == 0\n\tcount(unsaid) == 0\n"),
-)
-"""Parts of the explanation, with what replaces them where some ids are flat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-# Tests of the explanation by itself; the compiler gives it a system to explain, here `example_system`.
-package privtab.example_system.explain_test
+# Tests of the explanation by itself; of the policy in library.yaml.
+package privtab.library.explain_test
 
-import data.privtab.example_system.explain
-import data.privtab.example_system.lib
+import data.privtab.library.explain
+import data.privtab.library.lib
 
 test_only_the_smallest_sets_are_told if {
 	found := explain.smallest_missing with explain.all_missing as {{"a"}, {"a", "b"}, {"b", "c"}}
@@ -32,8 +32,8 @@ test_an_entry_of_the_index_names_the_entities_of_its_rows if {
 test_a_role_within_a_scope_is_told_by_its_own_name if {
 	within := {"scoped:[\"shelf:b/s\",\"role:reader\"]": ["role:reader", "shelf:b/s"]}
 	scoped := "scoped:[\"shelf:b/s\",\"role:reader\"]"
-	explain.name_of(scoped) == "role:reader" with data.privtab_state.example_system.within as within
-	explain.name_of("role:reader") == "role:reader" with data.privtab_state.example_system.within as within
+	explain.name_of(scoped) == "role:reader" with data.privtab_state.library.within as within
+	explain.name_of("role:reader") == "role:reader" with data.privtab_state.library.within as within
 }
 
 test_an_atom_without_an_entity_is_told_by_its_type if {
@@ -48,8 +48,8 @@ test_a_single_entity_has_the_path_of_what_it_belongs_to if {
 }
 
 test_a_request_that_is_none_is_denied_and_says_so if {
-	found := data.privtab.example_system.decision with input as {"action": {"name": "fly"}, "resource": {"type": "book"}}
-		with data.privtab.example_system.lib.ready as true
+	found := data.privtab.library.decision with input as {"action": {"name": "fly"}, "resource": {"type": "book"}}
+		with data.privtab.library.lib.ready as true
 	found.decision == false
 	found.context.error.kind == "invalid_request"
 }
