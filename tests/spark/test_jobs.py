@@ -127,15 +127,23 @@ def test_rows_name_active_roles(spark: SparkSession, tmp_path: Path, capsys: pyt
     assert (code, output["rows"]) == (0, 1), err
 
 
-@pytest.mark.slow
-def test_columns_give_attributes(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def given(tmp_path: Path) -> Path:
+    """A folder with a policy whose requests give attributes, and a state."""
     (tmp_path / "lake.yaml").write_text(
-        "{privtab: 1, system: lake, version: '1', entities: {table: }, attributes: {request: {mfa: bool}},\n"
+        "{privtab: 1, system: lake, version: '1', entities: {table: },\n"
+        " attributes: {request: {mfa: bool}, user: {team: {text: true, from: request}}},\n"
         " privileges: [READ], tables: {table: {read: READ (table) and request.mfa}}}\n"
     )
     (tmp_path / "state.yaml").write_text(
         'grants: [{grantee: "user:ann", effect: allow, privilege: READ, entity: "table:t"}]\n'
     )
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("given")
+def test_columns_give_attributes(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = pa.table({"who": ["ann"] * 3, "what": ["table:t"] * 3, "n": [0, 1, 2], "mfa": [True, False, None]})
     parquet.write_table(asked, tmp_path / "asked.parquet")
     common = ["-p", tmp_path / "lake.yaml", "-s", tmp_path / "state.yaml", "-i", tmp_path / "asked.parquet"]
@@ -170,6 +178,31 @@ def test_entitlements_are_written(spark: SparkSession, tmp_path: Path, capsys: p
     assert code == 0, err
     assert output["rows"] == 1
     assert parquet.read_table(tmp_path / "m")["via_principal"].to_pylist() == ["role:analyst"]
+
+
+@pytest.mark.slow
+def test_entitlements_of_requests_that_give_attributes(
+    spark: SparkSession, given: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["-p", given / "lake.yaml", "-s", given / "state.yaml", "-o", given / "m", "--overwrite"]
+    for options, rows in (([], 0), (["--attribute", "request.mfa=true"], 1), (["--attribute", "request.mfa=false"], 0)):
+        code, output, err = run(capsys, "entitlements", *common, *options)
+        assert (code, output["rows"]) == (0, rows), err
+
+
+def test_certified_requests_give_attributes(given: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["-p", given / "lake.yaml", "-s", given / "state.yaml", "-o", given / "it", "--plan", "process"]
+    code, output, err = run(capsys, "certify", *common, "--attribute", "request.mfa=true")
+    assert (code, output["totals"]["entitlements"]) == (0, 1), err
+    for options, expected in (
+        (["request.mfa=yes"], "the attribute `mfa` of the request must be"),
+        (["request.mf=true"], "unknown attribute `request.mf`; did you mean `mfa`?"),
+        (["mfa=true"], "`--attribute mfa=true`: write KIND.NAME=VALUE"),
+        (["user.team=a"], "a matrix is about many users: their attributes come from the state alone"),
+    ):
+        code, _, err = run(capsys, "certify", *common, "--overwrite", "--attribute", *options)
+        assert code == 2
+        assert expected in err
 
 
 def test_certify_fails_on_findings(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.attributes import Attribute, GivenAttributes
+from privtab.attribute_options import attribute_values
 from privtab.cli._output import TableFormat, err
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
@@ -82,7 +82,7 @@ class RequestOptions:
             with_=objects(self.with_),
             flags=flag_names(self.flag, program),
             active_roles=active_roles(self.active_role, none=self.no_active_roles, program=program),
-            attributes=attribute_values(self.attribute, program),
+            attributes=attribute_values(self.attribute, program.attributes),
         )
 
 
@@ -166,36 +166,6 @@ def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str
         if flag not in known:
             raise UsageError(f"no row uses a flag `{flag}`" + (hint(flag, known) if known else "; there are none"))
     return frozenset(flag.removesuffix("=true") for flag in options)
-
-
-def attribute_values(options: Iterable[str] | None, program: Program) -> GivenAttributes:
-    """Parse `--attribute` options by the declared types; sets are written with commas. Raises UsageError."""
-    found: dict[str, dict[str, object]] = {}
-    form, example = "KIND.NAME=VALUE", "user.department=hr"
-    for written, value in key_values(options, "--attribute", form, example=example, allow_empty=True).items():
-        kind, dot, name = written.partition(".")
-        if not dot:
-            raise UsageError(f"`--attribute {written}={value}`: write {form}, as in {example}")
-        declared = program.attributes.of(kind if kind in ("user", "request") else "entity")  # type: ignore[arg-type]
-        if name not in declared:
-            raise UsageError(f"unknown attribute `{written}`" + hint(name, declared))
-        found.setdefault(kind, {})[name] = _value(value, declared[name])
-    objects = {kind: values for kind, values in found.items() if kind not in ("user", "entity", "request")}
-    return GivenAttributes(
-        user=found.get("user", {}), entity=found.get("entity", {}), request=found.get("request", {}), with_=objects
-    )
-
-
-def _value(text: str, attribute: Attribute) -> object:
-    match attribute.type:
-        case "bool":
-            return {"true": True, "false": False}.get(text, text)
-        case "integer":
-            return int(text) if text.removeprefix("-").isdecimal() and text.isascii() else text
-        case "set":
-            return text.split(",") if text else []
-        case _:
-            return text
 
 
 def check_said(flags: frozenset[str], program: Program) -> None:

@@ -12,7 +12,7 @@ from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.spark.jobs import _job as job
 from privtab.spark.jobs._before import lines
-from privtab.spark.jobs.entitlements import check_options, entities, matrix_options, objects
+from privtab.spark.jobs.entitlements import attributes, check_options, entities, matrix_options, objects
 from privtab.spark.matrix.named import from_file
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], tel
         principals=options.principal,
         with_=objects(options),
         flags=options.flag,
+        attributes=attributes(options),
         people=_people(options.people),
         destructive=options.destructive or DESTRUCTIVE,
         format=options.data_format,

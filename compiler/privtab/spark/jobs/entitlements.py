@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from privtab.attribute_options import attribute_values
+from privtab.attributes import Attributes, GivenAttributes
 from privtab.errors import UsageError
 from privtab.key_values import key_values
 from privtab.spark.jobs import _job as job
 from privtab.spark.jobs._before import check_input, lines
+from privtab.spark.policies import open_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,11 +74,23 @@ def matrix_options(parser: argparse.ArgumentParser) -> None:
         help="the second object (type:path) of operations that look at one; without it they are left out",
     )
     parser.add_argument("--flag", action="append", default=[], metavar="NAME", help="a flag that is set; may repeat")
+    parser.add_argument(
+        "--attribute",
+        action="append",
+        default=[],
+        metavar="KIND.NAME=VALUE",
+        help="an attribute that every request gives: request.NAME or SLOT.NAME; may repeat",
+    )
 
 
 def check_options(options: argparse.Namespace) -> None:
     """Raise for invalid options of `matrix_options`."""
     objects(options)
+    if options.attribute:
+        from privtab.spark.matrix.named import objects as parsed
+        from privtab.spark.matrix.question import check_attributes
+
+        check_attributes(attributes(options), parsed(objects(options)), open_policy(options.policy).vocabulary)
     if options.entities is not None and _listed(options.entities):
         _entities(Path(options.entities))
     elif options.entities is not None:
@@ -90,6 +105,12 @@ def objects(options: argparse.Namespace) -> dict[str, str]:
         if not text.partition(":")[0] or ":" not in text:
             raise UsageError(f"`--with {slot}={text}`: write {form}, as in {example}")
     return found
+
+
+def attributes(options: argparse.Namespace) -> GivenAttributes:
+    """The `attributes` argument given by the options, by their types in the policy; raises UsageError."""
+    declared = open_policy(options.policy).vocabulary.attributes if options.attribute else Attributes()
+    return attribute_values(options.attribute, declared)
 
 
 def entities(spark: SparkSession | None, options: argparse.Namespace) -> DataFrame | list[str] | None:
@@ -137,6 +158,7 @@ def _entitlements(options: argparse.Namespace, spark: SparkSession, tell: Progre
         principals=options.principal,
         with_=objects(options),
         flags=options.flag,
+        attributes=attributes(options),
         ways=options.ways,
         spark=spark,
         at=options.at,

@@ -85,18 +85,19 @@ def check(question: Question, vocabulary: Vocabulary) -> None:
             vocabulary.check_path(entity)
         except InvalidRequest as error:
             raise UsageError(f"`{slot}`: {error}") from error
-    _check_attributes(question, vocabulary)
+    check_attributes(question.attributes, question.withs or {}, vocabulary)
 
 
-def _check_attributes(question: Question, vocabulary: Vocabulary) -> None:
-    given, declared = question.attributes, vocabulary.attributes
+def check_attributes(given: GivenAttributes, withs: Mapping[str, Entity], vocabulary: Vocabulary) -> None:
+    """Raise UsageError for attributes that requests with these objects do not give alike."""
+    declared = vocabulary.attributes
     if given.user or given.entity:
         what = "users" if given.user else "resources"
         raise UsageError(f"a matrix is about many {what}: their attributes come from the state alone")
     try:
         check_given(given.request, declared.request, "the request")
         for slot, values in given.with_.items():
-            object_ = (question.withs or {}).get(slot)
+            object_ = withs.get(slot)
             if object_ is None:
                 raise UsageError(f"the attributes of `{slot}` are those of an object that is not given: `with_`")
             check_given(values, declared.declared_on(object_.type), f"`{slot}`")
