@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from privtab.analysis.assumed_facts import AssumedFacts
 from privtab.analysis.caller import Caller, EquivalenceClasses
 from privtab.analysis.effects import (
     FreshNames,
@@ -22,10 +23,10 @@ from privtab.analysis.effects import (
 )
 from privtab.analysis.goals import Goal, RelevantFacts
 from privtab.analysis.held import listing
-from privtab.analysis.universe import Universe, names, universe
+from privtab.analysis.universe import names, universe
 from privtab.analysis.what_can import Choices
-from privtab.ir.formula import asked_condition, item_condition, leaves
-from privtab.ir.nodes import RESOURCE, Atom, Formula, Rule
+from privtab.ir.formula import item_condition, leaves
+from privtab.ir.nodes import RESOURCE, Atom, Rule
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
 from privtab.locations import GrowingLocations
@@ -102,19 +103,18 @@ class ReachableRights:
         self.program = reference.program
         self.caller = Caller(reference, user, groups=groups, flags=flags, active_roles=active_roles)
         self.caller.check_active_roles()
-        self._where = self.caller.hypothetical.locations = GrowingLocations(reference.holdings.locations)
+        locations = self.caller.hypothetical.locations = GrowingLocations(reference.holdings.locations)
         space_ = SearchSpace(reference, state) if space is None else space
-        self.universe = space_.universe.copy(self._where)
+        self.universe = space_.universe.copy(locations)
         for entity in extra_entities:
             self.universe.add(entity)
         self.fresh_names = FreshNames(
-            self.program, space_.names | {name for entity in extra_entities for name in entity.names}, self._where
+            self.program, space_.names | {name for entity in extra_entities for name in entity.names}, locations
         )
         self.max_steps = max_steps
-        self._existing = frozenset(self.universe)
         self._classes = EquivalenceClasses(self.caller, state, self.universe)
-        self._choices = Choices(self.caller, self.universe, self._classes)
-        self._created: set[Entity] = set()
+        choices = Choices(self.caller, self.universe, self._classes)
+        self._assumed = AssumedFacts(self.caller, choices, frozenset(self.universe), locations)
         self._rules = granting_rules(self.program)
         self.fresh_names.check_levels(max_steps)
         self.actions: dict[Action, tuple[GainedFact, ...]] = {}
@@ -125,35 +125,35 @@ class ReachableRights:
 
     def gains(self) -> tuple[GainedFact, ...]:
         """What the user could gain and does not hold now, on entities that exist already."""
-        return tuple(self._newly_held(fact for fact in self.facts if fact.entity in self._existing))
+        return tuple(self._newly_held(fact for fact in self.facts if fact.entity in self._assumed.existing))
 
     def creating_actions(self) -> tuple[Action, ...]:
         """What the user could create under entities that exist already."""
         return tuple(
             action
             for action, facts in self.actions.items()
-            if any(fact.kind == "exists" and self._is_existing(fact.entity, parent_only=True) for fact in facts)
+            if any(fact.kind == "exists" and self._assumed.exists(fact.entity, parent_only=True) for fact in facts)
         )
 
     def reachable(self) -> frozenset[GainedFact]:
         """Every privilege, ownership and membership that the user could hold, on existing and created entities."""
-        self._assume(self.facts)
+        self._assumed.assume(self.facts)
         found: set[GainedFact] = set()
         for entity in self.universe:
             facts = [
                 GainedFact(kind="grant", entity=entity, privilege=privilege) for privilege in self.program.privileges
             ]
             facts += [GainedFact(kind="owner", entity=entity), GainedFact(kind="member", entity=entity)]
-            found |= {fact for fact in facts if self._holds(fact)}
+            found |= {fact for fact in facts if self._assumed.holds(fact)}
         return frozenset(found)
 
     def path(self, goal: Goal) -> Path | None:
         """The shortest path to a goal; None if there is none, or none of at most `max_steps` steps."""
-        self._assume(())
-        if self._is_reached(goal):
+        self._assumed.assume(())
+        if self._assumed.reaches(goal):
             return Path(goal=goal.text, steps=())
-        self._assume(self.facts)
-        if not self._is_reached(goal):
+        self._assumed.assume(self.facts)
+        if not self._assumed.reaches(goal):
             return None
         relevant = self._relevant_actions(goal)
         found = self._breadth_first(goal, relevant)
@@ -169,7 +169,7 @@ class ReachableRights:
         rounds = 0
         while self.max_steps is None or rounds < self.max_steps:
             rounds += 1
-            self._assume(self.facts)
+            self._assumed.assume(self.facts)
             new = dict(self._new_actions())
             if not new:
                 return
@@ -191,7 +191,7 @@ class ReachableRights:
                 if not slots:
                     class_ = self._classes.of(resource)
                     if class_ not in allowed_by_class:
-                        allowed_by_class[class_] = next(self._allowed_withs(rule, resource), None) is not None
+                        allowed_by_class[class_] = next(self._assumed.allowed_withs(rule, resource), None) is not None
                     facts = (
                         self.fresh_names.gained_facts(self.caller, rule, resource, {})
                         if allowed_by_class[class_]
@@ -200,76 +200,21 @@ class ReachableRights:
                     if not all(fact in self.facts for fact in facts):
                         yield Action(rule=rule, resource=resource), facts
                     continue
-                for with_ in self._allowed_withs(rule, resource, listed_slots=slots):
+                for with_ in self._assumed.allowed_withs(rule, resource, listed_slots=slots):
                     objects = {slot: with_[slot] for slot in slots}
                     facts = self.fresh_names.gained_facts(self.caller, rule, resource, objects)
                     if not all(fact in self.facts for fact in facts):
                         yield Action(rule=rule, resource=resource, with_=tuple(objects.items())), facts
 
-    def _allowed_withs(
-        self, rule: Rule, resource: Entity, *, listed_slots: Collection[str] = ()
-    ) -> Iterator[dict[str, Entity]]:
-        """Choices of `with` objects with which a rule allows a resource now."""
-        asked, condition = self._asked(rule, resource)
-        if rule.withs:
-            yield from self._choices.of(rule, condition, asked, listed_slots=listed_slots)
-        elif self.caller.about({RESOURCE: asked}).holds(condition):
-            yield {}
-
-    def _asked(self, rule: Rule, resource: Entity) -> tuple[Entity, Formula]:
-        """The resource of the request, and its condition: an entity to be that gets a flat id has none yet."""
-        if not creates_resource(self.program, rule) or resource.type not in self.program.flat:
-            return resource, item_condition(rule)
-        return Entity(resource.type, f"{self._parent_of(resource)}/"), asked_condition(self.program, rule, named=False)
-
-    def _assume(self, facts: Iterable[GainedFact]) -> None:
-        """Let the caller hold these facts in addition to the state."""
-        hypothetical = self.caller.hypothetical
-        assumed = list(facts)
-        hypothetical.allowed = {(fact.privilege, str(fact.entity)) for fact in assumed if fact.kind == "grant"}
-        hypothetical.owned = {str(fact.entity) for fact in assumed if fact.kind == "owner"}
-        hypothetical.member_of = {str(fact.entity) for fact in assumed if fact.kind == "member"}
-        created = Universe(self.program, (fact.entity for fact in assumed if fact.kind == "exists"), self._where)
-        self._created = set(created) - self._existing
-        self._choices.forget()
-        self._choices.exists = self._is_existing
-
-    def _is_existing(self, entity: Entity, *, parent_only: bool = False) -> bool:
-        """Whether an entity exists now; with `parent_only`, whether its parent existed from the start."""
-        if not parent_only:
-            return entity in self._existing or entity in self._created
-        parent = self._parent_of(entity)
-        return parent is None or parent in self._existing
-
-    def _parent_of(self, entity: Entity) -> Entity | None:
-        keys = self._where.keys(entity)
-        return Entity.parse(keys[-2]) if len(keys) > 1 else None
-
-    def _holds(self, fact: GainedFact) -> bool:
-        return self.caller.about({RESOURCE: fact.entity}).why(fact.atom()) is not None
-
     def _newly_held(self, facts: Iterable[GainedFact]) -> Iterator[GainedFact]:
         """The facts that hold in the end and do not hold now, with denials and inheritance taken into account."""
         candidates = [fact for fact in facts if fact.kind != "exists"]
-        self._assume(())
-        already_held = {fact for fact in candidates if self._holds(fact)}
-        self._assume(self.facts)
-        yield from (fact for fact in candidates if fact not in already_held and self._holds(fact))
+        self._assumed.assume(())
+        already_held = {fact for fact in candidates if self._assumed.holds(fact)}
+        self._assumed.assume(self.facts)
+        yield from (fact for fact in candidates if fact not in already_held and self._assumed.holds(fact))
 
     # --- the shortest path to a goal --------------------------------------------------------------------------------
-
-    def _is_reached(self, goal: Goal) -> bool:
-        if not self._is_existing(goal.resource):
-            return False
-        if goal.rule is None:
-            return all(self.caller.about({RESOURCE: goal.resource}).why(atom) is not None for atom in goal.atoms)
-        if len(goal.with_) == len(goal.rule.withs):
-            self.caller.about({RESOURCE: goal.resource, **goal.with_})
-            return self.caller.holds(item_condition(goal.rule))
-        return any(
-            all(with_[slot] == entity for slot, entity in goal.with_.items())
-            for with_ in self._allowed_withs(goal.rule, goal.resource, listed_slots=tuple(goal.with_))
-        )
 
     def _relevant_actions(self, goal: Goal) -> list[Action]:
         """The actions that may help towards a goal, directly or by enabling others that do."""
@@ -299,7 +244,7 @@ class ReachableRights:
         while level:
             next_level: dict[Facts, tuple[Action, ...]] = {}
             for gained, performed in level.items():
-                self._assume(gained)
+                self._assumed.assume(gained)
                 self._trials += len(relevant)
                 if self._trials > MAX_TRIALS:
                     return None
@@ -314,8 +259,8 @@ class ReachableRights:
                         visited.add(facts)
                         next_level[facts] = (*performed, action)
             for facts, performed in next_level.items():
-                self._assume(facts)
-                if self._is_reached(goal):
+                self._assumed.assume(facts)
+                if self._assumed.reaches(goal):
                     return list(performed)
             level = next_level
         return None
@@ -324,16 +269,16 @@ class ReachableRights:
         """Whether an action is allowed now and all its objects exist."""
         required: list[Entity | None] = [entity for _, entity in action.with_]
         required.append(
-            self._parent_of(action.resource) if creates_resource(self.program, action.rule) else action.resource
+            self._assumed.parent_of(action.resource) if creates_resource(self.program, action.rule) else action.resource
         )
-        if not all(entity is None or self._is_existing(entity) for entity in required):
+        if not all(entity is None or self._assumed.exists(entity) for entity in required):
             return False
         return self._with_objects(action) is not None
 
     def _with_objects(self, action: Action) -> dict[str, Entity] | None:
         """The `with` objects with which an action is allowed now; None if there are none."""
         fixed = dict(action.with_)
-        for with_ in self._allowed_withs(action.rule, action.resource, listed_slots=tuple(fixed)):
+        for with_ in self._assumed.allowed_withs(action.rule, action.resource, listed_slots=tuple(fixed)):
             if all(with_[slot] == entity for slot, entity in fixed.items()):
                 return with_
         return None
@@ -356,15 +301,15 @@ class ReachableRights:
 
     def _reaches(self, actions: Collection[Action], goal: Goal) -> bool:
         """Whether performing whatever is allowed of these actions reaches a goal."""
-        self._assume(self._gained_by(self._in_order(actions)))
-        return self._is_reached(goal)
+        self._assumed.assume(self._gained_by(self._in_order(actions)))
+        return self._assumed.reaches(goal)
 
     def _in_order(self, actions: Collection[Action]) -> list[Action]:
         """Those of the actions that can be performed, each after the ones it needs."""
         performed: list[Action] = []
         remaining = list(actions)
         while True:
-            self._assume(self._gained_by(performed))
+            self._assumed.assume(self._gained_by(performed))
             allowed = [action for action in remaining if self._is_allowed(action)]
             if not allowed:
                 return performed
@@ -377,7 +322,7 @@ class ReachableRights:
     def _steps(self, actions: Collection[Action]) -> Iterator[Step]:
         gained: list[GainedFact] = []
         for action in self._in_order(actions):
-            self._assume(gained)
+            self._assumed.assume(gained)
             with_ = self._with_objects(action)
             assert with_ is not None
             yield Step(
@@ -391,7 +336,7 @@ class ReachableRights:
             gained += self.actions[action]
 
     def _reasons(self, rule: Rule, resource: Entity, with_: Mapping[str, Entity]) -> list[dict[str, str]]:
-        asked, condition = self._asked(rule, resource)
+        asked, condition = self._assumed.request_form(rule, resource)
         self.caller.about({RESOURCE: asked, **with_})
         minimal_sets = listing(self.caller, rule, condition)
         if self.program.nests:

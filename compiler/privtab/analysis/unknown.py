@@ -54,7 +54,7 @@ def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
     else:
         parent = program.entities[request.resource.type].parent
         if parent is not None:
-            yield Entity(parent, "/".join(request.resource.names[: program.depths[parent]]))
+            yield Entity(parent, "/".join(request.resource.names[: program.depth(parent)]))
     yield from (request.with_[slot] for slot in slots if slot in request.with_)
 
 
@@ -87,7 +87,7 @@ def _entity_notes(program: Program, state: State, entity: Entity) -> list[str]:
         return []  # an entity without a place is reported as such
     base = base_type(program, entity.type)
     types_inside = {type_ for type_ in program.entities if base in program.chain(type_)}
-    depth = program.depths[base]
+    depth = program.depth(base)
     texts = (text.partition(":") for text in state.named_entities())
     paths = {path if type_ == base else _prefix(path, depth) for type_, _, path in texts if type_ in types_inside}
     if entity.id in paths:

@@ -365,12 +365,7 @@ class Program:
 
     def depth(self, type_: str) -> int:
         """The number of names in the path of a `type_` entity."""
-        return self.depths[type_]
-
-    @property
-    def depths(self) -> Mapping[str, int]:
-        """`depth` of every type."""
-        return depths(self.entities)
+        return depths(self.entities)[type_]
 
     def attribute(self, term: Term) -> Attribute | None:
         """The type and the origins of an attribute, whatever else has it; None if the policy does not declare it there."""

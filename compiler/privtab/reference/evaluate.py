@@ -5,7 +5,7 @@ It is deliberately simple: `EvaluationContext.holds` evaluates a condition as wr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
@@ -232,37 +232,21 @@ class EvaluationContext:
 
     def path(self, target: Target) -> tuple[str, ...]:
         """The keys from the root to the target; empty if the request does not name the target."""
-        keys = self.keys[target.slot]
-        if nested_on(self.program.entities):
-            return self.path_of_level(target, keys)
-        index, single = anchor(self.program, target)
-        if index >= len(keys):
-            return ()
-        path = [*keys[: index + 1]]
-        path += (
-            [f"{type_}:{path_of(keys[index])}" for type_ in self.program.chain(target.type)[index + 1 :]]
-            if single
-            else []
-        )
-        return tuple(path)
-
-    def path_of_level(self, target: Target, keys: Sequence[str]) -> tuple[str, ...]:
-        """As `path` where types nest. `any` and `every` mean several entities, so their targets are located before."""
-        if not level_of(target.type):
-            [target] = located(self.program, target, self.levels[target.slot])
-        type_, level = base_type(target.type), level_of(target.type)
-        index, single = anchor(self.program, Target(slot=target.slot, type=type_))
-        nested = nested_on(self.program.entities).get(type_)
-        if nested is not None:
+        nested = nested_on(self.program.entities)
+        if nested and not level_of(target.type):
+            # `any` and `every` mean several entities; their targets are located before.
+            [target] = self.located(target)
+        keys, levels = self.keys[target.slot], self.levels[target.slot]
+        type_ = base_type(target.type) if nested else target.type
+        anchored, single = anchor(self.program, Target(slot=target.slot, type=type_))
+        index = anchored
+        if type_ in nested:
             # The type that nests takes as many keys as there are levels.
-            index += (level if type_ == nested else self.levels[target.slot]) - 1
+            index += (level_of(target.type) if type_ == nested[type_] else levels) - 1
         if index >= len(keys):
             return ()
-        path = list(keys[: index + 1])
-        if single:
-            anchored = anchor(self.program, Target(slot=target.slot, type=type_))[0]
-            path += [f"{name}:{path_of(keys[index])}" for name in self.program.chain(type_)[anchored + 1 :]]
-        return tuple(path)
+        chain_below = self.program.chain(type_)[anchored + 1 :] if single else ()
+        return (*keys[: index + 1], *(f"{name}:{path_of(keys[index])}" for name in chain_below))
 
     def located(self, target: Target) -> tuple[Target, ...]:
         """The targets of single levels that a target means for the request."""
@@ -286,8 +270,8 @@ class EvaluationContext:
         owner = self.program.semantics.owner
         if owner is not None and privilege in owner.holds:
             for key in reversed(keys):
-                for principal in sorted(self.holdings.owners(key) & self.principals):
-                    return Reason(key, f"owner {principal}")
+                if owners := self.owners(key):
+                    return Reason(key, f"owner {min(owners)}")
         if self.denials(privilege, target):
             return None
         return self.granted(privilege, path)
@@ -374,8 +358,8 @@ class EvaluationContext:
     def why_owner(self, target: Target) -> Reason | None:
         """Through which principal the caller owns an object, or None."""
         path = self.path(target)
-        owners = sorted(self.holdings.owners(path[-1]) & self.principals) if path else []
-        return Reason(path[-1], owners[0]) if owners else None
+        owners = self.owners(path[-1]) if path else ()
+        return Reason(path[-1], min(owners)) if owners else None
 
     def why_member(self, target: Target) -> Reason | None:
         """Why the caller belongs to an object: through a row of members, or of memberships if it is a group."""

@@ -42,7 +42,6 @@ class StateNames(PrivilegeNames):
     def __init__(self, program: Program) -> None:
         super().__init__(program)
         self._entities: dict[str, Entity | Problem] = {}
-        self._depths = program.depths
         self._hierarchy = program.semantics.hierarchy
         self.holders = ("user", "group", "role") if "roles" in self._hierarchy else ("user", "group")
         """The kinds of principals that hold roles."""
@@ -123,11 +122,11 @@ class StateNames(PrivilegeNames):
         """The problem with a wildcard in place of a name."""
         name = entity.names[position]
         parent_path = "/".join(entity.names[:position])
-        types = [t for t in self.program.chain(entity.type) if self._depths[t] == position]
+        types = [t for t in self.program.chain(entity.type) if self.program.depth(t) == position]
         nested = nested_on(self.program.entities).get(entity.type)
         if self.shapes[entity.type].flat is not None:
             types = []
-        elif nested is not None and position >= self._depths[nested]:
+        elif nested is not None and position >= self.program.depth(nested):
             types = [nested]
         if self.program.semantics.inheritance == "down" and types:
             advice = f"a grant or a denial on `{types[0]}:{parent_path}` holds for everything below it"

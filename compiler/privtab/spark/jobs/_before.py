@@ -52,6 +52,11 @@ def near(where: str) -> str:
     return f"; did you mean `{path.parent / found}`?" if found else ""
 
 
+def format_of(where: str) -> str | None:
+    """The name of the format that the suffix of a path means; None if it means none."""
+    return SPARK.get(ending(where))
+
+
 def ending(where: str) -> str:
     """The suffix that determines the format, without the suffix of a compression."""
     path = Path(where)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.spark.jobs import _job as job
+from privtab.spark.jobs import _options as job_options
 from privtab.spark.jobs._before import lines
 from privtab.spark.jobs.entitlements import attributes, check_options, entities, matrix_options, objects
 from privtab.spark.matrix.named import from_file
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code, which is 1 for findings at the level of `--fail-on`."""
-    parser = job.parser(
+    parser = job_options.parser(
         "certify",
         "The folder has report.html, which needs nothing else, summary.json, findings.csv, and entitlements/ with all rows.",
         [
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "-p gravitino/1.1.0 -s state.yaml -o certified --people staff.txt --fail-on high --by 'audit team'",
         ],
     )
-    job.policy_options(parser)
+    job_options.policy_options(parser)
     matrix_options(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where it all goes; must not exist")
     parser.add_argument("--overwrite", action="store_true", help="replace what is there")

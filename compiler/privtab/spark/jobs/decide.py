@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.errors import UsageError
 from privtab.spark.jobs import _job as job
+from privtab.spark.jobs import _options as job_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
-    parser = job.parser(
+    parser = job_options.parser(
         "decide",
         "The output has the rows and columns of the input, and two more: `allowed` (never null) and `reason`\n"
         "(null where it is true). A denial is an answer: the exit code is 0.",
@@ -28,12 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "-p cdap/final -s state.yaml -i requests.parquet --subject user --action get --resource entity --explain",
         ],
     )
-    job.policy_options(parser)
-    job.table_options(parser)
+    job_options.policy_options(parser)
+    job_options.table_options(parser)
     parser.add_argument("--subject", required=True, metavar="COLUMN", help="a column of user names")
     parser.add_argument("--action", metavar="OPERATION", help="the operation of all rows")
     parser.add_argument("--action-column", metavar="COLUMN", help="a column of operations")
-    job.named_options(parser)
+    job_options.named_options(parser)
     parser.add_argument("--keep", choices=("all", "allowed", "denied"), default="all", help="which rows to write")
     return job.run("decide", _decide, parser, arguments, _check_options)
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check_options(options: argparse.Namespace) -> None:
     if bool(options.action) == bool(options.action_column):
         raise UsageError("give `--action OPERATION` or `--action-column COLUMN`")
-    job.check_options(options)
+    job_options.check_options(options)
 
 
 def _decide(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
@@ -56,7 +57,7 @@ def _decide(options: argparse.Namespace, spark: SparkSession, tell: ProgressRepo
     decide_arguments: dict[str, Any] = {
         "subject": options.subject,
         "action": options.action or F.col(f"`{options.action_column}`"),
-        **job.named(options, frame),
+        **job_options.named(options, frame),
     }
     if options.explain:
         return job.explained(plan(frame, options.policy, options.state, **decide_arguments), options)

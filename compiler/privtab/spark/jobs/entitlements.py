@@ -13,6 +13,7 @@ from privtab.attributes import Attributes, GivenAttributes
 from privtab.errors import UsageError
 from privtab.key_values import key_values
 from privtab.spark.jobs import _job as job
+from privtab.spark.jobs import _options as job_options
 from privtab.spark.jobs._before import check_input, lines
 from privtab.spark.policies import open_policy
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
-    parser = job.parser(
+    parser = job_options.parser(
         "entitlements",
         "One row for each entitlement: principal, operation, entity, and what it is based on.",
         [
@@ -32,10 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "-p gravitino/1.1.0 -s state.yaml -e tables.csv -o matrix.csv --operation load --principal role:analyst",
         ],
     )
-    job.policy_options(parser)
+    job_options.policy_options(parser)
     matrix_options(parser)
-    job.table_options(parser, inputs=False)
-    job.time_option(parser)
+    job_options.table_options(parser, inputs=False)
+    job_options.time_option(parser)
     parser.add_argument(
         "--ways", choices=("first", "all"), default="first", help="a row for each way, or for the first alone"
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from privtab.errors import FileError
 from privtab.exit_codes import ExitCode
 from privtab.spark.jobs import _job as job
+from privtab.spark.jobs import _options as job_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code, which is 1 if rows are invalid."""
-    parser = job.parser(
+    parser = job_options.parser(
         "state",
         "Good rows, findings and a summary go below the folder; its manifest is written last, and what it does not name\n"
         "is not there. `privtab state build` makes bundles in shards of the same sources.\n\n"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.errors import UsageError
 from privtab.spark.jobs import _job as job
+from privtab.spark.jobs import _options as job_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,26 +19,26 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
-    parser = job.parser(
+    parser = job_options.parser(
         "visible",
         "The output has the columns of the input, and of its rows those whose resource the user may do the action on.",
         [
             "-p cdap/final -s state.yaml -i datasets.csv -o mine.csv --user alice --action get --type dataset --path path"
         ],
     )
-    job.policy_options(parser)
-    job.table_options(parser)
+    job_options.policy_options(parser)
+    job_options.table_options(parser)
     parser.add_argument("--user", metavar="NAME", help="one user for all rows")
     parser.add_argument("--subject", metavar="COLUMN", help="a column of user names")
     parser.add_argument("--action", default="list", metavar="OPERATION", help="the operation (list)")
-    job.named_options(parser)
+    job_options.named_options(parser)
     return job.run("visible", _visible, parser, arguments, _check_options)
 
 
 def _check_options(options: argparse.Namespace) -> None:
     if bool(options.user) == bool(options.subject):
         raise UsageError("give `--user NAME` or `--subject COLUMN`")
-    job.check_options(options)
+    job_options.check_options(options)
 
 
 def _visible(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
@@ -48,7 +49,7 @@ def _visible(options: argparse.Namespace, spark: SparkSession, tell: ProgressRep
     visible_arguments: dict[str, Any] = {
         "subject": user(options.user) if options.user else options.subject,
         "action": options.action,
-        **job.named(options, frame),
+        **job_options.named(options, frame),
     }
     if options.explain:
         return job.explained(plan(frame, options.policy, options.state, **visible_arguments), options)

@@ -6,7 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privtab.spark.state.builder import Build, build, opened
+    from privtab.spark.state.builder import build
+    from privtab.spark.state.builds import Build, opened
     from privtab.spark.state.differences import Deltas, deltas
     from privtab.spark.state.imports import import_state
     from privtab.spark.state.opening import state_tables
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Deltas": "privtab.spark.state.differences",
-    "Build": "privtab.spark.state.builder",
+    "Build": "privtab.spark.state.builds",
     "Read": "privtab.spark.state.read",
     "SparkState": "privtab.spark.state.tables",
     "build": "privtab.spark.state.builder",
     "deltas": "privtab.spark.state.differences",
     "import_state": "privtab.spark.state.imports",
-    "opened": "privtab.spark.state.builder",
+    "opened": "privtab.spark.state.builds",
     "read_state": "privtab.spark.state.read",
     "state_tables": "privtab.spark.state.opening",
 }

@@ -16,7 +16,6 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as fn
 
 from privtab.bundle.shards import LISTING
-from privtab.errors import FileError, StateInvalid
+from privtab.errors import StateInvalid
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.spark.state import scan
+from privtab.spark.state.builds import MANIFEST, PREVIOUS, Build, read_results
 from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.hierarchy import closed
 from privtab.spark.state.manifests import listing, revision, text
@@ -49,52 +49,12 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 """Version of the manifest's format; in version 1, fingerprints had two hashes of each row."""
-MANIFEST, PREVIOUS = "manifest.json", "manifest.previous.json"
 BY_NAME = ("assignments", "memberships", "service_admins", "attributes")
 """The tables whose rows are judged before those of shards."""
 ROWS_OF_A_TASK = 150_000
 MOST_TASKS = 2_000
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Build:
-    """A complete build, as described by its manifest, and what this run changed."""
-
-    folder: str
-    manifest: Mapping[str, Any]
-    rebuilt: tuple[str, ...] = ()
-    """Root keys of the shards that were rebuilt."""
-    removed: tuple[str, ...] = ()
-    people: bool = False
-    """Whether the `people` part changed."""
-    signed: tuple[str, ...] = ()
-    """The parts (`people`, root keys) that were signed in this run, or whose signatures were removed."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """Duration by stage."""
-
-    @property
-    def shards(self) -> Mapping[str, Mapping[str, Any]]:
-        """By root key: file, revision, bytes, and numbers of rows."""
-        found: Mapping[str, Mapping[str, Any]] = self.manifest["shards"]
-        return found
-
-    @property
-    def unchanged(self) -> bool:
-        """Whether this run changed nothing, because the rows and signatures were those of the previous build."""
-        return not (self.rebuilt or self.removed or self.people or self.signed)
-
-    def file(self, key: str) -> Path | str:
-        """The location of the bundle of `people` or of a root key."""
-        part = self.manifest["people"] if key == "people" else self.shards[key]
-        root = place(self.folder)
-        return root.path(part["file"]) if root.local else f"{root.url}/{part['file']}"
-
-    def findings(self, spark: SparkSession) -> DataFrame:
-        """The findings about the rows, with the columns of `schemas.FINDINGS`."""
-        rows = _read_results(spark, place(self.folder), self.manifest["results"])
-        return rows.filter("kind = 'finding'").drop("kind", "root")
 
 
 def build(
@@ -123,15 +83,6 @@ def build(
     return _Builder(spark, read, place(folder), progress or (lambda _: None), manifest_entries, signing).run(
         allow_partial=allow_partial, full=full
     )
-
-
-def opened(folder: str | Path, name: str = MANIFEST) -> Build:
-    """The build in a folder; raises FileError if there is no complete one."""
-    root = place(folder)
-    manifest = root.read_json(name)
-    if manifest is None or manifest.get("kind") != "shards":
-        raise FileError(f"no built state in {folder}: `{name}` is missing or of another kind")
-    return Build(folder=root.url, manifest=manifest)
 
 
 class _Builder:
@@ -309,7 +260,7 @@ class _Builder:
 
     def _results_of(self, results: str) -> DataFrame:
         """The results of a build, from the workers and from `others`."""
-        return _read_results(self.spark, self.root, results)
+        return read_results(self.spark, self.root, results)
 
     def results(self, results: str) -> tuple[dict[str, dict[str, Any]], dict[str, list[int]], list[list[Any]]]:
         """The reports of the shards that were built, the fingerprints of their rows, and the counted findings.
@@ -382,10 +333,6 @@ class _Builder:
         found = work()
         self.seconds[stage] = time.perf_counter() - started
         return found
-
-
-def _read_results(spark: SparkSession, root: Root, results: str) -> DataFrame:
-    return spark.read.schema(RESULTS).option("recursiveFileLookup", "true").parquet(root.spark(results))
 
 
 def _is_root(key: str) -> bool:

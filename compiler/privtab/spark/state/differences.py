@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privtab.spark.state.builder import MANIFEST, PREVIOUS, opened
+from privtab.spark.state.builds import MANIFEST, PREVIOUS, opened
 from privtab.spark.state.files import Root, place
 from privtab.state.shards import PEOPLE
 

@@ -6,7 +6,6 @@ import json
 import uuid
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,9 @@ from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import Shipped
-from privtab.spark.state import checks, files
+from privtab.spark.state import checks, files, row_checks
 from privtab.spark.state.checked import DENIES, program_of
+from privtab.spark.state.granted_privileges import granted_privileges
 from privtab.spark.state.reports import finding_of, report, shaped
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, tables_of, windows_in
 from privtab.spark.state.source_tables import Source, Sources
@@ -27,10 +27,9 @@ from privtab.spark.state.tables import SparkState, TimedTables
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
 from privtab.spark.state.vocabulary import names_of
 from privtab.state.load import no_table
-from privtab.state.names import StateNames
 from privtab.state.nodes import ENTITIES
+from privtab.state.row_checker import RowChecker
 from privtab.state.uses import uses
-from privtab.state.validate import RowChecker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,7 +71,7 @@ class Read:
     """Where entities with flat ids lie, once that is known."""
 
     def checked_rows(self, table: str) -> tuple[DataFrame, DataFrame | None]:
-        """The rows of a table: ordinary ones with canonical columns, and all others as returned by `checks.examine`."""
+        """The rows of a table: ordinary ones with canonical columns, and all others as returned by `row_checks.examine`."""
         sources = self.sources.tables.get(table, ())
         frames = [_checked_rows(self.program, source, self._places_for(table)) for source in sources]
         if not frames:
@@ -293,27 +292,6 @@ class Read:
         return [report(both, "S152", "warning", message, fn.col("advice"), "assignments", label)]
 
 
-def granted_privileges(program: Program, grants: DataFrame) -> DataFrame:
-    """Grants resolved to the privileges that they allow or deny on the type of their entity, as `PrivilegeNames.given`."""
-    names = StateNames(program)
-    if names.one_for_one:
-        return grants
-    stands: dict[str, list[str]] = {}
-    resolved = [*program.aliases, *program.sets, *(p.name for p in program.privileges.values() if p.implies)]
-    for name, type_, effect in product(resolved, program.entities, ("allow", "deny")):
-        privileges_there = names.privileges_of(name, type_, effect)
-        if privileges_there:
-            stands[f"{name}\n{type_}\n{effect}"] = list(privileges_there)
-    is_resolved = fn.col("privilege").isin(resolved)
-    as_map = fn.create_map(*(part for key, ps in stands.items() for part in (fn.lit(key), fn.array(*map(fn.lit, ps)))))
-    found = fn.try_element_at(as_map, fn.concat_ws("\n", fn.col("privilege"), fn.col("type"), fn.col("effect")))
-    privileges = fn.when(is_resolved, fn.coalesce(found, fn.array().cast("array<string>"))).otherwise(
-        fn.array(fn.col("privilege"))
-    )
-    columns = [fn.explode(privileges).alias("privilege") if c == "privilege" else fn.col(c) for c in grants.columns]
-    return grants.select(*columns)
-
-
 def check_quarantined(program: Program, quarantined: DataFrame) -> None:
     """Raise StateInvalid if one of the invalid rows may affect a denial."""
     if program.semantics.deny == "none":
@@ -365,12 +343,12 @@ def _checked_rows(program: Program, source: Source, places: Shipped | None) -> t
     good = fn.expr("false") if source.not_text else checks.ordinary(program, table, window)
     marked = source.rows
     ordinary = marked.filter(good).select(*checks.canonical(table, window))
-    worker = partial(checks.examine, program, table, dict(source.not_text), places)
-    return ordinary, marked.filter(~good).mapInArrow(worker, checks.examined_schema(table, window))
+    worker = partial(row_checks.examine, program, table, dict(source.not_text), places)
+    return ordinary, marked.filter(~good).mapInArrow(worker, row_checks.examined_schema(table, window))
 
 
 def _of_rows(program: Program, source: Source, places: Shipped | None) -> list[DataFrame]:
-    """Findings about single rows: from `checks.examine`, and the warnings of `checks.spoken` about ordinary rows."""
+    """Findings about single rows: from `row_checks.examine`, and the warnings of `checks.spoken` about ordinary rows."""
     table = source.table
     _, rest = _checked_rows(program, source, places)
     exploded = rest.select(fn.explode("__findings").alias("finding"), fn.col("__row").alias("row"))

@@ -6,7 +6,6 @@ and deduplicates in one step. Rows that the SQL expressions did not accept are v
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -17,9 +16,10 @@ import pyarrow as pa
 from privtab import arrow
 from privtab.arrow import Codes
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, WINDOW, Window, moment
+from privtab.moments import ALWAYS, WINDOW
 from privtab.request import Entity
-from privtab.spark.state import checks
+from privtab.spark.state import row_checks
+from privtab.spark.state.cross_row_checks import EFFECTS, CrossRowChecks, Findings
 from privtab.spark.state.encoding import Texts, as_dictionary, as_plain, large, ranked, unique
 from privtab.state.coded import CodedColumn
 from privtab.state.large_index import given_privileges
@@ -32,7 +32,6 @@ TABLES = ("grants", "owners", "members")
 """The tables whose rows are stored in shards."""
 ALLOW, DENY, OWNER, MEMBER, SCOPE, ENTITY, ATTRIBUTE, SUSPECT = range(8)
 """Kinds of input rows; a suspect of the n-th of TABLES is SUSPECT + n."""
-_EFFECTS = ("allow", "deny")
 INPUT = ("root", "part", "a", "b", "c", "d")
 """Grants: entity, grantee, privilege; owners and members: entity, principal; scopes: entity, role; attributes: entity, name, value;
 suspects: their raw cells."""
@@ -56,29 +55,6 @@ class RootHoldings:
     """The grants and owners that hold for a time, with their windows."""
     rows: State | None = None
     """All rows as in a file, if the shard is made from them: some hold for a time, or the policy takes attributes from the state."""
-
-
-@dataclass(slots=True)
-class Findings:
-    """The findings about the rows of a shard."""
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(
-        self, table: str, code: str, severity: str, message: str, help_: str | None, row: str, rows: int = 1
-    ) -> None:
-        """Add a finding; `row` is JSON text."""
-        self.rows.append(
-            {
-                "table": table,
-                "code": code,
-                "severity": severity,
-                "message": message,
-                "help": help_,
-                "row": row,
-                "rows": rows,
-            }
-        )
 
 
 def by_root(table: Any) -> Iterator[tuple[str, Any]]:
@@ -114,10 +90,12 @@ def root_holdings(
     grants = part <= DENY
     raw_codes, raws = ranked(table.column("c").filter(pa.array(grants)))
     listed = _listed(part, key_codes, len(keys), orphans)
-    report = _Report(findings=findings, keys=keys, names=names, raws=raws, listed=listed, orphans=orphans)
+    cross_row_checks = CrossRowChecks(
+        findings=findings, keys=keys, names=names, raws=raws, listed=listed, orphans=orphans
+    )
 
     columns = [part[grants].astype(np.int64), raw_codes, key_codes[grants], name_codes[grants]]
-    effect, raw, key, name = report.distinct("grants", columns, (2, len(raws), len(keys), len(names)))
+    effect, raw, key, name = cross_row_checks.distinct("grants", columns, (2, len(raws), len(keys), len(names)))
     granted = [effect, raw, key, name]
     privileges, (effect, privilege, key, name) = _resolved(program, raws, keys, effect, raw, key, name)
     if not StateNames(program).one_for_one:
@@ -127,21 +105,21 @@ def root_holdings(
     for number, which in ((ALLOW, "allow"), (DENY, "deny")):
         mask = effect == number
         found[which] = (privilege[mask], key[mask], name[mask])
-    report.conflicts(found, privileges)
+    cross_row_checks.conflicts(found, privileges)
 
     pairs: dict[int, tuple[Codes, Codes]] = {}
     for number, title in ((OWNER, "owners"), (MEMBER, "members")):
         mask = part == number
-        both = report.distinct(title, [key_codes[mask], name_codes[mask]], (len(keys), len(names)))
+        both = cross_row_checks.distinct(title, [key_codes[mask], name_codes[mask]], (len(keys), len(names)))
         pairs[number] = (both[0], both[1])
     mask = part == SCOPE
     (scopes, roles), _ = unique([key_codes[mask], name_codes[mask]], (len(keys), len(names)))
-    texts = (large(_EFFECTS), raws, keys, names)
+    texts = (large(EFFECTS), raws, keys, names)
     scoped = _scoped(program, granted, texts, scopes, roles)
     used = np.zeros(len(keys), bool)
     for codes in (*(g[1] for g in found.values()), *(p[0] for p in pairs.values())):
         used[codes] = True
-    timed, rows = report.timed(timed_rows), None
+    timed, rows = cross_row_checks.timed(timed_rows), None
     if timed.windows or program.attributes.from_origin("state"):
         rows = _file_rows(
             timed,
@@ -201,102 +179,6 @@ def _file_rows(
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Report:
-    """Reports findings that concern several rows together."""
-
-    findings: Findings
-    keys: Texts
-    names: Texts
-    raws: Texts
-    listed: Any
-    orphans: str | None
-
-    def distinct(self, table: str, columns: list[Codes], sizes: Sequence[int]) -> list[Codes]:
-        """The rows of a table without duplicates; duplicates and orphans are reported, quarantined orphans left out."""
-        rows, counts = unique(columns, sizes)
-        repeated_message = f"the row says the same as another of `{table}`"
-        for row in np.flatnonzero(counts > 1).tolist():
-            cells = self._cells(table, rows, row)
-            self.findings.add(table, "S160", "warning", repeated_message, "leave it out", cells, int(counts[row]) - 1)
-        if self.listed is None:
-            return rows
-        key = rows[2 if table == "grants" else 0]
-        lost = ~self.listed[key]
-        severity = "error" if self.orphans == "quarantine" else "warning"
-        for row in np.flatnonzero(lost).tolist():
-            message = f"`{self.keys[int(key[row])].as_py()}` is not among the entities"
-            advice = "remove the row, or name the entity"
-            cells = self._cells(table, rows, row)
-            self.findings.add(table, "S114", severity, message, advice, cells, int(counts[row]))
-        return [column[~lost] for column in rows] if self.orphans == "quarantine" else rows
-
-    def timed(self, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> State:
-        """The rows that hold for a time, without duplicates; findings as in `distinct`."""
-        tables: dict[str, dict[tuple[Any, Window], None]] = {"grants": {}, "owners": {}}
-        keys = None if self.listed is None else set(self.keys.filter(pa.array(self.listed)).to_pylist())
-        for table, row in rows:
-            window = Window(
-                *(edge if (t := row[name]) is None else moment(t) for name, edge in zip(WINDOW, ALWAYS, strict=True))
-            )
-            entity = f"{row['type']}:{row['path']}"
-            cells = {n: row[n] for n in ("grantee", "effect", "privilege") if n in row} | {"entity": entity}
-            cells |= {n: row[n] for n in ("owner", *WINDOW) if row.get(n) is not None}
-            if keys is not None and entity not in keys:
-                severity = "error" if self.orphans == "quarantine" else "warning"
-                message = f"`{entity}` is not among the entities"
-                self.findings.add(table, "S114", severity, message, "remove the row, or name the entity", _json(cells))
-                if self.orphans == "quarantine":
-                    continue
-            found = Entity.parse(entity)
-            value: Any = (
-                Grant(
-                    grantee=row["grantee"],
-                    effect=cast("Effect", row["effect"]),
-                    privilege=row["privilege"],
-                    entity=found,
-                )
-                if table == "grants"
-                else (found, row["owner"])
-            )
-            if (value, window) in tables[table]:
-                message = f"the row says the same as another of `{table}`"
-                self.findings.add(table, "S160", "warning", message, "leave it out", _json(cells))
-            tables[table][value, window] = None
-        values: Any = {table: tuple(value for value, _ in found) for table, found in tables.items()}
-        return State(**values, windows={table: tuple(w for _, w in found) for table, found in tables.items() if found})
-
-    def conflicts(self, found: Mapping[str, tuple[Codes, Codes, Codes]], privileges: Sequence[str]) -> None:
-        """Report privileges that a grantee is both allowed and denied on the same entity."""
-        if not all(len(columns[0]) for columns in found.values()):
-            return
-        sizes = (len(privileges), len(self.keys), len(self.names))
-        combined = [np.concatenate([found["allow"][number], found["deny"][number]]) for number in range(3)]
-        (privilege, key, name), counts = unique(combined, sizes)
-        for conflict in np.flatnonzero(counts > 1).tolist():
-            principal, privilege_name = self.names[int(name[conflict])].as_py(), privileges[int(privilege[conflict])]
-            row = {
-                "grantee": principal,
-                "effect": "deny",
-                "privilege": privilege_name,
-                "entity": self.keys[int(key[conflict])].as_py(),
-            }
-            message = f"`{principal}` is allowed and denied `{privilege_name}` here"
-            self.findings.add(
-                "grants", "S163", "warning", message, "the denial counts: leave one of them out", _json(row)
-            )
-
-    def _cells(self, table: str, rows: Sequence[Codes], row_number: int) -> str:
-        if table == "grants":
-            effect, raw, key, name = (int(column[row_number]) for column in rows)
-            return _json({
-                "grantee": self.names[name].as_py(), "effect": _EFFECTS[effect],
-                "privilege": self.raws[raw].as_py(), "entity": self.keys[key].as_py(),
-            })  # fmt: skip
-        entity, principal = (self.keys[int(rows[0][row_number])].as_py(), self.names[int(rows[1][row_number])].as_py())
-        return _json({"entity": entity, "owner": principal} if table == "owners" else {"user": principal, "of": entity})
-
-
 def _with_checked(
     program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings
 ) -> tuple[Any, list[tuple[str, Mapping[str, Any]]]]:
@@ -318,9 +200,9 @@ def _with_checked(
         columns = (*names, *window)
         raw = suspects.select([*"abcd"[: len(names)], *window]).rename_columns(list(columns))
         for start in range(0, raw.num_rows, 10_000):
-            cells = [checks.cells_of(as_plain(column)) for column in raw.slice(start, 10_000).columns]
+            cells = [row_checks.cells_of(as_plain(column)) for column in raw.slice(start, 10_000).columns]
             rows = [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
-            checked_rows = checks.examined(program, name, not_text.get(name, {}), rows, window)
+            checked_rows = row_checks.examined(program, name, not_text.get(name, {}), rows, window)
             valid = [row for row in checked_rows.to_pylist() if row["__good"]]
             holding = [any(row.get(edge) is not None for edge in WINDOW) for row in valid]
             timed += [(name, row) for row, of_time in zip(valid, holding, strict=True) if of_time]
@@ -377,7 +259,7 @@ def _resolved(
     program: Program, raws: Texts, keys: Texts, effect: Codes, raw: Codes, key: Codes, name: Codes
 ) -> tuple[tuple[str, ...], tuple[Codes, Codes, Codes, Codes]]:
     """Grants resolved by their effects and the types of their entities; privileges are numbered in sorted order."""
-    effects = CodedColumn(effect, arrow.texts(_EFFECTS))
+    effects = CodedColumn(effect, arrow.texts(EFFECTS))
     rows, granted = given_privileges(program, CodedColumn(raw, raws), CodedColumn(key, keys), effects)
     privileges = tuple(sorted(granted.names))
     number = np.array([privileges.index(p) for p in granted.names], np.int64)
@@ -397,11 +279,7 @@ def _scoped(
     of_roles = np.isin(grants[3], np.unique(roles))
     columns = [_texts_of(codes[of_roles], own) for codes, own in zip(grants, texts, strict=True)]
     rows = ((name, effect, raw, key) for effect, raw, key, name in zip(*columns, strict=True))
-    found: dict[str, list[tuple[str, str, str, tuple[str, ...]]]] = {effect: [] for effect in _EFFECTS}
+    found: dict[str, list[tuple[str, str, str, tuple[str, ...]]]] = {effect: [] for effect in EFFECTS}
     for (effect, *place), entities in sorted(scoped_entries(program, rows, by_role).items()):
         found[effect].append((place[0], place[1], place[2], tuple(sorted(entities))))
     return found
-
-
-def _json(row: Mapping[str, str]) -> str:
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from privtab.ir.nodes import Program
+from privtab.spark.state.cross_row_checks import Findings
 from privtab.spark.state.documents import bundle_of, root_document
 from privtab.spark.state.files import Root
 from privtab.spark.state.schemas import FINDINGS
-from privtab.spark.state.shards import Findings, RootHoldings, by_root, root_holdings
+from privtab.spark.state.shards import RootHoldings, by_root, root_holdings
 from privtab.state.findings import CODES
 
 RESULTS = f"`kind` string, `root` string, {FINDINGS}"

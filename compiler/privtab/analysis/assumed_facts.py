@@ -1,0 +1,87 @@
+"""What a caller could do if they held facts in addition to the state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from privtab.analysis.caller import Caller
+from privtab.analysis.effects import GainedFact, creates_resource
+from privtab.analysis.goals import Goal
+from privtab.analysis.universe import Universe
+from privtab.analysis.what_can import Choices
+from privtab.ir.formula import asked_condition, item_condition
+from privtab.ir.nodes import RESOURCE, Formula, Rule
+from privtab.locations import GrowingLocations
+from privtab.request import Entity
+
+
+class AssumedFacts:
+    """The facts that a caller is assumed to hold now, and what these allow. `existing`: the entities that exist from the start."""
+
+    def __init__(
+        self, caller: Caller, choices: Choices, existing: frozenset[Entity], locations: GrowingLocations
+    ) -> None:
+        self.program = caller.program
+        self.caller = caller
+        self.existing = existing
+        self._choices = choices
+        self._locations = locations
+        self._created: set[Entity] = set()
+
+    def assume(self, facts: Iterable[GainedFact]) -> None:
+        """Let the caller hold these facts in addition to the state."""
+        hypothetical = self.caller.hypothetical
+        assumed = list(facts)
+        hypothetical.allowed = {(fact.privilege, str(fact.entity)) for fact in assumed if fact.kind == "grant"}
+        hypothetical.owned = {str(fact.entity) for fact in assumed if fact.kind == "owner"}
+        hypothetical.member_of = {str(fact.entity) for fact in assumed if fact.kind == "member"}
+        created = Universe(self.program, (fact.entity for fact in assumed if fact.kind == "exists"), self._locations)
+        self._created = set(created) - self.existing
+        self._choices.forget()
+        self._choices.exists = self.exists
+
+    def exists(self, entity: Entity, *, parent_only: bool = False) -> bool:
+        """Whether an entity exists now; with `parent_only`, whether its parent existed from the start."""
+        if not parent_only:
+            return entity in self.existing or entity in self._created
+        parent = self.parent_of(entity)
+        return parent is None or parent in self.existing
+
+    def parent_of(self, entity: Entity) -> Entity | None:
+        """What an entity lies in; None for one without a parent."""
+        keys = self._locations.keys(entity)
+        return Entity.parse(keys[-2]) if len(keys) > 1 else None
+
+    def holds(self, fact: GainedFact) -> bool:
+        """Whether the caller holds a fact now."""
+        return self.caller.about({RESOURCE: fact.entity}).why(fact.atom()) is not None
+
+    def allowed_withs(
+        self, rule: Rule, resource: Entity, *, listed_slots: Collection[str] = ()
+    ) -> Iterator[dict[str, Entity]]:
+        """Choices of `with` objects with which a rule allows a resource now."""
+        asked, condition = self.request_form(rule, resource)
+        if rule.withs:
+            yield from self._choices.of(rule, condition, asked, listed_slots=listed_slots)
+        elif self.caller.about({RESOURCE: asked}).holds(condition):
+            yield {}
+
+    def request_form(self, rule: Rule, resource: Entity) -> tuple[Entity, Formula]:
+        """The resource of the request, and its condition: an entity to be that gets a flat id has none yet."""
+        if not creates_resource(self.program, rule) or resource.type not in self.program.flat:
+            return resource, item_condition(rule)
+        return Entity(resource.type, f"{self.parent_of(resource)}/"), asked_condition(self.program, rule, named=False)
+
+    def reaches(self, goal: Goal) -> bool:
+        """Whether a goal is reached now."""
+        if not self.exists(goal.resource):
+            return False
+        if goal.rule is None:
+            return all(self.caller.about({RESOURCE: goal.resource}).why(atom) is not None for atom in goal.atoms)
+        if len(goal.with_) == len(goal.rule.withs):
+            self.caller.about({RESOURCE: goal.resource, **goal.with_})
+            return self.caller.holds(item_condition(goal.rule))
+        return any(
+            all(with_[slot] == entity for slot, entity in goal.with_.items())
+            for with_ in self.allowed_withs(goal.rule, goal.resource, listed_slots=tuple(goal.with_))
+        )
