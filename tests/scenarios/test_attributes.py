@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import islice
 
 import generated_programs
 import pytest
 import worlds
 from seeds import seeds
-from shop_policy import Reads, Refuses
+from shop_policy import Reads, Refuses, failed
 
 from privtab.errors import Undecided
-from privtab.ir.formula import item_condition, leaves
-from privtab.ir.nodes import Compare
+from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.formula import asked_condition, item_condition, leaves
+from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Target
+from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
+from privtab.request import NOT_SET, Entity, Request
+from privtab.scenarios.comparison_texts import comparison, is_comparison
+from privtab.scenarios.expand import CallerStates
 from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
+from privtab.scenarios.needs import Caller, Callers
 from privtab.scenarios.prove import coverage, observe, score, suggested
 from privtab.scenarios.score import Scoring
+from privtab.scenarios.suggest import RequestNames
+from privtab.scenarios.ways import HeldAtom, smallest
+from privtab.state.names import StateNames
 
 POLICY = """\
 privtab: 1
@@ -138,14 +148,116 @@ def test_cells_that_no_values_prove_are_not_counted(reads: Reads, condition: str
     assert set(found) == cells
 
 
-def test_rows_that_compare_attributes_are_named_where_needs_are_suggested(reads: Reads) -> None:
-    plan = reads(ONE_CASE, POLICY + "    list: READ (item)\n")
+ROWS = """\
+    list: READ (item)
+    move: {with: {to: item}, requires: "user.rank >= 2 and (READ (to) or to.color = red and to.team = entity.team)"}
+    sort: 'user.rank <= entity.size and user.team in {one, "two or more"}'
+"""
+
+
+def test_suggested_needs_prove_every_cell_and_notice_every_fault(reads: Reads) -> None:
+    size = "on: [item]}, size: {integer: [0, 5], on: [item], from: [state, request]}}\n  request:"
+    policy = POLICY.replace("on: [item]}}\n  request:", size) + ROWS
+    plan = reads(ONE_CASE, policy)
     text = suggested(plan, coverage(plan, {}), None)
-    assert text.splitlines()[:4] == [
-        *(f"# attributes are compared, write `cases`: item/{operation}" for operation in ("open", "see", "sell")),
-        "needs:",
-    ]
-    assert [case.request.action for case in reads(text, POLICY + "    list: READ (item)\n").cases] == ["list"] * 3
+    assert "user.team = team (item:s/i)" in text
+    plan = reads(text, policy)
+    assert failed(plan) == []
+    observed = observe(plan, plan.cases)
+    assert [cell.text for cell in coverage(plan, observed).untested] == []
+    assert [mutant.text for mutant in score(plan, observed).survived] == []
+    assert len(plan.worlds) > 1
+
+
+@pytest.mark.parametrize(
+    ("row", "right", "wrong"),
+    [
+        ("open", '[[READ (item:s/a), "user.team = team (item:s/a)"]]', "[[READ (item:s/a)]]"),
+        (
+            "see",
+            '[["color (item:s/a) in {red, gray}"], [user.rank > 3]]',
+            '[["color (item:s/a) = red"], [user.rank > 3]]',
+        ),
+        (
+            "see",
+            '[["color (item:s/a) in {red, gray}"], [user.rank > 3]]',
+            '[["color (item:s/a) in {red, gray}"], [user.rank >= 3]]',
+        ),
+        ("see", '[["color (item:s/a) = red"], ["color (item:s/a) = gray"], [user.rank >= 4]]', "[[user.rank > 3]]"),
+        ("sell", '[["color (item:s/a) in user.badges", request.mfa]]', '[["color (item:s/a) in user.badges"]]'),
+        ("sell", '[["color (item:s/a) in user.badges", request.mfa = true]]', "[[request.mfa]]"),
+    ],
+)
+def test_needs_compare_attributes(reads: Reads, row: str, right: str, wrong: str) -> None:
+    assert failed(reads(f'needs: [{{ask: "{row} item:s/a", by: {right}}}]', POLICY)) == []
+    assert failed(reads(f'needs: [{{ask: "{row} item:s/a", by: {wrong}}}]', POLICY)) != []
+
+
+def test_wrong_comparisons_of_needs_are_findings(refuses: Refuses) -> None:
+    wrong = {
+        "user.teams = one": "unknown attribute `teams` of the user",
+        "size (item:s/a) = 3": "unknown attribute `size` of a `item`",
+        "color (store:s) = red": "unknown attribute `color` of a `store`",
+        "color (item:s/a) = pink": "`color (item:s/a) = pink` compares what cannot be compared",
+        "color (item:s/a) < red": "`color (item:s/a) < red` compares what cannot be compared",
+        "user.badges = red": "`user.badges = red` compares what cannot be compared",
+        "user.rank = request.mfa": "`user.rank = request.mfa` compares what cannot be compared",
+        "user.team = ]": "`]` is no constant",
+        "color (items:s/a) = red": "unknown entity type `items`",
+    }
+    entries = "".join(f'  - {{ask: "see item:s/a", by: [["{text}"]]}}\n' for text in wrong)
+    assert [d.message for d in refuses(f"needs:\n{entries}", POLICY)] == list(wrong.values())
+
+
+def _held(leaf: Leaf, names: RequestNames) -> HeldAtom | None:
+    """What `needs` lists for an atom of a minimal set."""
+    match leaf:
+        case Has(privilege=privilege, target=target):
+            return HeldAtom("has", privilege, names.key(target))
+        case Owner(target=target):
+            return HeldAtom("owner", "", names.key(target))
+        case Member(target=target):
+            return HeldAtom("member", "", names.key(target))
+        case Compare():
+            text = names.atom(leaf)
+            assert is_comparison(text)
+            found = comparison(names.program, StateNames(names.program), text)
+            assert isinstance(found, Compare), (text, found)
+            return HeldAtom("compare", compare=found)
+    return None
+
+
+@pytest.mark.parametrize("seed", seeds(range(40), quick=3))
+def test_callers_of_generated_conditions_are_decided_as_expected(seed: int) -> None:
+    program = generated_programs.program(seed, "attributes", *(("nested",) if seed % 3 == 2 else ()))
+    if program.roles:
+        return  # roles have privileges that these callers lack
+    states = CallerStates(program, ())
+    asked: list[tuple[int, Request, Caller]] = []
+    for rule in program.rules.values():
+        condition = asked_condition(program, rule, named=True)
+        types = {slot.name: slot.types[0] for slot in rule.withs}
+        if not any(isinstance(atom, Compare) for atom in leaves(program, condition)) or (program.nests and types):
+            continue
+        names = RequestNames(program, {RESOURCE: rule.entity, **types}, dict.fromkeys((RESOURCE, *types), 1))
+        sets = canonical(program).minimal_sets(condition, frozenset(), types)
+        sets = located_sets(program, sets, {RESOURCE: 1}) if program.nests else sets
+        ways = [[_held(leaf, names) for leaf in atoms] for atoms in sets]
+        if any(atom is None for way in ways for atom in way):
+            continue
+        request = Request(
+            user="x",
+            action=rule.operation,
+            resource=Entity.parse(names.key(Target(slot=RESOURCE, type=rule.entity))),
+            with_={slot: Entity.parse(names.key(Target(slot=slot, type=type_))) for slot, type_ in types.items()},
+            flags=frozenset(f"{flag}{NOT_SET}" for flag in rule.required_flags),
+        )
+        listed = smallest(frozenset(atom for atom in way if atom is not None) for way in ways)
+        callers = islice(Callers(program, request, listed).all(), 60)
+        asked += [(*states.add_caller(caller, request), caller) for caller in callers]
+    references = [Reference(program, state) for state in states.states()]
+    for number, request, caller in asked:
+        assert references[number].decide(request).allowed is caller.allowed, (request, caller)
 
 
 def test_wrong_attributes_of_a_case_are_findings(refuses: Refuses) -> None:

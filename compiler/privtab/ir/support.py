@@ -57,7 +57,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     },
     Feature.ATTRIBUTES: {
         Tool.CONFORM: "`conform`",
-        Tool.NEEDS: "`needs`",
         Tool.SPARK_JOINS: '`plan="joins"`',
     },
     Feature.GIVEN: {},

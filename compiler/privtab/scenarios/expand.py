@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from privtab.attributes import GivenAttributes, Value
 from privtab.diagnostics import Span
-from privtab.ir.nodes import Program
+from privtab.errors import Undecided
+from privtab.ir.nodes import Program, Term
 from privtab.request import Entity, Request
 from privtab.scenarios.author import NEEDS_CONTEXT_KEYS, Author
+from privtab.scenarios.compared import Values as AttributeValues
 from privtab.scenarios.needs import Caller, Callers
 from privtab.scenarios.nodes import Case
 from privtab.scenarios.params import Values
 from privtab.scenarios.tree import Fields
 from privtab.scenarios.ways import HeldAtom
+from privtab.state import attribute_rows
 from privtab.state.located import locations
-from privtab.state.nodes import Assignment, Grant, Placement, State
+from privtab.state.nodes import Assignment, AttributeRow, Grant, Placement, State
 from privtab.syntax.yaml_tree import Node
 
 KEYS = (
@@ -24,11 +28,11 @@ KEYS = (
 
 
 def read_needs(author: Author, node: Node) -> None:
-    """Read the entries of `needs`. All callers share one state, since no caller sees what another is given."""
+    """Read the entries of `needs`. Callers share a state, since none sees what another is given, if they agree on entities' attributes."""
     placed = author.placements()
     if placed is None:
         return
-    generated = GeneratedCallers(author.program, placements=placed)
+    generated = CallerStates(author.program, placed)
     cases_before = len(author.cases)
     for item in author.reader.items(node, "`needs`"):
         for entry, values in author.combinations.of(item):
@@ -36,11 +40,11 @@ def read_needs(author: Author, node: Node) -> None:
             if fields is not None:
                 _need(author, fields, author.reader.span(entry), values, generated)
     if len(author.cases) > cases_before:
-        world = author.world(generated.state())
-        assert world == len(author.states) - 1
+        for state in generated.states():
+            author.world(state)
 
 
-def _need(author: Author, fields: Fields, span: Span, values: Values, generated: GeneratedCallers) -> None:
+def _need(author: Author, fields: Fields, span: Span, values: Values, generated: CallerStates) -> None:
     if ("by" in fields) == ("all" in fields):
         author.reader.report("T006", span, "an entry of `needs` has either `by` or `all`")
         return
@@ -51,16 +55,22 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, generated:
     name, why, tags = author.optional(fields, "name"), author.why(fields), author.tags(fields)
     for request in author.placed(requests, generated.where, fields):
         title = name or f"{request.action} {request.resource}"
-        callers = Callers(author.program, request, ways, generated.where)
+        try:
+            callers = Callers(author.program, request, ways, generated.where)
+            expanded = tuple(callers.all())
+        except Undecided as error:
+            advice = "say it of a shorter part, or test the row by `cases`"
+            author.reader.report("T205", fields["by" if "by" in fields else "all"], str(error), advice)
+            continue
         generated.placements |= {e: Placement(entity=e, parent=parent) for e, parent in callers.placed.items()}
-        for caller in callers.all():
-            caller_request = generated.add_caller(caller, request)
+        for caller in expanded:
+            number, caller_request = generated.add_caller(caller, request)
             expected = author.expected(fields, caller_request, allowed=caller.allowed)
             author.cases.append(
                 Case(
                     name=f"{title} with {caller.words}",
                     kind="need",
-                    world=len(author.states),
+                    world=len(author.states) + number,
                     request=caller_request,
                     expected=expected,
                     span=span,
@@ -69,6 +79,55 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, generated:
                     tags=tags,
                 )
             )
+
+
+class CallerStates:
+    """Generated callers in few states: those in one state agree on the attributes of entities that their requests are about."""
+
+    def __init__(self, program: Program, placements: Iterable[Placement]) -> None:
+        """`placements`: where entities with flat ids lie."""
+        self._program = program
+        self.placements = {row.entity: row for row in placements}
+        self.where = locations(program, State(entities=tuple(self.placements.values())))
+        self._groups: list[tuple[GeneratedCallers, dict[Term, Value | None]]] = []
+
+    def add_caller(self, caller: Caller, request: Request) -> tuple[int, Request]:
+        """Give a new caller what they hold, and return the number of their state, and their request."""
+        values = entity_values(self._program, caller.values, request)
+        agreeing = (
+            number
+            for number, (_, known) in enumerate(self._groups)
+            if all(known.get(term, value) == value for term, value in values.items())
+        )
+        number = next(agreeing, len(self._groups))
+        if number == len(self._groups):
+            self._groups.append((GeneratedCallers(self._program), {}))
+            self._groups[number][0].placements = self.placements
+        generated, known = self._groups[number]
+        known.update(values)
+        return number, generated.add_caller(caller, request)
+
+    def states(self) -> Iterator[State]:
+        """The states, by their numbers."""
+        return (generated.state() for generated, _ in self._groups)
+
+
+def entity_values(program: Program, values: AttributeValues, request: Request) -> dict[Term, Value | None]:
+    """The values of entities that the state has, since the request does not give them; None where it must have none."""
+    return {
+        term: value
+        for term, value in values.items()
+        if term.target is not None and (value is None or not _is_given(program, term, request))
+    }
+
+
+def _is_given(program: Program, term: Term, request: Request) -> bool:
+    """Whether the request gives the value of an attribute: what the state can hold of others than objects, the state does."""
+    declared = program.attribute(term)
+    origins = () if declared is None else declared.origins
+    if term.target is None:
+        return "state" not in origins
+    return "request" in origins and term.target.slot in map(str, (request.resource, *request.with_.values()))
 
 
 class GeneratedCallers:
@@ -87,6 +146,7 @@ class GeneratedCallers:
         self.grants: list[Grant] = []
         self.owners: list[tuple[Entity, str]] = []
         self.admins: list[str] = []
+        self._attributes: dict[AttributeRow, None] = {}
         self._entities: dict[str, Entity] = {}
 
     def add_caller(self, caller: Caller, request: Request, *, through_roles: int = 0) -> Request:
@@ -113,8 +173,35 @@ class GeneratedCallers:
             entity = self._entity(str(resource) if atom.on == original_key else atom.on)
             self.grants.append(Grant(grantee=grantee, effect="deny", privilege=atom.what, entity=entity))
         groups = (self._group(user),) if self._names_group(caller) else request.groups
-        return Request(
-            user=user, action=request.action, resource=resource, groups=groups, with_=request.with_, flags=request.flags
+        return replace(
+            request,
+            user=user,
+            resource=resource,
+            groups=groups,
+            attributes=self._values(caller, request, user, resource),
+        )
+
+    def _values(self, caller: Caller, request: Request, user: str, resource: Entity) -> GivenAttributes:
+        """Give a caller and the entities of their request their values; those that the request gives."""
+        given: dict[str, dict[str, Value]] = {}
+        for term, value in caller.values.items():
+            key = None if term.target is None else term.target.slot
+            if value is None:
+                continue
+            if _is_given(self.program, term, request):
+                objects = {str(entity): f"with {slot}" for slot, entity in request.with_.items()}
+                objects[str(request.resource)] = "entity"
+                given.setdefault(term.kind if key is None else objects[key], {})[term.attribute] = value
+                continue
+            owner = user if key is None else None
+            entity = None if key is None else resource if key == str(request.resource) else self._entity(key)
+            for text in attribute_rows.texts(value):
+                self._attributes[AttributeRow(user=owner, entity=entity, attribute=term.attribute, value=text)] = None
+        return GivenAttributes(
+            user=given.get("user", {}),
+            entity=given.get("entity", {}),
+            request=given.get("request", {}),
+            with_={slot: given[f"with {slot}"] for slot in request.with_ if f"with {slot}" in given},
         )
 
     def _give(self, user: str, grantee: str, atom: HeldAtom, key: str) -> None:
@@ -172,5 +259,6 @@ class GeneratedCallers:
             grants=tuple(self.grants),
             owners=tuple(self.owners),
             service_admins=tuple(self.admins),
+            attributes=tuple(self._attributes),
             entities=tuple(self.placements.values()),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import TypeAlias
@@ -12,20 +12,18 @@ from privtab.errors import UsageError
 from privtab.ir.formula import asked_condition, leaves
 from privtab.ir.levels import types_of
 from privtab.ir.names import privilege_names
-from privtab.ir.nodes import Compare, HasBelow, OwnsBelow, Program
+from privtab.ir.nodes import RESOURCE, Atom, Compare, HasBelow, OwnsBelow, Program, Target, Term
 from privtab.ir.serialise import vocabulary
-from privtab.ir.support import Tool, check_support
 from privtab.locations import GrowingLocations, Locations
 from privtab.request import Entity, Request
 from privtab.scenarios.below import at_or_below
-from privtab.scenarios.ways import HeldAtom, HeldSet, Ways, smallest
+from privtab.scenarios.compared import ComparedAttributes, Values
+from privtab.scenarios.ways import MAX_WAYS, HeldAtom, HeldSet, Ways, smallest, transversals
 from privtab.state.located import locations
 from privtab.state.nodes import State
 
 Denied: TypeAlias = frozenset[HeldAtom]
 """Privileges that are denied on their entities."""
-MAX_WAYS = 2_000
-"""The limit on smallest ways to be denied; conditions of tables have a handful."""
 MADE_UP = " below"
 """What ends the names of entities that are made up for `or below`."""
 MAX_MIXED = 6
@@ -40,6 +38,8 @@ class Caller:
     denied: Denied
     allowed: bool
     words: str
+    values: Values = field(default_factory=dict)
+    """Those of the attributes that the request is about."""
 
 
 class _Facts:
@@ -74,13 +74,11 @@ class Callers:
         """`where`: where entities with flat ids lie, if there are any.
 
         `are_below_listed`: for `or below`, the ways list each entity below on which a privilege is held; otherwise entities are made
-        up below. Raises UsageError if there are too many ways.
+        up below. Raises UsageError if there are too many ways, and Undecided if comparisons of attributes take too many steps.
         """
         rule = program.rules[request.resource.type, request.action]
         condition = asked_condition(program, rule, named=vocabulary(program).complete(request.resource))
         asked = set(leaves(program, condition))
-        if any(isinstance(atom, Compare) for atom in asked):
-            check_support(program, Tool.NEEDS)
         self.program = program
         growing = GrowingLocations(where or locations(program, State()))
         self.keys = growing.keys
@@ -117,7 +115,29 @@ class Callers:
                     growing.place(entity, self.placed[entity])
         self._everywhere = tuple(dict.fromkeys((*self.objects, *made_up)))
         """The keys of the request's objects, of what contains them, and of what is made up below."""
-        self.ways = self._with_places(ways)
+        self.compared = ComparedAttributes(program, request, {*self._compared(asked), *_comparisons(ways)})
+        self.ways = tuple(way for way in self._with_places(ways) if self.compared.fewest(way) is not None)
+
+    def _compared(self, asked: Iterable[Atom]) -> Iterator[Compare]:
+        """The comparisons of the condition, about the entities of the request."""
+        slots = {RESOURCE: self.request.resource, **self.request.with_}
+
+        def of_request(term: Term) -> Term | None:
+            target = term.target
+            if target is None:
+                return term
+            keys = [key for key in self._path_keys(slots[target.slot]) if key.partition(":")[0] == target.type]
+            if not keys:
+                return None
+            key = keys[0] if target.level == "first" else keys[-1]
+            return replace(term, target=Target(slot=key, type=target.type))
+
+        for atom in asked:
+            if isinstance(atom, Compare):
+                left = of_request(atom.left)
+                right = of_request(atom.right) if isinstance(atom.right, Term) else atom.right
+                if left is not None and right is not None:
+                    yield replace(atom, left=left, right=right)
 
     def _with_places(self, ways: Ways) -> Ways:
         """The ways, with each entity on which something may be held that is asked for on an entity or below."""
@@ -156,26 +176,36 @@ class Callers:
 
     def _generate(self) -> Iterator[Caller]:
         for way in self.ways:
-            yield self._only_with(way)
+            for single in (frozenset[HeldAtom](), *(frozenset({atom}) for atom in self.compared.single)):
+                held = self.compared.fewest(way | single)
+                if held is not None:
+                    yield self._only_with(way, held)
         for way in self.ways:
             yield from self._denied_below(way)
         if frozenset() in self.ways:
             return
-        yield Caller(frozenset(), frozenset(), allowed=False, words="nothing")
+        yield self.caller(frozenset(), frozenset(), allowed=False, words="nothing")
         for way in self.ways:
             for atom in sorted(way, key=str):
                 yield from self._without(way, atom)
         yield from self._maximal_denied()
 
-    def _only_with(self, way: HeldSet) -> Caller:
-        """The caller with exactly one set; if inheritance would complete another set, that one is denied to them."""
-        if not self._suffices_otherwise(way, way, frozenset()):
-            return self._allowed(way, way, frozenset())
-        for atoms in (way, *self._by_ownership(way)):
+    def caller(self, held: HeldSet, denied: Denied, *, allowed: bool, words: str) -> Caller:
+        """A caller who fulfils those comparisons that are among the atoms held, and no others that the request is about."""
+        return Caller(held, denied, allowed=allowed, words=words, values=self.compared.values(held))
+
+    def _only_with(self, way: HeldSet, held: HeldSet) -> Caller:
+        """The caller with exactly one set; if inheritance would complete another set, that one is denied to them.
+
+        `held`: the set, with the comparisons that hold as well.
+        """
+        if not self._suffices_otherwise(way, held, frozenset()):
+            return self._allowed(way, held, frozenset())
+        for atoms in (held, *self._by_ownership(held)):
             denied = self.denials(way, atoms)
             if not self._suffices_otherwise(way, atoms, denied):
                 return self._allowed(way, atoms, denied)
-        return self._allowed(way, way, self.denials(way, way))
+        return self._allowed(way, held, self.denials(way, held))
 
     def _suffices_otherwise(self, way: HeldSet, atoms: HeldSet, denied: Denied) -> bool:
         return any(other != way and self.suffices(other, atoms, denied) for other in self.ways)
@@ -199,12 +229,17 @@ class Callers:
         return denied
 
     def _allowed(self, way: HeldSet, atoms: HeldSet, denied: Denied) -> Caller:
-        addition = "" if atoms == way else f", by {_join(atoms - way)}"
-        return Caller(atoms, denied, allowed=True, words=f"{_join(way) or 'nothing'}{addition}{_denied_text(denied)}")
+        compared = {atom for atom in atoms - way if atom.kind == "compare"}
+        addition = f", by {_join(atoms - way - compared)}" if atoms - way - compared else ""
+        words = f"{_join(way) or 'nothing'}{addition}{_denied_text(denied)}"
+        return self.caller(
+            atoms, denied, allowed=True, words=f"{words}; where {_join(compared)}" if compared else words
+        )
 
     def _denied_below(self, way: HeldSet) -> Iterator[Caller]:
         """Callers with one set whose privileges are denied wherever the set still suffices."""
-        for atoms in (way, *self._by_ownership(way)):
+        held = self.compared.fewest(way)
+        for atoms in () if held is None else (held, *self._by_ownership(held)):
             denied = self.denials(way, atoms)
             if denied:
                 yield self._allowed(way, atoms, denied)
@@ -212,10 +247,13 @@ class Callers:
     def _without(self, way: HeldSet, atom: HeldAtom) -> Iterator[Caller]:
         """A caller who lacks one atom of a set, unless the rest still implies it or suffices."""
         rest = way - {atom}
-        for denied in (frozenset(), self.denials(rest, rest)):
-            if not self.holds(atom, rest, denied) and not self.allowed(rest, denied):
+        held = self.compared.fewest(rest, frozenset({atom} if atom.kind == "compare" else ()))
+        if held is None:
+            return
+        for denied in (frozenset(), self.denials(rest, held)):
+            if not self.holds(atom, held, denied) and not self.allowed(held, denied):
                 words = f"{_join(rest) or 'nothing'}{_denied_text(denied)}; without {atom}"
-                yield Caller(rest, denied, allowed=False, words=words)
+                yield self.caller(held, denied, allowed=False, words=words)
                 return
 
     def _maximal_denied(self) -> Iterator[Caller]:
@@ -229,9 +267,11 @@ class Callers:
                     for fact in everything
                     if (atom not in denied or fact.kind != "has") and self._implies(fact, atom)
                 }
-                lacking_text = _join(lacking - denied)
-                words = f"everything{f' but {lacking_text}' if lacking_text else ''}{_denied_text(denied)}"
-                yield Caller(everything - excluded, denied, allowed=False, words=words)
+                for held in self.compared.most(everything - excluded, lacking):
+                    unequal = {atom for atom in self.compared.atoms if atom not in held}
+                    lacking_text = _join((lacking - denied) | unequal)
+                    words = f"everything{f' but {lacking_text}' if lacking_text else ''}{_denied_text(denied)}"
+                    yield self.caller(held, denied, allowed=False, words=words)
 
     def _denied_choices(self, lacking: HeldSet) -> Iterator[Denied]:
         """The privileges that are lacking because of a denial, rather than for want of a grant.
@@ -338,15 +378,8 @@ class Callers:
         return self._paths[key]
 
 
-def transversals(ways: Ways) -> Ways:
-    """The smallest sets with an atom of each listed set: what a denied caller must lack."""
-    found: Ways = (frozenset(),)
-    for way in ways:
-        extended: list[HeldSet] = []
-        for partial in found:
-            extended += [partial] if partial & way else [partial | {atom} for atom in sorted(way, key=str)]
-        found = smallest(extended)[:MAX_WAYS]
-    return found
+def _comparisons(ways: Ways) -> Iterator[Compare]:
+    return (atom.compare for way in ways for atom in way if atom.compare is not None)
 
 
 def _join(atoms: Iterable[HeldAtom]) -> str:

@@ -5,6 +5,7 @@ They repeat what the policy says, in the form of its cells, so they prove nothin
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +18,6 @@ from privtab.ir.nodes import (
     RESOURCE,
     Atom,
     Can,
-    Compare,
     Effect,
     Formula,
     Has,
@@ -59,9 +59,6 @@ def suggestions(program: Program, settings_by_rule: Mapping[str, tuple[Rule, Col
     """The text of `let` and `needs` for some rules, each in some of its settings; empty if there are none."""
     writer = _Writer(program)
     for rule, settings in settings_by_rule.values():
-        if any(isinstance(atom, Compare) for atom in leaves(program, item_condition(rule))):
-            writer.left_out.append(f"attributes are compared, write `cases`: {rule.entity}/{rule.operation}")
-            continue
         default_types = {slot.name: slot.types[0] for slot in rule.withs}
         for flags, types, form in sorted(settings, key=partial(_setting_order, rule)):
             for levels in _numbers_of_levels(program, rule):
@@ -94,8 +91,6 @@ class _Writer:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._shapes = vocabulary(program).shapes
-        self.left_out: list[str] = []
-        """Rows about which `needs` can say nothing, each with the reason."""
         self.places: dict[str, str] = {}
         """What contains each entity with a flat id that a request is about, or that lies around one."""
         self.lets: dict[str, Tree] = {}
@@ -155,7 +150,7 @@ class _Writer:
 
     def text(self) -> str:
         """The entries as YAML."""
-        lines = [f"# {text}" for text in self.left_out]
+        lines: list[str] = []
         if self.places:
             rows = (f"    - {{entity: {_quoted(key)}, parent: {_quoted(self.places[key])}}}" for key in self.places)
             lines += ["state:", "  entities:", *rows]
@@ -331,4 +326,6 @@ def _flow(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
+    if '"' in text:
+        return json.dumps(text, ensure_ascii=False)
     return f'"{text}"' if set(text) & set(",{}[]#&*!|>%@`\"'") or ": " in text or text.endswith(":") else text

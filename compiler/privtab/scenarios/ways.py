@@ -9,8 +9,10 @@ from itertools import product
 from math import prod
 from typing import Literal, TypeAlias
 
-from privtab.ir.nodes import Program
+from privtab.ir.atom_texts import compare_text
+from privtab.ir.nodes import Compare, Program
 from privtab.request import Entity
+from privtab.scenarios.comparison_texts import comparison, is_comparison
 from privtab.scenarios.params import Values
 from privtab.scenarios.tree import ScenarioReader, fill
 from privtab.state.names import Problem, StateNames
@@ -21,12 +23,12 @@ from privtab.syntax.yaml_tree import Node, Scalar
 _ON = re.compile(r"(?P<what>[^()]+?)\s*\((?P<on>[^()]*)\)")
 BELOW = " or below"
 _SPACES = re.compile(r"\s+")
-AtomKind: TypeAlias = Literal["has", "owner", "member", "holds", "self", "admin"]
+AtomKind: TypeAlias = Literal["has", "owner", "member", "holds", "self", "admin", "compare"]
 
 
 @dataclass(frozen=True, slots=True)
 class HeldAtom:
-    """Something that a caller can hold or be: a privilege on an entity, ownership, membership, a role, or `self`."""
+    """Something that a caller can hold or be: a privilege on an entity, ownership, membership, a role, `self`, or a comparison."""
 
     kind: AtomKind
     what: str = ""
@@ -34,8 +36,12 @@ class HeldAtom:
     """The key of the entity, `type:path`."""
     below: bool = False
     """Whether it may be held on an entity below instead."""
+    compare: Compare | None = None
+    """For `compare`: attributes that stand in a relation; the slot of a target is the key of an entity."""
 
     def __str__(self) -> str:
+        if self.compare is not None:
+            return compare_text(self.compare, lambda target: target.slot)
         if self.below:
             return f"{self.what or self.kind} ({self.on} or below)"
         match self.kind:
@@ -53,7 +59,7 @@ HeldSet: TypeAlias = frozenset[HeldAtom]
 Ways: TypeAlias = tuple[HeldSet, ...]
 ANYONE: Ways = (frozenset(),)
 MAX_WAYS = 2_000
-"""The most sets that one part of an entry may stand for, if they have to be compared."""
+"""The most sets that one part of an entry may stand for, if they have to be compared; and the most smallest ways to be denied."""
 
 
 class WaysReader:
@@ -61,6 +67,7 @@ class WaysReader:
 
     def __init__(self, reader: ScenarioReader, program: Program, lets: Mapping[str, Node]) -> None:
         self.reader = reader
+        self.program = program
         self.names = StateNames(program)
         self.lets = lets
         self._read_parts: dict[tuple[str, tuple[tuple[str, str], ...]], Ways | None] = {}
@@ -121,7 +128,7 @@ class WaysReader:
             return ANYONE
         part = self.lets.get(node.text)
         if part is None:
-            if "(" in node.text or node.text in {"self", "service admin"}:
+            if "(" in node.text or node.text in {"self", "service admin"} or is_comparison(node.text.strip()):
                 return self.atom(node)
             self.reader.report(
                 "T105",
@@ -185,6 +192,8 @@ class WaysReader:
             return (frozenset({HeldAtom("self")}),)
         if normalised == "service admin":
             return (frozenset({HeldAtom("admin")}),)
+        if is_comparison(text.value.strip()):
+            return self._compared(node, text.value.strip())
         parts = _ON.fullmatch(normalised)
         if parts is None:
             self._malformed(node, f"`{text.value}` is not an atom")
@@ -199,6 +208,14 @@ class WaysReader:
             return None
         ways = self._atoms_on(node, parts["what"], valid)
         return ways and tuple(frozenset(replace(atom, below=below) for atom in way) for way in ways)
+
+    def _compared(self, node: Node, text: str) -> Ways | None:
+        """The one way to fulfil a comparison."""
+        found = comparison(self.program, self.names, text)
+        if isinstance(found, Problem):
+            self.reader.report("T104", node, found.message, found.help)
+            return None
+        return (frozenset({HeldAtom("compare", compare=found)}),)
 
     def _atoms_on(self, node: Node, what: str, keys: list[Entity]) -> Ways | None:
         match what:
@@ -244,6 +261,17 @@ def smallest(sets: Iterable[HeldSet]) -> Ways:
     if len({len(atoms) for atoms in candidates}) < 2:
         return tuple(candidates)
     return tuple(atoms for atoms in candidates if not any(subset < atoms for subset in candidates))
+
+
+def transversals(ways: Ways) -> Ways:
+    """The smallest sets with an atom of each listed set: what a denied caller must lack."""
+    found: Ways = (frozenset(),)
+    for way in ways:
+        extended: list[HeldSet] = []
+        for partial in found:
+            extended += [partial] if partial & way else [partial | {atom} for atom in sorted(way, key=str)]
+        found = smallest(extended)[:MAX_WAYS]
+    return found
 
 
 def set_text(atoms: HeldSet) -> str:
