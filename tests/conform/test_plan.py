@@ -88,6 +88,32 @@ NESTED = VISIBLE.replace("types: {", "types: {shelf: {nested: true}, ").replace(
     "{requires: READ (parent or below), each: READ/WRITE (shelf or below) or owner (first shelf or below)}",
 )
 """Both."""
+COMPARED = """\
+privtab: 1
+system: compared
+version: "1"
+entities: {store: {shelf: {item: }}}
+privileges: [READ]
+attributes:
+  user: {rank: {integer: [0, 9], from: [state, request]}, badges: {set: [red, blue]}, team: text}
+  entity:
+    color: {enum: [red, blue, gray], on: [shelf, item]}
+    team: {text: true, on: [item]}
+    size: {integer: [0, 5], on: [item], from: [state, request]}
+  request: {mfa: bool}
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}}
+tables:
+  shelf:
+    open: {requires: request.mfa, each: shelf.color = red or READ (shelf)}
+  item:
+    add: {requires: READ (shelf) and shelf.color = gray, creates: true}
+    look: READ (item) and user.team = entity.team
+    see: entity.color in {red, gray} or user.rank > 3
+    sell: entity.color in user.badges and request.mfa
+    sort: user.rank <= entity.size and user.team in {one, two}
+    move: {with: {to: item}, requires: "user.rank >= 2 and (READ (to) or to.color = red and to.team = entity.team)"}
+"""
+"""Attributes of users, entities, objects and requests are compared."""
 SEMANTICS = "inheritance: down, deny: overrides, owner: {kinds: [user], holds: [WRITE], creator: true}"
 OTHER_SEMANTICS = (
     SEMANTICS,
@@ -157,6 +183,23 @@ def test_levels_and_things_below_are_in_the_proof(tmp_path: Path, text: str, sem
     everything_is_proved(planned)
 
 
+def test_comparisons_of_attributes_are_in_the_proof(tmp_path: Path) -> None:
+    planned = plan(written(tmp_path, COMPARED))
+    assert not planned.undecided
+    everything_is_proved(planned)
+    given = [question.request.attributes for question in planned.questions]
+    assert {kind for values in given for kind, *_ in values.each()} == {"entity", "request"}
+    assert {row.attribute for row in planned.world.state.attributes} == {"rank", "badges", "team", "color"}
+
+
+def test_rows_that_compare_what_cannot_be_given_are_named(tmp_path: Path) -> None:
+    program = written(tmp_path, COMPARED + "    list: READ (item)\n")
+    planned = plan(program, attributes=False)
+    compares = "it compares attributes, which the driver cannot give"
+    assert dict(planned.undecided) == {rule.id: compares for rule in program.rules.values() if rule.operation != "list"}
+    assert {question.row for question in planned.questions} == {"item/list"}
+
+
 def test_each_level_of_a_nested_type_has_questions(tmp_path: Path) -> None:
     planned = plan(written(tmp_path, SHELVES))
     for row in ("shelf/rename", "shelf/add", "box/open"):
@@ -203,7 +246,9 @@ def test_the_smallest_world_of_a_question_gives_its_answer(library: Program) -> 
         assert whole.decide(question.request).allowed is question.expected
 
 
-@pytest.mark.parametrize("text", [LIBRARY, SHELVES, VISIBLE], ids=["library", "levels", "below"])
+@pytest.mark.parametrize(
+    "text", [LIBRARY, SHELVES, VISIBLE, COMPARED], ids=["library", "levels", "below", "attributes"]
+)
 def test_the_world_of_one_question_suffices_for_its_answer(tmp_path: Path, text: str) -> None:
     planned = plan(written(tmp_path, text))
     whole = set(map(str, planned.world.entities))

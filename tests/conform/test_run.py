@@ -208,6 +208,49 @@ def test_a_system_without_the_state_is_not_called_narrower() -> None:
     assert "the system does not have the prepared state" in result.outcome.failure
 
 
+ATTRIBUTES = """\
+privtab: 1
+system: library
+version: "1"
+entities: {folder: {page:}}
+privileges: [READ]
+attributes:
+  user: {rank: {integer: [0, 9], from: request}, team: text}
+  entity: {class: {enum: [open, closed], on: [page], from: [state, request]}, team: {text: true, on: [folder]}}
+  request: {mfa: bool}
+tables:
+  page:
+    list: READ (page)
+    read: READ (page) and user.team = folder.team
+    edit: entity.class = open and (user.rank >= 3 or request.mfa)
+"""
+
+
+def test_a_server_takes_attributes_from_its_state_and_from_requests(tmp_path: Path) -> None:
+    path = tmp_path / "library.yaml"
+    path.write_text(ATTRIBUTES, encoding="utf-8")
+    program = load_program(path)
+    result = report_on(plan(program), served(program))
+    assert result.outcome.failure is None
+    assert set(result.cells) == {Verdict.AGREES}
+    path.write_text(ATTRIBUTES.replace("user.rank >= 3", "user.rank > 3"))
+    other = report_on(plan(program), served(load_program(path)))
+    verdicts = {row.name: row.verdict for row in other.rows}
+    assert verdicts == {"page/list": Verdict.AGREES, "page/read": Verdict.AGREES, "page/edit": Verdict.NARROWER}
+
+
+def test_rows_that_compare_what_a_driver_cannot_give_are_reported(tmp_path: Path) -> None:
+    path = tmp_path / "library.yaml"
+    path.write_text(ATTRIBUTES, encoding="utf-8")
+    program = load_program(path)
+    result = report_on(plan(program, attributes=False), Obeying(program))
+    assert {row.name: (row.verdict, row.why) for row in result.rows} == {
+        "page/list": (Verdict.AGREES, ""),
+        "page/read": (Verdict.UNTESTED, "it compares attributes, which the driver cannot give"),
+        "page/edit": (Verdict.UNTESTED, "it compares attributes, which the driver cannot give"),
+    }
+
+
 def test_a_state_that_changes_meanwhile_is_noticed(library: Program, planned: Plan) -> None:
     class Forgetting(Obeying):
         def ask(self, request: Request) -> Answer:

@@ -172,6 +172,7 @@ def run(
             rows=partial(_selected, None if system.keeps_state else filter_),
             asks=system.asks,
             changes=system.changes,
+            attributes=system.gives_attributes,
             through_roles=system.through_roles,
             prefix=prefix,
             marked=system.keeps_state,

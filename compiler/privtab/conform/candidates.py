@@ -25,14 +25,16 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
     Target,
+    Term,
 )
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
+from privtab.paths import base_type
 from privtab.request import NOT_SET, Entity, Request
 from privtab.scenarios.below import at_or_below
 from privtab.scenarios.coverage import Form
-from privtab.scenarios.needs import Caller, Callers, Denied
+from privtab.scenarios.needs import Caller, Callers, Denied, comparisons_of
 from privtab.scenarios.suggest import RequestNames
 from privtab.scenarios.ways import HeldAtom, HeldSet, Ways, smallest
 
@@ -171,25 +173,31 @@ class Candidates:
         """Callers that distinguish changed rows: those with a set that only a changed row has, and those without a part of it."""
         changed = tuple(rules)
         for setting in settings_:
-            callers = Callers(self.program, setting.request, setting.ways, are_below_listed=True)
+            ways = [way for rule in changed for way in self._ways_of(setting, rule)]
+            compared = comparisons_of(ways)
+            callers = Callers(self.program, setting.request, setting.ways, are_below_listed=True, comparisons=compared)
             seen: set[HeldSet] = set(setting.ways)
-            for rule in changed:
-                try:
-                    read = self.reading(setting, rule)
-                except Undecided:
-                    continue
-                for way in () if read is None else read.ways:
-                    for atoms in (way, *(way - {atom} for atom in sorted(way, key=str))):
-                        if atoms not in seen:
-                            seen.add(atoms)
-                            yield self._candidate(setting, callers, atoms, frozenset(), "")
+            for way in ways:
+                for atoms in (way, *(way - {atom} for atom in sorted(way, key=str))):
+                    if atoms not in seen and callers.compared.fewest(atoms) is not None:
+                        seen.add(atoms)
+                        yield self._candidate(setting, callers, atoms, frozenset(), "")
+
+    def _ways_of(self, setting: Setting, rule: Rule) -> Ways:
+        """The ways of a changed row for the same request; none if they are not decided."""
+        try:
+            read = self.reading(setting, rule)
+        except Undecided:
+            return ()
+        return () if read is None else read.ways
 
     def of(self, setting: Setting) -> Iterator[Candidate]:
         """The candidates for one kind of request, each once."""
         callers = Callers(self.program, setting.request, setting.ways, are_below_listed=True)
         seen: set[tuple[HeldSet, Denied]] = set()
         # Callers with one set, with denials below it, and without one part of it come first.
-        limit = 4 * len(setting.ways) + sum(map(len, setting.ways)) + MAX_DENIED
+        values = 1 + len(callers.compared.single)
+        limit = 4 * values * len(setting.ways) + sum(map(len, setting.ways)) + values * MAX_DENIED
         for candidate in (
             *(Candidate(setting=setting, caller=caller) for caller in islice(callers.all(), limit)),
             *(self._further(setting, callers) if setting.is_deepest else ()),
@@ -264,7 +272,9 @@ class Candidates:
         words = ", ".join(sorted(map(str, atoms))) or "nothing"
         if denied:
             words += f"; denied {', '.join(sorted(map(str, denied)))}"
-        caller = Caller(atoms, denied, allowed=callers.allowed(atoms, denied), words=words)
+        held = callers.compared.fewest(atoms)
+        assert held is not None
+        caller = callers.caller(held, denied, allowed=callers.allowed(held, denied), words=words)
         return Candidate(setting=setting, caller=caller, purpose=purpose)
 
     def _ways(
@@ -284,7 +294,7 @@ class Candidates:
                 raise Undecided(f"it is allowed in more than {MAX_WAYS:,} ways")
             for chosen in product(*choices):
                 held_atoms = frozenset(atom for atom, _ in chosen)
-                if absent is None or all(atom.on.partition(":")[2] != absent for atom in held_atoms):
+                if absent is None or all(key.partition(":")[2] != absent for atom in held_atoms for key in _keys(atom)):
                     found.setdefault(held_atoms, ", ".join(type_ for _, type_ in chosen if type_))
         return {way: found[way] for way in smallest(found)}
 
@@ -318,10 +328,27 @@ class Candidates:
                 return [(HeldAtom("self"), "")] if target.slot == RESOURCE else []
             case ServiceAdmin():
                 return [(HeldAtom("admin"), "")]
-            case Compare():
-                raise AssertionError("`conform` refuses policies with attributes")
+            case Compare() as compare:
+                return [(HeldAtom("compare", compare=_of_request(compare, names)), "")]
 
     def _at_or_below(self, key: str, suffix: str) -> Iterator[tuple[str, str]]:
         """An entity and one of each type below it, by key and type; `suffix` ends their names. Itself has no type here."""
         for below, container in at_or_below(self.program, key, suffix):
             yield below, f"`{below.partition(':')[0]}` in a `{container.partition(':')[0]}`" if container else ""
+
+
+def _of_request(compare: Compare, names: RequestNames) -> Compare:
+    """A comparison about the entities of a request."""
+
+    def named(term: Term) -> Term:
+        if term.target is None:
+            return term
+        return replace(term, target=Target(slot=names.key(term.target), type=base_type(term.target.type)))
+
+    right = named(compare.right) if isinstance(compare.right, Term) else compare.right
+    return replace(compare, left=named(compare.left), right=right)
+
+
+def _keys(atom: HeldAtom) -> Iterable[str]:
+    """The keys of the entities that an atom is about."""
+    return [target.slot for target in atom.compare.targets] if atom.compare is not None else [atom.on]

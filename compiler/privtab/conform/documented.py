@@ -17,6 +17,8 @@ from privtab.request import Request
 class DocumentedDriver(Driver):
     """A driver that does what a document says."""
 
+    gives_attributes = False
+
     def __init__(self, document: DriverDocument, program: Program, names: SystemNames) -> None:
         self._document = document
         self._program = program

@@ -36,6 +36,8 @@ class Driver:
     keeps_state = False
     """Whether the system has its state from `--write-state`: then all rows are planned, and callers are named for the plan."""
 
+    gives_attributes = True
+    """Whether the system takes attributes from the prepared state, and from requests."""
     through_roles = True
     """Whether callers may hold their privileges through roles."""
 

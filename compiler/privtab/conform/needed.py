@@ -17,6 +17,7 @@ def needed(plan: Plan, questions: Iterable[Question]) -> World:
         return whole
     states = tuple({question.request.user: question.state for question in chosen}.values())
     tables = {table: {row for state in states for row in getattr(state, table)} for table in TABLES}
+    tables["attributes"] = {row for question in chosen for row in question.state.attributes}
     request_groups = {f"group:{group}" for question in chosen for group in question.request.groups}
     tables["owners"] |= {row for row in whole.state.owners if row[1] in request_groups}
     rows = {t: tuple(row for row in getattr(whole.state, t) if row in tables[t]) for t in TABLES}

@@ -12,6 +12,7 @@ from functools import cached_property, reduce
 from operator import and_
 from typing import assert_never
 
+from privtab.attributes import holds as stand_in
 from privtab.conform.candidates import Candidate, Setting
 from privtab.ir.names import PrivilegeNames, privilege_names
 from privtab.ir.nodes import (
@@ -29,9 +30,11 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
     Target,
+    Term,
 )
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity
+from privtab.scenarios.compared import Values
 from privtab.scenarios.masks import Mask, RowMasks
 from privtab.scenarios.ways import AtomKind, HeldAtom
 from privtab.state.nodes import State
@@ -76,12 +79,16 @@ class _OfSetting:
         self.mask: Mask = 0
         self._held: dict[HeldAtom, Mask] = {}
         self._denied: dict[HeldAtom, Mask] = {}
+        self._values: list[tuple[Values, Mask]] = []
+        """The values of attributes, with the candidates that have them."""
         owner = self.context.program.semantics.owner
         self._owners_hold = frozenset(owner.holds if owner else ())
 
     def add(self, candidate: Candidate, bit: Mask) -> None:
         """A candidate, who has this bit of the masks."""
         self.mask |= bit
+        if candidate.caller.values:
+            self._values.append((candidate.caller.values, bit))
         for atoms, masks in ((candidate.caller.held, self._held), (candidate.caller.denied, self._denied)):
             for atom in atoms:
                 masks[atom] = masks.get(atom, 0) | bit
@@ -109,9 +116,26 @@ class _OfSetting:
             case OwnsBelow(target=target):
                 return _union(self._held.get(HeldAtom("owner", "", path[-1]), 0) for path in self._paths_from(target))
             case Compare():
-                raise AssertionError("`conform` refuses policies with attributes")
+                return _union(bit for values, bit in self._values if self._compares(atom, values))
             case _:
                 assert_never(atom)
+
+    def _compares(self, compare: Compare, values: Values) -> bool:
+        """As EvaluationContext.compares, with the values of a candidate."""
+        left = self._value(compare.left, values)
+        if isinstance(compare.right, Term):
+            right = self._value(compare.right, values)
+        else:
+            right = compare.right if compare.operator == "in" else compare.right[0]
+        return left is not None and right is not None and stand_in(left, compare.operator, right)
+
+    def _value(self, term: Term, values: Values) -> object:
+        if term.target is None:
+            return values.get(term)
+        path = self.context.path(term.target)
+        if not path:
+            return None
+        return values.get(replace(term, target=Target(slot=path[-1], type=path[-1].partition(":")[0])))
 
     def _exactly(self, kind: AtomKind, target: Target) -> Mask:
         path = self.context.path(target)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from privtab.conform.nodes import World
 from privtab.ir.formula import item_condition, leaves
-from privtab.ir.nodes import Holds, Member, Owner, OwnsBelow, Program, Rule, ServiceAdmin
+from privtab.ir.nodes import Holds, Member, Owner, OwnsBelow, Program, Rule, ServiceAdmin, Term
 from privtab.ir.serialise import vocabulary
 from privtab.paths import base_type, level_of
 from privtab.request import Entity, Request
-from privtab.scenarios.expand import GeneratedCallers
-from privtab.scenarios.needs import Caller, Denied
+from privtab.scenarios.compared import Values
+from privtab.scenarios.expand import GeneratedCallers, entity_values, given_values
+from privtab.scenarios.needs import Caller
 from privtab.scenarios.ways import HeldAtom, HeldSet
 
 _SLOT = re.compile(r"\d*$")
@@ -42,7 +43,7 @@ class Packing:
         self.prefix = prefix
         self._vocabulary = vocabulary(program)
         self._generated = GeneratedCallers(program, prefix + mark)
-        self._known: dict[tuple[HeldSet, Denied, int], _Known] = {}
+        self._known: dict[Hashable, _Known] = {}
         self._entities: dict[str, Entity] = {}
         self._principals: dict[str, None] = {}
         """The entities that are principals themselves, as in `role:reader`."""
@@ -68,10 +69,13 @@ class Packing:
         if rule.creates:
             caller = self._without_created(caller, request.resource)
         shared = not own and HeldAtom("self") not in caller.held
-        key = caller.held, caller.denied, through_roles
+        # No other caller shares an entity of which the state has values.
+        in_state = {t for t, v in entity_values(self.program, caller.values, request).items() if v is not None}
+        key = caller.held, caller.denied, through_roles, _frozen(caller.values), frozenset(in_state)
         known = self._known.get(key) if shared else None
         number = self._generated.number + 1 if known is None else known.number
         numbered = {_path(atom.on) for atom in caller.held if atom.kind == "owner"}
+        numbered |= {_path(term.target.slot) for term in in_state if term.target is not None}
         if own:
             numbered.add(request.resource.id)
         names = _FinalNames(self.program, self.prefix, number, numbered)
@@ -80,14 +84,15 @@ class Packing:
             resource=names.entity(request.resource),
             with_={slot: names.entity(entity) for slot, entity in request.with_.items()},
         )
+        named = names.caller(caller)
         if known is None:
-            named = names.caller(caller)
             packed = self._generated.add_caller(named, renamed, through_roles=through_roles)
             self._must_exist_beside(named, renamed)
             if shared:
                 self._known[key] = _Known(number, packed.user, packed.groups)
         else:
-            packed = replace(renamed, user=known.user, groups=known.groups)
+            attributes = given_values(self.program, named.values, renamed)
+            packed = replace(renamed, user=known.user, groups=known.groups, attributes=attributes)
         self._must_exist(packed, rule)
         return packed
 
@@ -182,12 +187,23 @@ class _FinalNames:
 
     def caller(self, caller: Caller) -> Caller:
         """A caller who holds the same on the entities with their final names."""
-        return replace(caller, held=self._atoms(caller.held), denied=self._atoms(caller.denied))
+        values = {self._term(term): value for term, value in caller.values.items()}
+        return replace(caller, held=self._atoms(caller.held), denied=self._atoms(caller.denied), values=values)
+
+    def _term(self, term: Term) -> Term:
+        if term.target is None:
+            return term
+        return replace(term, target=replace(term.target, slot=str(self.entity(Entity.parse(term.target.slot)))))
 
     def _atoms(self, atoms: HeldSet) -> HeldSet:
         return frozenset(
             replace(atom, on=str(self.entity(Entity.parse(atom.on)))) if atom.on else atom for atom in atoms
         )
+
+
+def _frozen(values: Values) -> Hashable:
+    """Values of attributes as a key."""
+    return frozenset((term, tuple(value) if isinstance(value, list) else value) for term, value in values.items())
 
 
 def _path(key: str) -> str:

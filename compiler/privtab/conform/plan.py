@@ -14,17 +14,21 @@ from privtab.conform.nodes import Plan, Question
 from privtab.conform.observed import ObservedCandidates
 from privtab.conform.packing import Packing
 from privtab.errors import Undecided
-from privtab.ir.nodes import Program, Rule
+from privtab.ir.formula import item_condition, leaves
+from privtab.ir.nodes import Compare, Program, Rule
+from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Request
 from privtab.scenarios.coverage import Cell
 from privtab.scenarios.masks import Key, RuleDependencies
 from privtab.scenarios.mutants import UNSEEN, Mutants
-from privtab.state.nodes import State
+from privtab.state.nodes import AttributeRow, State
 
 PREFIX = "privtab_conform_"
 """What every name begins with that a test makes in a system."""
 NOT_ASKED = "the driver cannot ask this operation"
+NO_ATTRIBUTES = "it compares attributes, which the driver cannot give"
+SHARED_ATTRIBUTES = "it compares attributes of `{}`, which all requests share"
 Readings = Mapping[Key, Mapping[str, Rule]]
 """The other readings of ambiguous rows, by name."""
 
@@ -36,6 +40,7 @@ def plan(
     rows: Callable[[Rule], bool] = lambda _: True,
     asks: Callable[[Rule], bool] = lambda _: True,
     changes: Callable[[Rule], bool] = lambda _: False,
+    attributes: bool = True,
     through_roles: bool = True,
     prefix: str = PREFIX,
     marked: bool = False,
@@ -44,7 +49,7 @@ def plan(
     """Plan the questions for the rows that `rows` selects.
 
     `readings`: other readings of ambiguous rows. `asks`: whether an operation can be asked; nothing is made for others.
-    `through_roles`: whether some callers hold their privileges through roles. `changes`: whether asking an operation may change the system; such questions
+    `attributes`: whether users, entities and requests can be given attributes. `through_roles`: whether some callers hold their privileges through roles. `changes`: whether asking an operation may change the system; such questions
     come last, each about an entity of its own. `marked`: the names of callers contain a digest of the plan, so that a state of
     another plan has none of them. `separate`: ask more, so that the answers tell the faults of a row apart.
     """
@@ -56,6 +61,8 @@ def plan(
     for key, rule in program.rules.items():
         if rows(rule) and not asks(rule):
             undecided[rule.id] = NOT_ASKED
+        elif rows(rule) and (problem := _not_given(program, rule, attributes=attributes)) is not None:
+            undecided[rule.id] = problem
         elif rows(rule):
             try:
                 settings[key] = tuple(source.settings(rule))
@@ -84,6 +91,17 @@ def plan(
         separate=separate,
     )
     return _packed(program, choice, undecided, changes, prefix, marked=marked)
+
+
+def _not_given(program: Program, rule: Rule, *, attributes: bool) -> str | None:
+    """Why a row is not asked about, if it compares attributes that cannot be given to one caller alone."""
+    compares = [leaf for leaf in leaves(program, item_condition(rule)) if isinstance(leaf, Compare)]
+    if compares and not attributes:
+        return NO_ATTRIBUTES
+    shared = program.shared_root
+    if shared is not None and any(target.type == shared for compare in compares for target in compare.targets):
+        return SHARED_ATTRIBUTES.format(shared)
+    return None
 
 
 def _candidates(source: Candidates, settings: Iterable[Setting], readings: Iterable[Rule]) -> Iterator[Candidate]:
@@ -128,7 +146,7 @@ def _packed(
     drafts.sort(key=lambda draft: draft[0])
     world = packing.world([request for _, _, _, request, _ in drafts])
     reference = Reference(program, world.state)
-    rows_of = _RowsOfUsers(world.state)
+    rows_of = _RowsOfUsers(program, world.state)
     numbers: defaultdict[Key, int] = defaultdict(int)
     questions: list[Question] = []
     for _, key, position, request, proved in drafts:
@@ -143,7 +161,7 @@ def _packed(
                 request=request,
                 expected=expected,
                 holds=row.candidates[position].caller.words,
-                state=rows_of.of(request.user),
+                state=rows_of.of(request),
                 cells=proved,
                 readings={name: not expected for name, mask in choice.readings[key].items() if mask >> position & 1},
                 purpose=row.candidates[position].purpose,
@@ -183,9 +201,11 @@ def _mark(choice: Choice, chosen: Mapping[Key, tuple[int, ...]]) -> str:
 
 
 class _RowsOfUsers:
-    """The rows of a state about one user: their own, and those of the groups and roles that only they have."""
+    """The rows of a state about one request: of its user, of groups and roles that only they have, and attributes of its entities."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, program: Program, state: State) -> None:
+        self._keys = vocabulary(program).keys
+        self._of_entities: defaultdict[str, list[AttributeRow]] = defaultdict(list)
         self._tables: dict[str, dict[str, list[object]]] = {}
         holders: dict[str, str] = {}
         for user, group in state.memberships:
@@ -204,9 +224,19 @@ class _RowsOfUsers:
         for user in state.service_admins:
             self._add("service_admins", user, user)
 
+        for row in state.attributes:
+            if row.user is not None:
+                self._add("attributes", row.user, row)
+            else:
+                self._of_entities[str(row.entity)].append(row)
+
     def _add(self, table: str, user: str, row: object) -> None:
         self._tables.setdefault(user, {}).setdefault(table, []).append(row)
 
-    def of(self, user: str) -> State:
-        tables = {table: tuple(rows) for table, rows in self._tables.get(user, {}).items()}
+    def of(self, request: Request) -> State:
+        tables = {table: tuple(rows) for table, rows in self._tables.get(request.user, {}).items()}
+        objects = (request.resource, *request.with_.values()) if self._of_entities else ()
+        keys = dict.fromkeys(key for entity in objects for key in self._keys(entity))
+        of_entities = [row for key in keys for row in self._of_entities.get(key, ())]
+        tables["attributes"] = (*tables.get("attributes", ()), *of_entities)
         return State(**tables)  # type: ignore[arg-type]

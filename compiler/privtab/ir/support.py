@@ -56,7 +56,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.SPARK_JOINS: '`plan="joins"`',
     },
     Feature.ATTRIBUTES: {
-        Tool.CONFORM: "`conform`",
         Tool.SPARK_JOINS: '`plan="joins"`',
     },
     Feature.GIVEN: {},

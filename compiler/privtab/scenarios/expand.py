@@ -121,6 +121,24 @@ def entity_values(program: Program, values: AttributeValues, request: Request) -
     }
 
 
+def given_values(program: Program, values: AttributeValues, request: Request) -> GivenAttributes:
+    """The values that a request gives."""
+    objects = {str(entity): f"with {slot}" for slot, entity in request.with_.items()} | {
+        str(request.resource): "entity"
+    }
+    given: dict[str, dict[str, Value]] = {}
+    for term, value in values.items():
+        if value is not None and _is_given(program, term, request):
+            kind = term.kind if term.target is None else objects[term.target.slot]
+            given.setdefault(kind, {})[term.attribute] = value
+    return GivenAttributes(
+        user=given.get("user", {}),
+        entity=given.get("entity", {}),
+        request=given.get("request", {}),
+        with_={slot: given[f"with {slot}"] for slot in request.with_ if f"with {slot}" in given},
+    )
+
+
 def _is_given(program: Program, term: Term, request: Request) -> bool:
     """Whether the request gives the value of an attribute: what the state can hold of others than objects, the state does."""
     declared = program.attribute(term)
@@ -173,36 +191,20 @@ class GeneratedCallers:
             entity = self._entity(str(resource) if atom.on == original_key else atom.on)
             self.grants.append(Grant(grantee=grantee, effect="deny", privilege=atom.what, entity=entity))
         groups = (self._group(user),) if self._names_group(caller) else request.groups
-        return replace(
-            request,
-            user=user,
-            resource=resource,
-            groups=groups,
-            attributes=self._values(caller, request, user, resource),
-        )
+        self._add_values(caller, request, user, resource)
+        attributes = given_values(self.program, caller.values, request)
+        return replace(request, user=user, resource=resource, groups=groups, attributes=attributes)
 
-    def _values(self, caller: Caller, request: Request, user: str, resource: Entity) -> GivenAttributes:
-        """Give a caller and the entities of their request their values; those that the request gives."""
-        given: dict[str, dict[str, Value]] = {}
+    def _add_values(self, caller: Caller, request: Request, user: str, resource: Entity) -> None:
+        """Give a caller and the entities of their request the values that the state has."""
         for term, value in caller.values.items():
+            if value is None or _is_given(self.program, term, request):
+                continue
             key = None if term.target is None else term.target.slot
-            if value is None:
-                continue
-            if _is_given(self.program, term, request):
-                objects = {str(entity): f"with {slot}" for slot, entity in request.with_.items()}
-                objects[str(request.resource)] = "entity"
-                given.setdefault(term.kind if key is None else objects[key], {})[term.attribute] = value
-                continue
             owner = user if key is None else None
             entity = None if key is None else resource if key == str(request.resource) else self._entity(key)
             for text in attribute_rows.texts(value):
                 self._attributes[AttributeRow(user=owner, entity=entity, attribute=term.attribute, value=text)] = None
-        return GivenAttributes(
-            user=given.get("user", {}),
-            entity=given.get("entity", {}),
-            request=given.get("request", {}),
-            with_={slot: given[f"with {slot}"] for slot in request.with_ if f"with {slot}" in given},
-        )
 
     def _give(self, user: str, grantee: str, atom: HeldAtom, key: str) -> None:
         match atom.kind:

@@ -70,11 +70,12 @@ class Callers:
         where: Locations | None = None,
         *,
         are_below_listed: bool = False,
+        comparisons: Iterable[Compare] = (),
     ) -> None:
         """`where`: where entities with flat ids lie, if there are any.
 
         `are_below_listed`: for `or below`, the ways list each entity below on which a privilege is held; otherwise entities are made
-        up below. Raises UsageError if there are too many ways, and Undecided if comparisons of attributes take too many steps.
+        up below. `comparisons`: those that callers fulfil or not beside those of the condition and the ways. Raises UsageError if there are too many ways, and Undecided if comparisons of attributes take too many steps.
         """
         rule = program.rules[request.resource.type, request.action]
         condition = asked_condition(program, rule, named=vocabulary(program).complete(request.resource))
@@ -115,7 +116,8 @@ class Callers:
                     growing.place(entity, self.placed[entity])
         self._everywhere = tuple(dict.fromkeys((*self.objects, *made_up)))
         """The keys of the request's objects, of what contains them, and of what is made up below."""
-        self.compared = ComparedAttributes(program, request, {*self._compared(asked), *_comparisons(ways)})
+        known = {*self._compared(asked), *comparisons_of(ways), *comparisons}
+        self.compared = ComparedAttributes(program, request, known)
         self.ways = tuple(way for way in self._with_places(ways) if self.compared.fewest(way) is not None)
 
     def _compared(self, asked: Iterable[Atom]) -> Iterator[Compare]:
@@ -378,7 +380,8 @@ class Callers:
         return self._paths[key]
 
 
-def _comparisons(ways: Ways) -> Iterator[Compare]:
+def comparisons_of(ways: Iterable[HeldSet]) -> Iterator[Compare]:
+    """The comparisons in some ways."""
     return (atom.compare for way in ways for atom in way if atom.compare is not None)
 
 
